@@ -1,0 +1,53 @@
+# Everything a user or a developer needs. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8501
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint types layers tests e2e screenshots clean
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.run: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ORTune needs Python 3.11 or newer: make PYTHON=python3.11 run"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing what ORTune needs; the first time this takes some minutes (torch brings about 6 GB)."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+setup: $(VENV)/.dev ## Install everything, the tools for development included
+
+run: $(VENV)/.run ## Set up and open the dashboard with a sample model (PORT=8501)
+	@$(BIN)/python -m dashboard --port $(PORT)
+
+test: $(VENV)/.dev check tests ## Set up and pass every check and test
+
+check: lint types layers ## Lint, types and import contracts
+
+lint: $(VENV)/.dev ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## mypy --strict on core and dashboard
+	@$(BIN)/mypy
+
+layers: $(VENV)/.dev ## import-linter: who may import whom
+	@$(BIN)/lint-imports --no-logo
+
+tests: $(VENV)/.dev ## Unit, integration, page and browser tests
+	@$(BIN)/pytest
+
+e2e: $(VENV)/.dev ## Browser tests alone
+	@$(BIN)/pytest tests/e2e
+
+screenshots: $(VENV)/.dev ## Take the screenshot that README shows, from a real run
+	@$(BIN)/python docs/screenshots.py
+
+clean: ## Remove the environment and caches; results in the data folder stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,0 +1,82 @@
+"""Every error a user can meet, and how it crosses a process boundary.
+
+TunerError(message, hint)           the base; catch this one at an edge
+├── SpecError (ValueError)          a requested setting, option, feed or file of settings is invalid
+├── ModelError                      a model file cannot be read, run, exported or converted
+├── ProviderError                   an execution provider is missing, or was silently replaced
+├── WorkerError                     a worker crashed, hung or answered nonsense
+├── StoreError                      the result store is unreadable or from a newer version
+└── Cancelled                       the user stopped the job; not a fault, but it ends it
+
+The message states the rule that broke, with the value; the hint is one imperative sentence.
+This module imports nothing but the standard library: both sides of the worker pipe use it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TypedDict
+
+
+class TunerError(Exception):
+    """Base of every expected failure; `str(error)` is the message alone."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class SpecError(TunerError, ValueError):
+    """A requested setting, option, feed or file of settings is invalid."""
+
+
+class ModelError(TunerError):
+    """A model file cannot be read, run, exported or converted."""
+
+
+class ProviderError(TunerError):
+    """An execution provider is missing, or ONNX Runtime silently replaced it."""
+
+
+class WorkerError(TunerError):
+    """A worker crashed, hung or answered nonsense."""
+
+
+class StoreError(TunerError):
+    """The result store is unreadable or was written by a newer version."""
+
+
+class Cancelled(TunerError):
+    """The user stopped the job."""
+
+
+class ErrorRecord(TypedDict):
+    """An error as it is stored, and as it crosses the worker pipe."""
+
+    type: str
+    message: str
+    hint: str
+
+
+_BY_NAME: dict[str, type[TunerError]] = {
+    cls.__name__: cls for cls in (SpecError, ModelError, ProviderError, WorkerError, StoreError, Cancelled)
+}
+
+
+def record_from_error(error: TunerError) -> ErrorRecord:
+    """Return `error` as plain data."""
+    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+
+
+def error_from_record(record: ErrorRecord) -> TunerError:
+    """Rebuild the error that `record` describes; an unknown type becomes a `WorkerError`."""
+    cls = _BY_NAME.get(record["type"], WorkerError)
+    return cls(record["message"], hint=record["hint"])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean `x`?" for the known name closest to `name`, or an empty string."""
+    match = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean `{match[0]}`?" if match else ""

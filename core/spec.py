@@ -1,0 +1,479 @@
+"""What to run: the frozen request behind every trial, and the YAML file that carries it.
+
+TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec. None, or an empty collection, means "ONNX
+Runtime's default": it is never passed on. Specs only validate and raise `SpecError`; they read no file, no
+clock and no environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from core.errors import SpecError, nearest
+from core.knobs import (
+    KNOBS,
+    KNOWN_PROVIDERS,
+    PROVIDER_OPTIONS,
+    Knob,
+    ProviderOption,
+    Value,
+    check_config_entry,
+    check_range,
+    knob,
+)
+
+SCHEMA = 1  # 1: first public layout
+
+GraphOptimizationLevel = Literal[
+    "ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL"
+]
+ExecutionMode = Literal["ORT_SEQUENTIAL", "ORT_PARALLEL"]
+
+
+def _option_text(value: object) -> object:
+    """Provider options travel as text; YAML's true, 1 and 1.5 are accepted for it."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value) if isinstance(value, int | float) else value
+
+
+OptionText = Annotated[str, BeforeValidator(_option_text)]
+
+
+class _Spec(BaseModel):
+    # strict: the text "2" is not the number 2; extra=forbid: a misspelt key is an error, not a default
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ProviderSpec(_Spec):
+    """One execution provider of the chain, by ONNX Runtime's full name, with its options as text."""
+
+    name: str
+    options: dict[str, OptionText] = Field(default_factory=dict)
+
+
+class ModelRef(_Spec):
+    """Which model: a path, and the SHA-256 of the `.onnx` file when it is known."""
+
+    path: str
+    sha256: str | None = None
+    precision: Literal["fp32", "fp16"] = "fp32"
+    keep_io_types: bool = True
+
+
+class SessionSpec(_Spec):
+    """What to ask of ONNX Runtime's session. Field names are its own; None asks for nothing."""
+
+    providers: tuple[ProviderSpec, ...] = Field(default=(), strict=False)
+    graph_optimization_level: GraphOptimizationLevel | None = None
+    execution_mode: ExecutionMode | None = None
+    intra_op_num_threads: int | None = None
+    inter_op_num_threads: int | None = None
+    enable_cpu_mem_arena: bool | None = None
+    enable_mem_pattern: bool | None = None
+    enable_mem_reuse: bool | None = None
+    disabled_optimizers: tuple[str, ...] = Field(default=(), strict=False)
+    session_config_entries: dict[str, OptionText] = Field(default_factory=dict)
+    allow_fallback: bool = False
+    expert: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> SessionSpec:
+        for name in ("intra_op_num_threads", "inter_op_num_threads"):
+            if (number := getattr(self, name)) is not None:
+                check_range(knob(name), number)
+        for key, value in self.session_config_entries.items():
+            check_config_entry(key, value, expert=self.expert)
+        _check_affinities(self)
+        seen: set[str] = set()
+        for provider in self.providers:
+            if provider.name in seen:
+                raise SpecError(
+                    f"`{provider.name}` stands twice in the provider chain.",
+                    hint="Name each execution provider once.",
+                )
+            seen.add(provider.name)
+            _check_provider(provider, expert=self.expert)
+        return self
+
+    @property
+    def requested_providers(self) -> tuple[str, ...]:
+        """Names of the chain; ONNX Runtime's own default is the CPU alone."""
+        return tuple(provider.name for provider in self.providers) or ("CPUExecutionProvider",)
+
+
+def _check_affinities(session: SessionSpec) -> None:
+    text = session.session_config_entries.get("session.intra_op_thread_affinities", "")
+    if not text:
+        return
+    threads = session.intra_op_num_threads or 0
+    given = len(text.split(";"))
+    if threads < 2 or given != threads - 1:
+        raise SpecError(
+            "`session.intra_op_thread_affinities` needs one entry per pool thread, which is "
+            f"`intra_op_num_threads` - 1, but got {given} for {threads} threads.",
+            hint="Set `intra_op_num_threads` and give one entry fewer than that.",
+        )
+    for part in text.replace(";", ",").replace("-", ",").split(","):
+        if not part.strip().isdigit() or int(part) < 1:
+            raise SpecError(
+                f"`session.intra_op_thread_affinities` counts logical CPUs from 1, but got `{part}`.",
+                hint="Write numbers from 1, `,` or `-` between CPUs and `;` between threads.",
+            )
+
+
+def _check_provider(provider: ProviderSpec, *, expert: bool) -> None:
+    if provider.name not in KNOWN_PROVIDERS and not expert:
+        raise SpecError(
+            f"Unknown execution provider `{provider.name}`.{nearest(provider.name, KNOWN_PROVIDERS)}",
+            hint="Use one of the providers that `python -m core machine` lists.",
+        )
+    table = PROVIDER_OPTIONS.get(provider.name)
+    if table is None:
+        return  # a provider this wheel does not hold: its options are checked by ORT itself
+    known = {option.name: option for option in table}
+    for name, value in provider.options.items():
+        if name not in known:
+            what = "no options of its own" if not known else f"no option `{name}`"
+            raise SpecError(
+                f"`{provider.name}` has {what}, but got `{name}`.{nearest(name, known)}",
+                hint="Use the session settings instead."
+                if not known
+                else "Correct the name; ONNX Runtime 1.31 does not accept it.",
+            )
+        _check_option(provider.name, known[name], value, expert=expert)
+
+
+def _check_option(provider: str, option: ProviderOption, value: str, *, expert: bool) -> None:
+    if option.native_code and not expert:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` runs native code or takes a memory address.",
+            hint="Turn on `expert` if you trust where this setting comes from.",
+        )
+    text = value.strip().lower()
+    if option.kind == "bool" and text not in {"0", "1", "true", "false"}:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` must be true or false, but got `{value}`.",
+            hint="Write true or false.",
+        )
+    if option.kind == "int" and not text.lstrip("-").isdigit():
+        raise SpecError(
+            f"`{option.name}` of `{provider}` must be a whole number without a unit, but got `{value}`.",
+            hint="Write the number of bytes, milliseconds or items in digits.",
+        )
+    if option.kind == "choice" and value not in option.choices:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` accepts {', '.join(option.choices)}, but got `{value}`.",
+            hint="Choose one of the listed values; the case matters.",
+        )
+
+
+class WorkloadSpec(_Spec):
+    """What to feed in one run, and how. `batch_size` None: one row, or the model's own fixed batch."""
+
+    batch_size: int | None = None
+    dims: dict[str, int] = Field(default_factory=dict)
+    use_io_binding: bool = False
+    streams: int = 1
+    feeds: str = "random"
+    feed_values: dict[str, Any] = Field(default_factory=dict)
+    image_mean: tuple[float, ...] = Field(default=(), strict=False)
+    image_std: tuple[float, ...] = Field(default=(), strict=False)
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> WorkloadSpec:
+        if self.batch_size is not None:
+            check_range(knob("batch_size"), self.batch_size)
+        check_range(knob("streams"), self.streams)
+        check_range(knob("seed"), self.seed)
+        for name, size in self.dims.items():
+            if size < 1:
+                raise SpecError(
+                    f"A free dimension must be at least 1, but `{name}` is {size}.",
+                    hint=f"Give `{name}` a size of 1 or more.",
+                )
+        if any(value <= 0 for value in self.image_std):
+            raise SpecError(
+                f"`image_std` must be above 0 in every channel, but got {list(self.image_std)}.",
+                hint="Give one positive number per channel.",
+            )
+        if self.feeds.strip() == "":
+            raise SpecError("`feeds` is empty.", hint="Write `random` or the path of an `.npz` or image.")
+        return self
+
+
+class ProtocolSpec(_Spec):
+    """How long to measure."""
+
+    warmup_runs: int = 10
+    runs: int = 100
+    timeout_s: int = 600
+
+    @model_validator(mode="after")
+    def _check(self) -> ProtocolSpec:
+        for name in ("warmup_runs", "runs", "timeout_s"):
+            check_range(knob(name), getattr(self, name))
+        return self
+
+
+class TrialSpec(_Spec):
+    """One configuration of one model, ready to be measured."""
+
+    model: ModelRef
+    session: SessionSpec = Field(default_factory=SessionSpec)
+    workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
+    protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data: only what was asked for, and the model."""
+        data: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
+        return {"model": data["model"], **{k: v for k, v in data.items() if k != "model"}}
+
+    def key(self) -> str:
+        """SHA-256 of the canonical request: equal for two requests that ask for the same thing.
+
+        The model counts by content when its hash is known, so a renamed file is the same model.
+        """
+        data = self.to_dict()
+        if self.model.sha256:
+            data["model"] = {**data["model"], "path": ""}
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def spec_from_dict(data: Mapping[str, Any]) -> TrialSpec:
+    """Build a spec from plain data.
+
+    Raises:
+        SpecError: an unknown key, a wrong type or a value out of range, named by its path.
+    """
+    return _validated(TrialSpec, data)
+
+
+def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
+    """Build the session part alone; raises `SpecError` like `spec_from_dict`."""
+    return _validated(SessionSpec, data)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _validated(model: type[M], data: Mapping[str, Any]) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _spec_error(model, error) from None
+
+
+def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
+    first = error.errors()[0]
+    if isinstance(raised := first.get("ctx", {}).get("error"), SpecError):
+        return raised
+    where = ".".join(str(part) for part in first["loc"])
+    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        return SpecError(
+            f"Unknown key `{where}`.{nearest(str(first['loc'][-1]), known)}{more}",
+            hint=f"Known here: {', '.join(known)}." if known else "Remove the key.",
+        )
+    if first["type"] == "missing":
+        return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
+    rule = first["msg"].replace("Input should be", "must be")
+    got = repr(first["input"])
+    return SpecError(f"`{where}` {rule}, but got {got[:80]}.{more}", hint=f"Correct `{where}`.")
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        field = model.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)
+
+
+# --- reading one setting of a spec by its name in the table -------------------------------------------------
+
+
+def asked(spec: TrialSpec, name: str) -> Value | None:
+    """Return what `spec` asks for setting `name`, or None where ONNX Runtime's default holds."""
+    setting = knob(name)
+    if setting.target == "config_entry":
+        return _typed(setting, spec.session.session_config_entries.get(name))
+    part: BaseModel = spec.session
+    if setting.target in ("model", "workload", "protocol"):
+        part = getattr(spec, setting.target)
+    value = getattr(part, name)
+    if name == "providers":
+        return tuple(provider.name for provider in value) or None
+    if name == "session_config_entries":
+        own = {k.name for k in KNOBS if k.target == "config_entry"}
+        value = {key: text for key, text in value.items() if key not in own}
+    return None if value in (None, (), {}) else value
+
+
+def effective(spec: TrialSpec, name: str) -> Value | None:
+    """Return the value that holds for setting `name`: what was asked for, or the default."""
+    value = asked(spec, name)
+    return knob(name).default if value is None else value
+
+
+def _typed(setting: Knob, text: str | None) -> Value | None:
+    if text is None:
+        return None
+    if setting.kind == "bool":
+        return text == "1"
+    return int(text) if setting.kind == "int" else text
+
+
+def changed(spec: TrialSpec) -> list[str]:
+    """Names of the settings of `spec` that differ from the default, in the table's order."""
+    return [k.name for k in KNOBS if (value := asked(spec, k.name)) is not None and value != k.default] + (
+        [] if not any(p.options for p in spec.session.providers) else ["provider_options"]
+    )
+
+
+def without_effect(spec: TrialSpec) -> dict[str, str]:
+    """Settings that do nothing in this combination, each with the reason in words.
+
+    Source: ONNX Runtime 1.31's behaviour (threads, spinning, arena, memory pattern).
+    """
+    parallel = effective(spec, "execution_mode") == "ORT_PARALLEL"
+    one_thread = effective(spec, "intra_op_num_threads") == 1
+    reasons: dict[str, str] = {}
+    if not parallel:
+        reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
+        reasons["session.inter_op.allow_spinning"] = "there is no inter-op pool in ORT_SEQUENTIAL"
+    if one_thread:
+        reasons["session.intra_op.allow_spinning"] = "one intra-op thread has no pool that could spin"
+        reasons["session.dynamic_block_base"] = "one intra-op thread has no work to split"
+    if "CPUExecutionProvider" not in spec.session.requested_providers and not spec.session.allow_fallback:
+        reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
+    if spec.session.requested_providers[0] == "DmlExecutionProvider":
+        reasons["enable_mem_pattern"] = "DirectML turns it off"
+        reasons["execution_mode"] = "DirectML forces sequential execution"
+    if spec.model.precision == "fp32":
+        reasons["keep_io_types"] = "only an fp16 copy changes types"
+    if effective(spec, "graph_optimization_level") == "ORT_DISABLE_ALL":
+        reasons["disabled_optimizers"] = "no optimizer runs at ORT_DISABLE_ALL"
+    if spec.workload.feeds != "random":
+        reasons["seed"] = "feeds come from files"
+    if spec.workload.feeds == "random" or spec.workload.feeds.endswith(".npz"):
+        reasons["image_mean"] = reasons["image_std"] = "feeds are not images"
+    if not spec.session.session_config_entries:
+        reasons["expert"] = "no config entry to check"
+    return reasons
+
+
+# --- YAML ---------------------------------------------------------------------------------------------
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice; SafeLoader already refuses `!!python` tags."""
+
+
+def _no_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(loader.construct_object(key_node, deep=True))
+        if key in seen:
+            raise SpecError(
+                f"The key `{key}` stands twice, at line {key_node.start_mark.line + 1}.",
+                hint="Remove one of the two.",
+            )
+        seen.add(key)
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _no_duplicates)
+
+MAX_YAML_BYTES = 1_000_000  # a spec is a few kB; anything near this is not one
+
+
+def spec_from_yaml(text: str) -> TrialSpec:
+    """Read an exported configuration; `measured` and `environment` are informative and not part of it.
+
+    Raises:
+        SpecError: not YAML, another schema version, unknown or duplicate keys, wrong types, foreign tags.
+    """
+    if len(text) > MAX_YAML_BYTES:
+        raise SpecError(
+            f"A configuration has at most {MAX_YAML_BYTES} characters, but this has {len(text)}.",
+            hint="Choose a YAML file that ORTune exported.",
+        )
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader with one more rule
+    except RecursionError:
+        raise SpecError("The YAML is nested too deeply.", hint="Choose a file ORTune exported.") from None
+    except yaml.YAMLError as error:
+        raise SpecError(f"Not a YAML configuration: {_one_line(error)}.", hint="Correct the file.") from None
+    if not isinstance(data, dict):
+        raise SpecError(
+            f"A configuration is a mapping, but this YAML holds {type(data).__name__}.",
+            hint="Choose a YAML file that ORTune exported.",
+        )
+    schema = data.pop("schema", None)
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise SpecError(
+            f"`schema` must be {SCHEMA}, but got {schema!r}.",
+            hint="Export the configuration again with this version of ORTune.",
+        )
+    for informative in ("measured", "environment"):
+        data.pop(informative, None)
+    return spec_from_dict(data)
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f" at line {mark.line + 1}" if mark else ""
+    return f"{getattr(error, 'problem', None) or 'unreadable text'}{where}"
+
+
+def yaml_from_spec(
+    spec: TrialSpec,
+    *,
+    measured: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
+) -> str:
+    """Write `spec` so that `spec_from_yaml` gives back an equal one."""
+    data = spec.to_dict()
+    session = {"providers": [p.model_dump() for p in spec.session.providers], **data.get("session", {})}
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "model": {**data["model"], "precision": spec.model.precision},
+        "session": session if spec.session.providers else data.get("session", {}),
+        "workload": {
+            **data.get("workload", {}),
+            "use_io_binding": spec.workload.use_io_binding,
+            "streams": spec.workload.streams,
+            "feeds": spec.workload.feeds,
+        },
+        "protocol": {"warmup_runs": spec.protocol.warmup_runs, "runs": spec.protocol.runs}
+        | data.get("protocol", {}),
+    }
+    if measured is not None:
+        document["measured"] = _plain(measured)
+    if environment is not None:
+        document["environment"] = _plain(environment)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _plain(value: Any) -> Any:
+    """JSON values with numbers that YAML can carry; NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
