@@ -8,11 +8,39 @@ and pure functions; nothing imports onnxruntime. Source of names, defaults and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from core.config_entries import (
+    INTEGER_CONFIG_ENTRIES,
+    KNOWN_CONFIG_ENTRIES,
+    KNOWN_OPTIMIZERS,
+    MIRROR_CONFIG_ENTRIES,
+)
 from core.errors import SpecError, nearest
+from core.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+
+__all__ = [
+    "EXECUTION_MODES",
+    "GRAPH_OPTIMIZATION_LEVELS",
+    "INTEGER_CONFIG_ENTRIES",
+    "KNOBS",
+    "KNOWN_CONFIG_ENTRIES",
+    "KNOWN_OPTIMIZERS",
+    "KNOWN_PROVIDERS",
+    "MIRROR_CONFIG_ENTRIES",
+    "PROVIDER_OPTIONS",
+    "Knob",
+    "ProviderOption",
+    "Value",
+    "check_config_entry",
+    "check_optimizers",
+    "check_range",
+    "is_whole_number",
+    "knob",
+]
 
 Target = Literal["attribute", "config_entry", "session", "model", "workload", "protocol"]
 Kind = Literal["bool", "int", "choice", "text", "list", "mapping"]
@@ -42,7 +70,20 @@ class Knob:
     @property
     def flag(self) -> str:
         """The option's name on the command line."""
-        return "--" + self.name.replace("session.", "").replace(".", "-").replace("_", "-")
+        plain = "--" + self.name.removeprefix("session.").replace(".", "-").replace("_", "-")
+        return _FLAGS.get(self.name, plain)
+
+
+_FLAGS: Mapping[str, str] = {
+    # repeatable options are named after one of their values
+    "providers": "--provider",
+    "disabled_optimizers": "--disable-optimizer",
+    "session_config_entries": "--session-config",
+    "dims": "--dim",
+    "feeds": "--feed",
+    "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
+    "use_io_binding": "--io-binding",
+}
 
 
 GRAPH_OPTIMIZATION_LEVELS = (
@@ -412,82 +453,7 @@ def knob(name: str) -> Knob:
         ) from None
 
 
-# --- session config entries that ONNX Runtime 1.31 knows, beyond those with a knob of their own --------
-
-_FLAG = ("0", "1")
-KNOWN_CONFIG_ENTRIES: Mapping[str, tuple[str, ...]] = {
-    # key -> accepted values; an empty tuple: any text (numbers, paths, lists)
-    "session.intra_op.spin_duration_us": (),
-    "session.inter_op.spin_duration_us": (),
-    "session.intra_op.spin_backoff_max": (),
-    "session.inter_op.spin_backoff_max": (),
-    "session.force_spinning_stop": _FLAG,
-    "session.disable_prepacking": _FLAG,
-    "session.prepack.enable_parallel": _FLAG,
-    "session.save_external_prepacked_constant_initializers": _FLAG,
-    "session.use_env_allocators": _FLAG,
-    "session.use_device_allocator_for_initializers": _FLAG,
-    "session.disable_cpu_ep_fallback": _FLAG,
-    "session.record_ep_graph_assignment_info": _FLAG,
-    "session.disable_quant_qdq": _FLAG,
-    "session.disable_qdq_constant_folding": _FLAG,
-    "session.disable_double_qdq_remover": _FLAG,
-    "session.enable_quant_qdq_cleanup": _FLAG,
-    "session.qdqisint8allowed": _FLAG,
-    "session.x64quantprecision": _FLAG,
-    "session.enable_dq_matmulnbits_fusion": _FLAG,
-    "session.qdq_matmulnbits_accuracy_level": (),
-    "session.qdq_matmulnbits_block_size": (),
-    "optimization.disable_specified_optimizers": (),
-    "optimization.enable_gelu_approximation": _FLAG,
-    "optimization.enable_cast_chain_elimination": _FLAG,
-    "optimization.constant_folding_max_output_size_in_bytes": (),
-    "optimization.minimal_build_optimizations": ("", "save", "apply"),
-    "session.graph_optimizations_loop_level": ("0", "1", "2"),
-    "session.disable_aot_function_inlining": _FLAG,
-    "session.function_expansion_node_limit": (),
-    "session.function_expansion_byte_limit": (),
-    "session.strict_shape_type_inference": _FLAG,
-    "session.allow_released_opsets_only": _FLAG,
-    "session.load_model_format": ("ONNX", "ORT"),
-    "session.save_model_format": ("ONNX", "ORT"),
-    "session.use_ort_model_bytes_directly": _FLAG,
-    "session.use_ort_model_bytes_for_initializers": _FLAG,
-    "session.use_memory_mapped_ort_model": _FLAG,
-    "session.resource_cuda_partitioning_settings": (),
-    "session.layer_assignment_settings": (),
-    "session.name_based_layer_assignment": (),
-    "session.node_partition_config_file": (),
-    "session.disable_model_compile": _FLAG,
-    "session.fail_on_suboptimal_compiled_model": _FLAG,
-    "ep.context_enable": _FLAG,
-    "ep.context_file_path": (),
-    "ep.context_embed_mode": _FLAG,
-    "mlas.use_lut_gemm": _FLAG,
-    "mlas.disable_kleidiai": _FLAG,
-    "mlas.kleidiai.conv_igemm_max_work": (),
-    "mlas.enable_gemm_fastmath_arm64_bfloat16": _FLAG,
-    "ep.cuda.fpa_intb_gemm": (),
-    "ep.cuda.fpa_intb_profile_m": (),
-    "ep.cuda.enable_gemm_auto_tune": _FLAG,
-}
-
-# Keys that ONNX Runtime stores and ignores when they are set from Python: the attribute is what counts.
-MIRROR_CONFIG_ENTRIES: Mapping[str, str] = {
-    f"session.{name}": name
-    for name in (
-        "intra_op_num_threads",
-        "inter_op_num_threads",
-        "graph_optimization_level",
-        "execution_mode",
-        "enable_cpu_mem_arena",
-        "enable_mem_pattern",
-        "enable_profiling",
-        "optimized_model_filepath",
-        "use_per_session_threads",
-        "use_deterministic_compute",
-    )
-}
+# --- session config entries ---
 
 
 def check_config_entry(key: str, value: str, *, expert: bool) -> None:
@@ -499,17 +465,12 @@ def check_config_entry(key: str, value: str, *, expert: bool) -> None:
     if key in MIRROR_CONFIG_ENTRIES:
         raise SpecError(
             f"`{key}` has no effect as a session config entry.",
-            hint=f"Set `{MIRROR_CONFIG_ENTRIES[key]}` instead, if ORTune offers it.",
+            hint=_mirror_hint(MIRROR_CONFIG_ENTRIES[key]),
         )
-    if key in _BY_NAME:
-        _check_knob_text(_BY_NAME[key], value)
+    if (own := _BY_NAME.get(key)) is not None and own.target == "config_entry":
+        _check_knob_text(own, value)
     elif key in KNOWN_CONFIG_ENTRIES:
-        accepted = KNOWN_CONFIG_ENTRIES[key]
-        if accepted and value not in accepted:
-            raise SpecError(
-                f"`{key}` accepts {_listing(accepted)}, but got `{value}`.",
-                hint="Choose one of the listed values.",
-            )
+        _check_known_entry(key, value, expert=expert)
     elif not expert:
         known = [*KNOWN_CONFIG_ENTRIES, *(k.name for k in KNOBS if k.target == "config_entry")]
         raise SpecError(
@@ -525,21 +486,68 @@ def check_config_entry(key: str, value: str, *, expert: bool) -> None:
         )
 
 
+def _mirror_hint(attribute: str) -> str:
+    if attribute in _BY_NAME:
+        return f"Set `{attribute}` instead."
+    return "Remove it; ORTune sets this attribute itself."
+
+
+def _check_known_entry(key: str, value: str, *, expert: bool) -> None:
+    accepted = KNOWN_CONFIG_ENTRIES[key]
+    if accepted and value not in accepted:
+        raise SpecError(
+            f"`{key}` accepts {_listing(accepted)}, but got `{value}`.",
+            hint="Choose one of the listed values.",
+        )
+    if (bounds := INTEGER_CONFIG_ENTRIES.get(key)) is not None:
+        low, high = bounds
+        if not is_whole_number(value) or not low <= int(value) <= high:
+            raise SpecError(
+                f"`{key}` must be a whole number from {low} to {high}, but got `{value}`.",
+                hint="Write digits only; ONNX Runtime would drop anything else with a line in its log.",
+            )
+    if key == "optimization.disable_specified_optimizers":
+        check_optimizers(value.split(";"), expert=expert)
+
+
+def check_optimizers(names: Iterable[str], *, expert: bool) -> None:
+    """Refuse the name of an optimizer that ONNX Runtime would silently ignore.
+
+    Raises:
+        SpecError: a name that no graph transformer of ONNX Runtime 1.31 has, unless `expert`.
+    """
+    for name in names:
+        if name not in KNOWN_OPTIMIZERS and not expert:
+            raise SpecError(
+                f"Unknown optimizer `{name}`; ONNX Runtime would ignore it silently."
+                f"{nearest(name, KNOWN_OPTIMIZERS)}",
+                hint="Correct the name (`;` separates several in one entry), or turn on `expert`.",
+            )
+
+
+def is_whole_number(text: str) -> bool:
+    """True for ASCII digits with an optional minus, which is all that ONNX Runtime's parsers read in full."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
+
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+
+
 def _check_knob_text(setting: Knob, value: str) -> None:
-    if setting.kind == "bool" and value not in _FLAG:
+    if setting.kind == "bool" and value not in ("0", "1"):
         raise SpecError(
             f"`{setting.name}` accepts `0` or `1`, but got `{value}`.",
             hint='Write "0" or "1", in quotes in YAML.',
         )
     if setting.kind == "int":
-        try:
-            number = int(value)
-        except ValueError:
+        if not is_whole_number(value):
             raise SpecError(
-                f"`{setting.name}` must be a whole number, but got `{value}`.",
-                hint="Write digits only, in quotes in YAML.",
-            ) from None
-        check_range(setting, number)
+                f"`{setting.name}` must be a whole number, but got `{value}`.", hint="Write digits only."
+            )
+        check_range(setting, int(value))
+
+
+_THREADS_HINT = "Use 0 to let ONNX Runtime choose."
 
 
 def check_range(setting: Knob, number: int) -> None:
@@ -552,172 +560,9 @@ def check_range(setting: Knob, number: int) -> None:
     if (low is not None and number < low) or (high is not None and number > high):
         raise SpecError(
             f"`{low} <= {setting.name} <= {high}` must hold, but got {number}.",
-            hint="0 lets ONNX Runtime choose." if low == 0 else "Choose a number in that range.",
+            hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",
         )
 
 
 def _listing(values: tuple[str, ...]) -> str:
     return ", ".join(f"`{value}`" for value in values)
-
-
-# --- execution providers and their options ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderOption:
-    """One typed option of an execution provider. `default` is the provider's own, as text."""
-
-    name: str
-    kind: Literal["bool", "int", "choice", "text"]
-    default: str
-    help: str
-    choices: tuple[str, ...] = ()
-    native_code: bool = False  # loads a library or takes an address: refused unless `expert` is on
-
-
-def _options(kind: Literal["bool", "int", "text"], *rows: tuple[str, str, str]) -> list[ProviderOption]:
-    return [ProviderOption(name=name, kind=kind, default=default, help=text) for name, default, text in rows]
-
-
-_CUDA_OPTIONS = (
-    *_options(
-        "int",
-        ("device_id", "0", "Which GPU."),
-        ("gpu_mem_limit", "18446744073709551615", "Cap of the arena in bytes; workspaces come on top."),
-        ("sdpa_kernel", "0", "Bit mask of attention kernels; 0 chooses automatically."),
-        ("tunable_op_max_tuning_duration_ms", "0", "Milliseconds to tune one operator; 0: no limit."),
-        ("external_data_loader_reading_threads", "4", "Threads that read external weights, 0 to 64."),
-    ),
-    *_options(
-        "bool",
-        ("cudnn_conv_use_max_workspace", "1", "Let cuDNN use all the workspace it asks for."),
-        ("cudnn_conv1d_pad_to_nc1d", "0", "How a 1-D convolution is padded to 2-D."),
-        ("do_copy_in_default_stream", "1", "Copy on the compute stream; 0 uses a stream of its own."),
-        ("enable_cuda_graph", "0", "Capture the run once and replay it; fixed shapes and I/O binding only."),
-        ("prefer_nhwc", "0", "Convolutions in NHWC layout, for tensor cores."),
-        ("fuse_conv_bias", "0", "cuDNN fuses bias into the convolution; slower first run."),
-        ("use_tf32", "1", "TF32 for FP32 products: faster, less exact. 0 gives true FP32."),
-        ("enable_skip_layer_norm_strict_mode", "0", "FP32 accumulation in SkipLayerNormalization."),
-        ("use_ep_level_unified_stream", "0", "One stream for all concurrent runs."),
-        ("tunable_op_enable", "0", "Use TunableOp."),
-        ("tunable_op_tuning_enable", "0", "Tune TunableOp kernels while running."),
-        ("enable_cudnn", "1", "0: never load cuDNN; convolutions then run elsewhere."),
-        ("has_user_compute_stream", "0", "Set by ORT when `user_compute_stream` is given."),
-    ),
-    ProviderOption(
-        name="arena_extend_strategy",
-        kind="choice",
-        default="kNextPowerOfTwo",
-        choices=("kNextPowerOfTwo", "kSameAsRequested"),
-        help="How the arena grows; kSameAsRequested wastes less and allocates more often.",
-    ),
-    ProviderOption(
-        name="cudnn_conv_algo_search",
-        kind="choice",
-        default="EXHAUSTIVE",
-        choices=("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
-        help="How cuDNN picks a convolution algorithm.",
-    ),
-    *(
-        ProviderOption(name=name, kind="text", default="0", help=text, native_code=True)
-        for name, text in (
-            ("user_compute_stream", "Address of a CUDA stream of this process."),
-            ("gpu_external_alloc", "Address of an allocator function."),
-            ("gpu_external_free", "Address of a deallocator function."),
-            ("gpu_external_empty_cache", "Address of a cache-emptying function."),
-        )
-    ),
-)
-
-_TENSORRT_OPTIONS = (
-    *_options(
-        "int",
-        ("device_id", "0", "Which GPU."),
-        ("trt_max_partition_iterations", "1000", "Attempts at partitioning the graph."),
-        ("trt_min_subgraph_size", "1", "Nodes a subgraph needs before TensorRT takes it."),
-        ("trt_max_workspace_size", "0", "Workspace in bytes; 0: all the GPU's memory."),
-        ("trt_dla_core", "0", "Which DLA core."),
-        ("trt_builder_optimization_level", "3", "0 to 5: longer builds, faster engines."),
-        ("trt_auxiliary_streams", "-1", "Auxiliary streams; -1: TensorRT chooses."),
-        ("trt_ep_context_embed_mode", "0", "1 embeds the engine in the context model."),
-    ),
-    *_options(
-        "bool",
-        ("trt_fp16_enable", "False", "Allow FP16 kernels."),
-        ("trt_bf16_enable", "False", "Allow BF16 kernels."),
-        ("trt_int8_enable", "False", "Allow INT8 kernels."),
-        ("trt_int8_use_native_calibration_table", "False", "Read TensorRT's own calibration table."),
-        ("trt_dla_enable", "False", "Use the DLA."),
-        ("trt_dump_subgraphs", "False", "Write the subgraphs to files in the working folder."),
-        ("trt_engine_cache_enable", "False", "Keep built engines on disk."),
-        ("trt_weight_stripped_engine_enable", "False", "Engines without weights."),
-        ("trt_engine_decryption_enable", "False", "Decrypt cached engines."),
-        ("trt_force_sequential_engine_build", "False", "Build engines one after another."),
-        ("trt_context_memory_sharing_enable", "False", "Share context memory among subgraphs."),
-        ("trt_layer_norm_fp32_fallback", "False", "LayerNorm in FP32 when FP16 is on."),
-        ("trt_timing_cache_enable", "False", "Keep kernel timings on disk: faster builds."),
-        ("trt_force_timing_cache", "False", "Use a timing cache of another GPU of the same kind."),
-        ("trt_detailed_build_log", "False", "Log each step of the build."),
-        ("trt_build_heuristics_enable", "False", "Build by heuristics: faster build."),
-        ("trt_sparsity_enable", "False", "Use structured sparsity in the weights."),
-        ("trt_cuda_graph_enable", "False", "Capture and replay a CUDA graph."),
-        ("trt_dump_ep_context_model", "False", "Write a model that holds the engine."),
-        ("trt_engine_hw_compatible", "False", "Engines for Ampere and newer instead of this GPU only."),
-    ),
-    *_options(
-        "text",
-        ("trt_int8_calibration_table_name", "", "File name of the INT8 calibration table."),
-        ("trt_engine_cache_path", "", "Folder of the engine cache."),
-        ("trt_engine_cache_prefix", "", "Prefix of the files in the engine cache."),
-        ("trt_onnx_model_folder_path", "", "Folder of the model a stripped engine belongs to."),
-        ("trt_timing_cache_path", "", "Folder of the timing cache."),
-        ("trt_tactic_sources", "", "Tactic sources to add (+) or remove (-)."),
-        ("trt_profile_min_shapes", "", "Smallest shapes, `x:1x3x224x224`; all three profiles or none."),
-        ("trt_profile_max_shapes", "", "Largest shapes."),
-        ("trt_profile_opt_shapes", "", "Shapes to optimize for."),
-        ("trt_ep_context_file_path", "", "File of the context model."),
-        ("trt_op_types_to_exclude", "", "Operator types TensorRT must not take."),
-        ("trt_preview_features", "", "TensorRT preview features to turn on."),
-    ),
-    *(
-        ProviderOption(name=name, kind="text", default=default, help=text, native_code=True)
-        for name, default, text in (
-            ("user_compute_stream", "0", "Address of a CUDA stream of this process."),
-            ("trt_extra_plugin_lib_paths", "", "Libraries of TensorRT plug-ins to load."),
-            ("trt_engine_decryption_lib_path", "", "Library that decrypts engines."),
-        )
-    ),
-)
-
-PROVIDER_OPTIONS: Mapping[str, tuple[ProviderOption, ...]] = {
-    # The CPU provider parses none: ORT 1.31 accepts any key here and drops it. Its settings are attributes.
-    "CPUExecutionProvider": (),
-    "CUDAExecutionProvider": _CUDA_OPTIONS,
-    "TensorrtExecutionProvider": _TENSORRT_OPTIONS,
-}
-
-# Every provider name that ONNX Runtime 1.31 can be built with (`onnxruntime.get_all_providers()`), so that
-# a misspelt one is told from one that this build lacks.
-KNOWN_PROVIDERS = (
-    "NvTensorRTRTXExecutionProvider",
-    "TensorrtExecutionProvider",
-    "CUDAExecutionProvider",
-    "MIGraphXExecutionProvider",
-    "OpenVINOExecutionProvider",
-    "DnnlExecutionProvider",
-    "VitisAIExecutionProvider",
-    "QNNExecutionProvider",
-    "NnapiExecutionProvider",
-    "VSINPUExecutionProvider",
-    "JsExecutionProvider",
-    "CoreMLExecutionProvider",
-    "ACLExecutionProvider",
-    "DmlExecutionProvider",
-    "RknpuExecutionProvider",
-    "WebNNExecutionProvider",
-    "WebGpuExecutionProvider",
-    "XnnpackExecutionProvider",
-    "CANNExecutionProvider",
-    "AzureExecutionProvider",
-    "CPUExecutionProvider",
-)

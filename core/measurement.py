@@ -141,8 +141,8 @@ def result_from_reply(
 
     Args:
         reply: raw samples and facts of the measuring worker.
-        placement: provider -> {"nodes": assigned nodes, "time_s": time per run}; None when the pass that
-            finds it failed (then a note says so).
+        placement: provider -> {"nodes": assigned by ORT, "ran_nodes": left after fusions, "time_s": of a
+            typical run}; None when the pass that finds it failed (then a note says so).
         casts: what `profiling.cast_facts` found; None like `placement`.
         environment: the machine, for the record.
         seed: of the random feeds.
@@ -173,7 +173,7 @@ def result_from_reply(
         "latency": latency_summary(latencies),
         "throughput_per_s": reply["batch_size"] * len(latencies) / busy_s if busy_s > 0 else None,
         "timed_wall_s": reply["timed_wall_s"],
-        "cpu_s_per_inference": reply["timed_cpu_s"] / len(latencies),
+        "cpu_s_per_inference": reply["cpu_s_per_run"],
         "baseline_rss_bytes": reply["baseline_rss_bytes"],
         "peak_rss_bytes": reply["peak_rss_bytes"],
         "gpu_memory_bytes": reply["gpu_memory_bytes"],

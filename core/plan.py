@@ -6,6 +6,7 @@ dimension without a size, a batch the model does not have) raises `SpecError` he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -46,12 +47,11 @@ def _ort_text(provider: str, name: str, value: str) -> str:
     return "1" if on else "0"
 
 
-_IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
-_IMAGENET_STD = (0.229, 0.224, 0.225)
+MAX_ELEMENTS = 2**40  # terabytes: a slip of the keyboard, not a feed
 
 
 def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | None = None) -> wire.FeedPlan:
-    """Resolve every input of the model to a shape of numbers.
+    """Resolve every input of the model to a shape of numbers; -1 where the feed brings the size along.
 
     Args:
         workload: batch, dimensions and source of the feeds.
@@ -60,40 +60,42 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             without kept input types).
 
     Raises:
-        SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input.
+        SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input, an input
+            too large for any machine.
     """
     batch = resolve_batch(workload, info)
-    sizes = {**workload.dims, **({info["batch_dim"]: batch} if info["batch_dim"] else {})}
-    _check_dims(workload, info)
-    missing = [dim for dim in info["free_dims"] if dim not in sizes]
-    fixed = set(workload.feed_values)
-    missing = [dim for dim in missing if not _only_in(dim, info, fixed)]
-    if missing:
-        raise SpecError(
-            f"The model's free dimension{'s' if len(missing) > 1 else ''} "
-            f"{', '.join(f'`{dim}`' for dim in missing)} {'have' if len(missing) > 1 else 'has'} no size.",
-            hint=f"Set {'each' if len(missing) > 1 else 'it'}, for example `--dim {missing[0]}=128`.",
-        )
-    names = [one["name"] for one in info["inputs"]]
-    for name in workload.feed_values:
-        if name not in names:
-            raise SpecError(
-                f"The model has no input `{name}`.{nearest(name, names)}",
-                hint=f"Its inputs are {', '.join(names)}.",
-            )
+    shared = _batch_addresses(info)
+    sizes = {**dict.fromkeys(shared.values(), batch), **workload.dims}
+    if info["batch_dim"]:
+        sizes[info["batch_dim"]] = batch
     source, path = _source(workload.feeds)
-    mean, std = list(workload.image_mean), list(workload.image_std)
+    _check_dims(workload, info)
+    _check_values(workload, info)
+    if source != "npz":  # an .npz brings its own shapes
+        _check_sizes(sizes, info, fixed=set(workload.feed_values))
     return {
         "inputs": [_input_plan(one, sizes, spec_dtype) for one in info["inputs"]],
         "source": source,
         "path": path,
         "seed": workload.seed,
         "values": dict(workload.feed_values),
-        "image_mean": mean,
-        "image_std": std,
+        "image_mean": list(workload.image_mean),
+        "image_std": list(workload.image_std),
         "batch_size": batch,
-        "batch_axes": info["batch_axes"],
+        # An unnamed axis that the user gave another size does not count the rows.
+        "batch_axes": {
+            name: axis
+            for name, axis in info["batch_axes"].items()
+            if name not in shared or sizes[shared[name]] == batch
+        },
     }
+
+
+def _batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
+    """Input -> address of its free batch dimension; unnamed ones have an address each (`x:0`, `y:0`)."""
+    shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
+    found = {name: shapes[name][axis] for name, axis in info["batch_axes"].items() if shapes[name]}
+    return {name: dim for name, dim in found.items() if isinstance(dim, str)}
 
 
 def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
@@ -105,6 +107,11 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
     batch, dim = workload.batch_size, info["batch_dim"]
     if dim is None:
         own = info["fixed_batch"] or 1
+        if batch is not None and batch != own and not info["batch_axes"]:
+            raise SpecError(
+                f"No input of the model has rows that a batch could count, but `batch_size` is {batch}.",
+                hint="Leave `batch_size` out; the model's own dimensions are set with `dims`.",
+            )
         if batch is not None and batch != own:
             raise SpecError(
                 f"The model's batch is fixed at {own}, but `batch_size` is {batch}.",
@@ -126,7 +133,38 @@ def _check_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
             free = info["free_dims"]
             raise SpecError(
                 f"The model has no free dimension `{name}`.{nearest(name, free)}",
-                hint=f"Its free dimensions are {', '.join(free)}." if free else "All its sizes are fixed.",
+                hint=f"Choose among {', '.join(free)}." if free else "Remove it; all sizes are fixed.",
+            )
+
+
+def _check_values(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
+    names = [one["name"] for one in info["inputs"]]
+    for name in workload.feed_values:
+        if name not in names:
+            raise SpecError(
+                f"The model has no input `{name}`.{nearest(name, names)}",
+                hint=f"Choose among {', '.join(names)}." if names else "Remove it; the model has no inputs.",
+            )
+
+
+def _check_sizes(sizes: Mapping[str, int], info: wire.ModelInfo, *, fixed: set[str]) -> None:
+    missing = [dim for dim in info["free_dims"] if dim not in sizes and not _only_in(dim, info, fixed)]
+    if len(missing) == 1:
+        raise SpecError(
+            f"The model's free dimension `{missing[0]}` has no size.",
+            hint=f"Set it, for example `--dim {missing[0]}=128`.",
+        )
+    if missing:
+        raise SpecError(
+            f"The model's free dimensions {', '.join(f'`{dim}`' for dim in missing)} have no size.",
+            hint=f"Set each, for example `--dim {missing[0]}=128`.",
+        )
+    for one in info["inputs"]:
+        shape = [sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in one["shape"] or []]
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise SpecError(
+                f"The input `{one['name']}` would have {' × '.join(map(str, shape))} elements.",
+                hint="Choose a smaller batch or smaller dimensions.",
             )
 
 
@@ -154,10 +192,3 @@ def _input_plan(one: wire.InputInfo, sizes: Mapping[str, int], float_dtype: str 
         "low": one.get("low"),
         "high": one.get("high"),
     }
-
-
-def default_image_statistics(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation per channel for images without statistics of their own."""
-    if channels == 3:
-        return _IMAGENET_MEAN, _IMAGENET_STD
-    return (0.0,) * channels, (1.0,) * channels

@@ -8,8 +8,6 @@ from typing import Any
 from core.errors import SpecError, nearest
 from core.spec import SessionSpec, session_from_dict
 
-_CPU = {"providers": [{"name": "CPUExecutionProvider"}]}
-
 PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     # name -> (label, what it is for, session, workload)
     "default": (
@@ -22,7 +20,6 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "Latency on CPU",
         "One caller, lowest time per run: sequential, all graph optimizations, spinning threads.",
         {
-            **_CPU,
             "graph_optimization_level": "ORT_ENABLE_ALL",
             "execution_mode": "ORT_SEQUENTIAL",
             "session_config_entries": {"session.intra_op.allow_spinning": "1"},
@@ -33,7 +30,6 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "Throughput on CPU",
         "Many rows per second at a low CPU cost: bigger batches, no spinning.",
         {
-            **_CPU,
             "graph_optimization_level": "ORT_ENABLE_ALL",
             "session_config_entries": {
                 "session.intra_op.allow_spinning": "0",
@@ -63,7 +59,6 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "Mobile / edge",
         "Least memory and CPU: no arena, one thread, basic graph optimizations.",
         {
-            **_CPU,
             "graph_optimization_level": "ORT_ENABLE_BASIC",
             "intra_op_num_threads": 1,
             "enable_cpu_mem_arena": False,

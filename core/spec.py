@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import SpecError, nearest
 from core.knobs import (
     KNOBS,
-    KNOWN_PROVIDERS,
-    PROVIDER_OPTIONS,
     Knob,
-    ProviderOption,
     Value,
     check_config_entry,
+    check_optimizers,
     check_range,
     knob,
 )
+from core.spec_checks import check_affinities, check_feed_value, check_image_statistics, check_provider
+from core.strict_yaml import dump_yaml, load_strict
 
 SCHEMA = 1  # 1: first public layout
 
@@ -43,6 +42,8 @@ def _option_text(value: object) -> object:
         return "1" if value else "0"
     return str(value) if isinstance(value, int | float) else value
 
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 OptionText = Annotated[str, BeforeValidator(_option_text)]
 
@@ -66,6 +67,17 @@ class ModelRef(_Spec):
     sha256: str | None = None
     precision: Literal["fp32", "fp16"] = "fp32"
     keep_io_types: bool = True
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelRef:
+        if not self.path.strip():
+            raise SpecError("`model.path` is empty.", hint="Write the path of an .onnx file.")
+        if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
+            raise SpecError(
+                f"`model.sha256` must be 64 hexadecimal digits in lower case, but got `{self.sha256[:80]}`.",
+                hint="Copy it from `sha256sum`, or remove it.",
+            )
+        return self
 
 
 class SessionSpec(_Spec):
@@ -91,7 +103,11 @@ class SessionSpec(_Spec):
                 check_range(knob(name), number)
         for key, value in self.session_config_entries.items():
             check_config_entry(key, value, expert=self.expert)
-        _check_affinities(self)
+        check_optimizers(self.disabled_optimizers, expert=self.expert)
+        check_affinities(
+            self.session_config_entries.get("session.intra_op_thread_affinities", ""),
+            threads=self.intra_op_num_threads or 0,
+        )
         seen: set[str] = set()
         for provider in self.providers:
             if provider.name in seen:
@@ -100,7 +116,7 @@ class SessionSpec(_Spec):
                     hint="Name each execution provider once.",
                 )
             seen.add(provider.name)
-            _check_provider(provider, expert=self.expert)
+            check_provider(provider.name, provider.options, expert=self.expert)
         return self
 
     @property
@@ -109,70 +125,7 @@ class SessionSpec(_Spec):
         return tuple(provider.name for provider in self.providers) or ("CPUExecutionProvider",)
 
 
-def _check_affinities(session: SessionSpec) -> None:
-    text = session.session_config_entries.get("session.intra_op_thread_affinities", "")
-    if not text:
-        return
-    threads = session.intra_op_num_threads or 0
-    given = len(text.split(";"))
-    if threads < 2 or given != threads - 1:
-        raise SpecError(
-            "`session.intra_op_thread_affinities` needs one entry per pool thread, which is "
-            f"`intra_op_num_threads` - 1, but got {given} for {threads} threads.",
-            hint="Set `intra_op_num_threads` and give one entry fewer than that.",
-        )
-    for part in text.replace(";", ",").replace("-", ",").split(","):
-        if not part.strip().isdigit() or int(part) < 1:
-            raise SpecError(
-                f"`session.intra_op_thread_affinities` counts logical CPUs from 1, but got `{part}`.",
-                hint="Write numbers from 1, `,` or `-` between CPUs and `;` between threads.",
-            )
-
-
-def _check_provider(provider: ProviderSpec, *, expert: bool) -> None:
-    if provider.name not in KNOWN_PROVIDERS and not expert:
-        raise SpecError(
-            f"Unknown execution provider `{provider.name}`.{nearest(provider.name, KNOWN_PROVIDERS)}",
-            hint="Use one of the providers that `python -m core machine` lists.",
-        )
-    table = PROVIDER_OPTIONS.get(provider.name)
-    if table is None:
-        return  # a provider this wheel does not hold: its options are checked by ORT itself
-    known = {option.name: option for option in table}
-    for name, value in provider.options.items():
-        if name not in known:
-            what = "no options of its own" if not known else f"no option `{name}`"
-            raise SpecError(
-                f"`{provider.name}` has {what}, but got `{name}`.{nearest(name, known)}",
-                hint="Use the session settings instead."
-                if not known
-                else "Correct the name; ONNX Runtime 1.31 does not accept it.",
-            )
-        _check_option(provider.name, known[name], value, expert=expert)
-
-
-def _check_option(provider: str, option: ProviderOption, value: str, *, expert: bool) -> None:
-    if option.native_code and not expert:
-        raise SpecError(
-            f"`{option.name}` of `{provider}` runs native code or takes a memory address.",
-            hint="Turn on `expert` if you trust where this setting comes from.",
-        )
-    text = value.strip().lower()
-    if option.kind == "bool" and text not in {"0", "1", "true", "false"}:
-        raise SpecError(
-            f"`{option.name}` of `{provider}` must be true or false, but got `{value}`.",
-            hint="Write true or false.",
-        )
-    if option.kind == "int" and not text.lstrip("-").isdigit():
-        raise SpecError(
-            f"`{option.name}` of `{provider}` must be a whole number without a unit, but got `{value}`.",
-            hint="Write the number of bytes, milliseconds or items in digits.",
-        )
-    if option.kind == "choice" and value not in option.choices:
-        raise SpecError(
-            f"`{option.name}` of `{provider}` accepts {', '.join(option.choices)}, but got `{value}`.",
-            hint="Choose one of the listed values; the case matters.",
-        )
+MAX_DIMENSION = 2**31 - 1
 
 
 class WorkloadSpec(_Spec):
@@ -195,16 +148,14 @@ class WorkloadSpec(_Spec):
         check_range(knob("streams"), self.streams)
         check_range(knob("seed"), self.seed)
         for name, size in self.dims.items():
-            if size < 1:
+            if not 1 <= size <= MAX_DIMENSION:
                 raise SpecError(
-                    f"A free dimension must be at least 1, but `{name}` is {size}.",
-                    hint=f"Give `{name}` a size of 1 or more.",
+                    f"A free dimension must lie between 1 and {MAX_DIMENSION}, but `{name}` is {size}.",
+                    hint=f"Give `{name}` a size in that range.",
                 )
-        if any(value <= 0 for value in self.image_std):
-            raise SpecError(
-                f"`image_std` must be above 0 in every channel, but got {list(self.image_std)}.",
-                hint="Give one positive number per channel.",
-            )
+        for name, value in self.feed_values.items():
+            check_feed_value(name, value)
+        check_image_statistics(self.image_mean, self.image_std)
         if self.feeds.strip() == "":
             raise SpecError("`feeds` is empty.", hint="Write `random` or the path of an `.npz` or image.")
         return self
@@ -288,17 +239,21 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
     if first["type"] == "missing":
         return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
     rule = first["msg"].replace("Input should be", "must be")
-    got = repr(first["input"])
-    return SpecError(f"`{where}` {rule}, but got {got[:80]}.{more}", hint=f"Correct `{where}`.")
+    got = repr(first["input"])[:80]
+    return SpecError(f"`{where}` {rule}, but got {got}.{more}", hint=f"Correct `{where}`.")
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     for part in path:
-        field = model.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if isinstance(part, int):
+            continue  # an index into a list of the model found last
+        field = model.model_fields.get(part)
+        inner = field.annotation if field else None
+        candidates = [inner, *get_args(inner)]
+        found = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not found:
             return []
-        model = annotation
+        model = found[0]
     return list(model.model_fields)
 
 
@@ -348,56 +303,55 @@ def without_effect(spec: TrialSpec) -> dict[str, str]:
 
     Source: ONNX Runtime 1.31's behaviour (threads, spinning, arena, memory pattern).
     """
-    parallel = effective(spec, "execution_mode") == "ORT_PARALLEL"
-    one_thread = effective(spec, "intra_op_num_threads") == 1
+    return {
+        **_without_effect_on_threads(spec),
+        **_without_effect_on_providers(spec),
+        **_without_effect_on_feeds(spec),
+    }
+
+
+def _without_effect_on_threads(spec: TrialSpec) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    if not parallel:
+    if effective(spec, "execution_mode") == "ORT_PARALLEL":
+        # seen in ORT 1.31.1's profile: every node of every run allocates, whatever these two say
+        reasons["enable_mem_pattern"] = "ORT_PARALLEL plans no memory ahead"
+        reasons["enable_mem_reuse"] = "ORT_PARALLEL does not share buffers"
+    else:
         reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
         reasons["session.inter_op.allow_spinning"] = "there is no inter-op pool in ORT_SEQUENTIAL"
-    if one_thread:
+    if effective(spec, "intra_op_num_threads") == 1:
         reasons["session.intra_op.allow_spinning"] = "one intra-op thread has no pool that could spin"
         reasons["session.dynamic_block_base"] = "one intra-op thread has no work to split"
-    if "CPUExecutionProvider" not in spec.session.requested_providers and not spec.session.allow_fallback:
-        reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
-    if spec.session.requested_providers[0] == "DmlExecutionProvider":
-        reasons["enable_mem_pattern"] = "DirectML turns it off"
-        reasons["execution_mode"] = "DirectML forces sequential execution"
-    if spec.model.precision == "fp32":
-        reasons["keep_io_types"] = "only an fp16 copy changes types"
     if effective(spec, "graph_optimization_level") == "ORT_DISABLE_ALL":
         reasons["disabled_optimizers"] = "no optimizer runs at ORT_DISABLE_ALL"
+    return reasons
+
+
+def _without_effect_on_providers(spec: TrialSpec) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    chain = spec.session.requested_providers
+    if "CPUExecutionProvider" not in chain and not spec.session.allow_fallback:
+        reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
+    if chain == ("CPUExecutionProvider",):
+        reasons["allow_fallback"] = "the CPU provider cannot be replaced"
+    if chain[0] == "DmlExecutionProvider":
+        reasons["enable_mem_pattern"] = "DirectML turns it off"
+        reasons["execution_mode"] = "DirectML forces sequential execution"
+    return reasons
+
+
+def _without_effect_on_feeds(spec: TrialSpec) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    if spec.model.precision == "fp32":
+        reasons["keep_io_types"] = "only an fp16 copy changes types"
     if spec.workload.feeds != "random":
         reasons["seed"] = "feeds come from files"
-    if spec.workload.feeds == "random" or spec.workload.feeds.endswith(".npz"):
+    if spec.workload.feeds == "random" or spec.workload.feeds.lower().endswith(".npz"):
         reasons["image_mean"] = reasons["image_std"] = "feeds are not images"
-    if not spec.session.session_config_entries:
-        reasons["expert"] = "no config entry to check"
     return reasons
 
 
 # --- YAML ---------------------------------------------------------------------------------------------
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML that refuses a key given twice; SafeLoader already refuses `!!python` tags."""
-
-
-def _no_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        key = str(loader.construct_object(key_node, deep=True))
-        if key in seen:
-            raise SpecError(
-                f"The key `{key}` stands twice, at line {key_node.start_mark.line + 1}.",
-                hint="Remove one of the two.",
-            )
-        seen.add(key)
-    return dict(loader.construct_pairs(node, deep=True))
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _no_duplicates)
-
-MAX_YAML_BYTES = 1_000_000  # a spec is a few kB; anything near this is not one
 
 
 def spec_from_yaml(text: str) -> TrialSpec:
@@ -406,24 +360,14 @@ def spec_from_yaml(text: str) -> TrialSpec:
     Raises:
         SpecError: not YAML, another schema version, unknown or duplicate keys, wrong types, foreign tags.
     """
-    if len(text) > MAX_YAML_BYTES:
-        raise SpecError(
-            f"A configuration has at most {MAX_YAML_BYTES} characters, but this has {len(text)}.",
-            hint="Choose a YAML file that ORTune exported.",
-        )
-    try:
-        data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader with one more rule
-    except RecursionError:
-        raise SpecError("The YAML is nested too deeply.", hint="Choose a file ORTune exported.") from None
-    except yaml.YAMLError as error:
-        raise SpecError(f"Not a YAML configuration: {_one_line(error)}.", hint="Correct the file.") from None
+    data = load_strict(text)
     if not isinstance(data, dict):
         raise SpecError(
             f"A configuration is a mapping, but this YAML holds {type(data).__name__}.",
             hint="Choose a YAML file that ORTune exported.",
         )
     schema = data.pop("schema", None)
-    if schema != SCHEMA or isinstance(schema, bool):
+    if type(schema) is not int or schema != SCHEMA:  # True and 1.0 are equal to 1
         raise SpecError(
             f"`schema` must be {SCHEMA}, but got {schema!r}.",
             hint="Export the configuration again with this version of ORTune.",
@@ -431,12 +375,6 @@ def spec_from_yaml(text: str) -> TrialSpec:
     for informative in ("measured", "environment"):
         data.pop(informative, None)
     return spec_from_dict(data)
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f" at line {mark.line + 1}" if mark else ""
-    return f"{getattr(error, 'problem', None) or 'unreadable text'}{where}"
 
 
 def yaml_from_spec(
@@ -447,11 +385,13 @@ def yaml_from_spec(
 ) -> str:
     """Write `spec` so that `spec_from_yaml` gives back an equal one."""
     data = spec.to_dict()
-    session = {"providers": [p.model_dump() for p in spec.session.providers], **data.get("session", {})}
+    session = data.get("session", {})
+    if spec.session.providers:  # with its empty options, as the contract shows it
+        session = session | {"providers": [p.model_dump() for p in spec.session.providers]}
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {**data["model"], "precision": spec.model.precision},
-        "session": session if spec.session.providers else data.get("session", {}),
+        "session": session,
         "workload": {
             **data.get("workload", {}),
             "use_io_binding": spec.workload.use_io_binding,
@@ -462,18 +402,7 @@ def yaml_from_spec(
         | data.get("protocol", {}),
     }
     if measured is not None:
-        document["measured"] = _plain(measured)
+        document["measured"] = dict(measured)
     if environment is not None:
-        document["environment"] = _plain(environment)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
-
-
-def _plain(value: Any) -> Any:
-    """JSON values with numbers that YAML can carry; NaN and infinity become null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        document["environment"] = dict(environment)
+    return dump_yaml(document)

@@ -140,7 +140,7 @@ class MeasureReply(TypedDict):
     warmup_latencies_ns: list[int]  # run order, the first run included
     latencies_ns: list[int]
     timed_wall_s: float  # the whole timed loop, the harness's own time included
-    timed_cpu_s: float  # user + system time of the process during the timed loop
+    cpu_s_per_run: float  # user + system time of the process, over a window of at least 0.25 s
     baseline_rss_bytes: int  # after the imports, before the model
     peak_rss_bytes: int  # above the baseline
     gpu_memory_bytes: int | None  # of this process, from NVML; None: no GPU in use
@@ -197,3 +197,54 @@ class Environment(TypedDict):
     ort_build: str
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that change what ORT does
+
+
+class ExportPlan(TypedDict):
+    """The job `export`: a PyTorch model into an `.onnx` file."""
+
+    source: Literal["torchvision", "pt2"]
+    name: str  # torchvision's name of the model; empty for a `.pt2`
+    path: str  # the `.pt2` file; empty for torchvision
+    output: str  # the `.onnx` file to write; replaced if it is there
+    opset: int  # 13..25; 20 where nothing speaks for another
+    dynamic_batch: bool  # torchvision only: a `.pt2` keeps the dimensions it has
+    pretrained: bool  # torchvision only: try to download trained weights
+    seed: int  # of the random weights, and of the inputs that are compared
+    image_size: int | None  # torchvision only; None: the size its weights were trained for
+    external_data: Literal["auto", "always", "never"]  # auto: when one file would not hold the weights
+
+
+class Difference(TypedDict):
+    """How far ONNX Runtime's outputs are from PyTorch's on the same inputs."""
+
+    batch: int | None  # None: the model has no batch dimension
+    max_abs: float
+    max_rel: float  # the largest difference over the largest magnitude PyTorch computed in that output
+
+
+class ExportReply(TypedDict):
+    """What `export` answers."""
+
+    path: str
+    sha256: str
+    size_bytes: int  # with external data
+    nodes: int
+    op_counts: dict[str, int]
+    parameters: int
+    opset: int
+    ir_version: int
+    differences: list[Difference]  # empty: nothing could be compared, and a note says why
+    weights: Literal["pretrained", "random", "file"]
+    notes: list[str]
+    seconds: float
+
+
+class Fp16Reply(TypedDict):
+    """What `fp16` answers."""
+
+    path: str
+    sha256: str
+    size_bytes: int  # with external data
+    nodes_before: int
+    nodes_after: int
+    notes: list[str]

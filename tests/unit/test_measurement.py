@@ -20,7 +20,7 @@ def reply(latencies_ns, **changes):
         "warmup_latencies_ns": [10_000_000, 2_000_000],
         "latencies_ns": latencies_ns,
         "timed_wall_s": 1.0,
-        "timed_cpu_s": 0.5,
+        "cpu_s_per_run": 0.05,
         "baseline_rss_bytes": 1000,
         "peak_rss_bytes": 500,
         "gpu_memory_bytes": None,

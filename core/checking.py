@@ -1,0 +1,58 @@
+"""Proving that a model file which ORTune wrote is valid and loads: `open_checked`. Worker side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+
+from core.errors import ModelError
+from core.ort_errors import clean
+from core.session import ORT_ERRORS
+
+
+def checker_complaint(file: Path) -> str:
+    """Return what ONNX's checker has against `file`; empty when it has nothing.
+
+    It is stricter than ONNX Runtime, which runs inputs of unknown rank, for example.
+    """
+    try:
+        # By path: a model above 2 GiB cannot be checked in memory.
+        onnx.checker.check_model(str(file))
+    except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        return first_line(error)
+    return ""
+
+
+def open_checked(file: Path, what: str, *, use_checker: bool = True) -> ort.InferenceSession:
+    """Check `file` with ONNX's checker and load it in ONNX Runtime on the CPU.
+
+    Args:
+        file: the model; external data is found beside it.
+        what: how it came about, for the message ("the exported model").
+        use_checker: False where the checker refused already what `file` was made from.
+
+    Raises:
+        ModelError: the checker or ONNX Runtime refuses it.
+    """
+    complaint = checker_complaint(file) if use_checker else ""
+    if complaint:
+        raise ModelError(
+            f"ONNX's checker refuses {what}: {complaint}",
+            hint="Try another opset, or keep the model as it is.",
+        )
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # what it would log is raised as an error below
+    try:
+        return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except ORT_ERRORS as error:
+        raise ModelError(
+            f"ONNX Runtime cannot load {what}: {first_line(error)}",
+            hint="Try another opset, or keep the model as it is.",
+        ) from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text that says something, at most 300 characters."""
+    return (clean(str(error)) or type(error).__name__)[:300]

@@ -1,0 +1,83 @@
+"""The jobs of ORTune without a browser: same store, same scheduler, same results.
+
+Here the commands come together and every expected error becomes one or two lines. `cli_measure` and
+`cli_library` hold the commands, `cli_options` turns options into a spec, `cli_tables` results into text,
+`cli_watch` shows progress, `cli_output` writes and knows the exit codes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from core import cli_library, cli_measure
+from core.cli_output import EXIT_BAD_INPUT, complain, exit_code, print_json
+from core.cli_watch import Interrupted, signals
+from core.errors import Cancelled, TunerError, record_from_error
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure, profile and tune ONNX Runtime. Every command takes -h.",
+)
+app.command()(cli_measure.bench)
+app.command()(cli_measure.profile)
+app.command()(cli_measure.sweep)
+app.command(name="inspect")(cli_library.inspect_model)
+app.command()(cli_library.export)
+app.command()(cli_library.emit)
+app.command()(cli_library.history)
+app.command()(cli_library.machine)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; every expected error becomes one or two lines."""
+    as_json = "--json" in argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
+    try:
+        with signals():
+            code = app(args=list(argv), prog_name=_program(), standalone_mode=False)
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except TunerError as error:
+        return _failed(error, as_json=as_json)
+    except Interrupted as interrupted:
+        return _stopped(interrupted, as_json=as_json)
+    except typer.TyperException as error:
+        complain(error.format_message(), f"See `{_program()} -h`, or -h after a command.")
+        return EXIT_BAD_INPUT
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "ortune" if name == "ortune" else "python -m core"
+
+
+def _failed(error: TunerError, *, as_json: bool) -> int:
+    """Say what went wrong before there was a trial; with `--json` also as the one document."""
+    record = record_from_error(error)
+    if as_json:
+        print_json({"trial": None, "state": "FAIL", "error": record})
+    complain(record["message"], record["hint"])
+    return exit_code(record)
+
+
+def _stopped(interrupted: Interrupted, *, as_json: bool) -> int:
+    record = record_from_error(Cancelled(f"Stopped by {interrupted}.", hint="Start it again."))
+    if as_json:
+        known = interrupted.trial.to_dict() if interrupted.trial is not None else {"trial": None}
+        print_json({"error": record, **known, "state": "CANCELLED"})
+    complain(record["message"], record["hint"])
+    return interrupted.exit_code

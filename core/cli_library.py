@@ -1,0 +1,195 @@
+"""The commands around measuring: inspect, export, emit, history, machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from core.catalog import (
+    DEFAULT_OPSET,
+    EXPORT_OPSETS,
+    RANDOM_WEIGHTS_NOTE,
+    SAMPLE_EXPORTS,
+    TORCHVISION_CLASSIFIERS,
+)
+from core.cli_options import whole_number
+from core.cli_output import Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
+from core.cli_tables import export_lines, history_lines, machine_lines, model_lines
+from core.cli_watch import Progress, scheduler, watch
+from core.emit import emit_python, emit_yaml
+from core.errors import SpecError, nearest
+from core.library import import_file, resolve_model, sample_models
+from core.measurement import Trial
+from core.runner import run_job
+from core.store import Store
+
+EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
+
+ModelHere = Annotated[
+    str, typer.Argument(help="Path, library name, sample name or hash of a model.", metavar="MODEL")
+]
+
+
+# --- models -------------------------------------------------------------------------------------------------
+
+
+def inspect_model(model: ModelHere, *, json_: Json = False) -> None:
+    """Show inputs, outputs, dimensions and operators."""
+    record = resolve_model(Store(), model)
+    if json_:
+        print_json(record.info)
+    else:
+        print_lines(model_lines(record.name, record.info))
+
+
+def export(
+    source: Annotated[str, typer.Argument(help="Name of a torchvision classifier, or a .pt2 file.")],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="The .onnx file to write.", metavar="OUT.onnx", show_default=False
+        ),
+    ] = None,
+    opset: Annotated[
+        str, typer.Option(help=f"ONNX opset, {EXPORT_OPSETS[0]} to {EXPORT_OPSETS[-1]}.", metavar="N")
+    ] = str(DEFAULT_OPSET),
+    dynamic_batch: Annotated[bool, typer.Option(help="Leave the batch free.")] = True,
+    pretrained: Annotated[
+        bool, typer.Option(help="Try to download trained weights; else seeded random ones.")
+    ] = True,
+    seed: Annotated[
+        str, typer.Option(help="Seed of random weights and of the comparison.", metavar="N")
+    ] = "0",
+    image_size: Annotated[
+        str | None, typer.Option(help="Side of the images; default: what the weights saw.", metavar="N")
+    ] = None,
+    external_data: Annotated[
+        Literal["auto", "always", "never"], typer.Option(help="Weights in a file of their own.")
+    ] = "auto",
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Export a PyTorch model to ONNX and compare the two."""
+    pt2 = source.lower().endswith(".pt2")
+    if not pt2 and source not in TORCHVISION_CLASSIFIERS:
+        similar = nearest(source, TORCHVISION_CLASSIFIERS)
+        raise SpecError(
+            f"`{source}` is no torchvision classifier and no .pt2 file.{similar}",
+            hint="Give a name such as resnet18, or a file that torch.export saved.",
+        )
+    plan = {
+        "source": "pt2" if pt2 else "torchvision",
+        "name": "" if pt2 else source,
+        "path": source if pt2 else "",
+        "output": str(output or _default_output(source)),
+        "opset": whole_number("--opset", opset),
+        "dynamic_batch": dynamic_batch,
+        "pretrained": pretrained,
+        "seed": whole_number("--seed", seed),
+        "image_size": None if image_size is None else whole_number("--image-size", image_size),
+        "external_data": external_data,
+    }
+    _export(plan, json_=json_, quiet=quiet)
+
+
+def _default_output(source: str) -> Path:
+    """Where the library looks for a sample; for other models, the working folder."""
+    if source in SAMPLE_EXPORTS:
+        path = next(Path(one.path) for one in sample_models() if one.name == source and one.plan is not None)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+    return Path(f"{Path(source).stem}.onnx")
+
+
+def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
+    store = Store()
+    name = plan["name"] or Path(plan["path"]).stem
+    with scheduler(store) as service:
+        job = service.submit_job("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
+        status = watch(service, job, Progress(sys.stderr, quiet=quiet))
+    if status.error is not None or status.result is None:
+        error = status.error or {"type": "WorkerError", "message": "The export gave no result.", "hint": ""}
+        if json_:
+            print_json({"state": status.state, "error": error})
+        complain(error["message"], error["hint"])
+        raise typer.Exit(exit_code(error))
+    reply: Any = status.result
+    import_file(
+        store,
+        Path(reply["path"]),
+        name=Path(reply["path"]).stem,
+        source="export",
+        note=RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else "",
+        details=dict(reply),
+    )
+    if json_:
+        print_json({"state": "COMPLETE", "error": None, **reply})
+    else:
+        print_lines(export_lines(reply))
+
+
+# --- what was measured --------------------------------------------------------------------------------------
+
+
+def emit(
+    trial: Annotated[str, typer.Argument(help="Id of a trial, or its first 6 or more characters.")],
+    *,
+    format_: Annotated[Literal["yaml", "python"], typer.Option("--format", help="What to write.")] = "yaml",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a trial as a YAML file or as a Python script."""
+    store = Store()
+    one = store.trial(trial)
+    text = emit_yaml(one) if format_ == "yaml" else _python(store, one)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise unwritable(output, error) from None
+    typer.echo(f"Wrote {output}.", err=True)
+
+
+def _python(store: Store, trial: Trial) -> str:
+    """With the ranges of the random feeds when the model has been looked at."""
+    path = str(Path(trial.spec["model"]["path"]).absolute())
+    cached = store.cached_info(path)
+    known = cached[1] if cached is not None and cached[1]["content_sha256"] == trial.model_sha256 else None
+    return emit_python(trial, known)
+
+
+def history(
+    *,
+    model: Annotated[str | None, typer.Option(help="Only trials of this model.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(help="At most so many, newest first.", min=1)] = 20,
+    json_: Json = False,
+) -> None:
+    """List trials, newest first."""
+    store = Store()
+    sha = None if model is None else _content_sha256(store, model)
+    trials = store.trials(model_sha256=sha, limit=limit)
+    if json_:
+        print_json({"trials": [trial.to_dict() for trial in trials]})
+    else:
+        print_lines(history_lines(trials))
+
+
+def _content_sha256(store: Store, model: str) -> str:
+    known = store.model(model)
+    return known.content_sha256 if known is not None else resolve_model(store, model).content_sha256
+
+
+def machine(*, json_: Json = False) -> None:
+    """Show this machine and which providers load on it."""
+    environment: Any = run_job("environment", {})
+    if json_:
+        print_json(environment)
+    else:
+        print_lines(machine_lines(environment))

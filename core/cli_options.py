@@ -1,0 +1,345 @@
+"""The settings table as command-line options, and the options back as a spec.
+
+One option per row of `knobs.KNOBS`, so a new setting has its option without a line here. Everything is read
+as text and checked by the spec, in the same words as a YAML file. Pure but for `config_from`, which reads the
+configuration that `--config` names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from core.errors import SpecError, nearest
+from core.knobs import KNOBS, Knob
+from core.presets import preset
+from core.provider_options import KNOWN_PROVIDERS
+from core.spec import spec_from_yaml
+from core.store import Store
+from core.strict_yaml import MAX_CHARACTERS
+
+Given = dict[
+    str, Any
+]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
+
+_SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
+_SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
+_SHORT_PROVIDERS |= {"trt": "TensorrtExecutionProvider", "directml": "DmlExecutionProvider"}
+_METAVARS = {
+    "providers": "NAME",
+    "disabled_optimizers": "NAME",
+    "session_config_entries": "KEY=VALUE",
+    "dims": "NAME=N",
+    "feeds": "NAME=VALUE|FILE.npz|IMAGES",
+    "image_mean": "M,M,…",
+    "image_std": "S,S,…",
+}
+_PROVIDER_OPTION_HELP = (
+    "An option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
+)
+_FEED_HELP = (
+    "What is fed: `NAME=VALUE` for one input (repeatable), an .npz, an image or a folder of images. "
+    "Default: seeded random values."
+)
+_REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds")
+
+
+# --- options from the table --------------------------------------------------------------------------------
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `given: Given`, one option for every row of the table."""
+    own = inspect.signature(command, eval_str=True)
+    kept = [one for name, one in own.parameters.items() if name != "given"]
+    added = [*(_parameter(setting) for setting in offered()), _provider_option()]
+    names = {one.name for one in added}
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        given = {_setting_name(name): values.pop(name) for name in names if values[name] not in (None, [])}
+        for name in names & set(values):
+            values.pop(name)
+        command(**values, given=given)
+
+    run.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in [*kept, *added]}
+    return run
+
+
+def offered() -> list[Knob]:
+    """The settings with an option of their own; fixed values come through `--feed`."""
+    return [setting for setting in KNOBS if setting.name != "feed_values"]
+
+
+def _parameter(setting: Knob) -> inspect.Parameter:
+    flags = [setting.flag]
+    metavar = _METAVARS.get(setting.name)
+    if setting.kind == "bool":
+        flags = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
+    elif setting.kind == "int":
+        metavar = "N"
+    elif setting.kind == "choice":
+        metavar = "|".join(setting.choices)
+    kind: Any = bool | None if setting.kind == "bool" else str | None
+    if setting.name in _REPEATED:
+        kind = list[str] | None
+    option = typer.Option(*flags, help=_help(setting), metavar=metavar, show_default=False)
+    return _keyword(setting.name.replace(".", "__"), Annotated[kind, option])
+
+
+def _help(setting: Knob) -> str:
+    if setting.name == "feeds":
+        return _FEED_HELP
+    default = setting.default
+    if isinstance(default, bool):
+        default = "on" if default else "off"
+    shown = f" Default: {default}." if default not in ((), {}, "", None) else ""
+    return setting.help + (shown if not isinstance(default, tuple) else "")
+
+
+def _provider_option() -> inspect.Parameter:
+    option = typer.Option("--provider-option", help=_PROVIDER_OPTION_HELP, metavar="PROVIDER.KEY=VALUE")
+    return _keyword("provider_options", Annotated[list[str] | None, option])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _setting_name(parameter: str) -> str:
+    return parameter.replace("__", ".")
+
+
+# --- where a configuration comes from ----------------------------------------------------------------------
+
+
+def config_from(ref: str | None, *, store: Callable[[], Store], other_model: bool = False) -> dict[str, Any]:
+    """Return the configuration that `--config` names: a YAML file, `preset:NAME`, or the id of a trial.
+
+    Args:
+        ref: what `--config` names; None: nothing.
+        store: opens the store; called for a trial only.
+        other_model: the command line names a model itself: a trial's settings may go to any model, while a
+            YAML file stays bound to the hash that it carries.
+
+    Raises:
+        SpecError: no such file or preset, or an invalid configuration.
+        StoreError: no such trial.
+    """
+    if ref is None:
+        return {}
+    if ref.startswith("preset:"):
+        return preset_config(ref.removeprefix("preset:"))
+    path = Path(ref).expanduser()
+    if path.suffix.lower() in (".yaml", ".yml") or path.is_file():
+        return spec_from_yaml(_read(path)).to_dict()
+    trial = store().trial(ref).spec
+    return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
+
+
+def preset_config(name: str) -> dict[str, Any]:
+    """Return what the preset `name` asks for."""
+    session, workload = preset(name)
+    return {"session": session.model_dump(mode="json", exclude_defaults=True), "workload": workload}
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4 * MAX_CHARACTERS + 1).decode("utf-8")
+    except OSError as error:
+        raise SpecError(
+            f"The configuration `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
+        ) from None
+    except UnicodeDecodeError:
+        raise SpecError(
+            f"The configuration `{path}` is not UTF-8 text.", hint="Choose a YAML file that ORTune exported."
+        ) from None
+
+
+# --- options to a spec -------------------------------------------------------------------------------------
+
+
+def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dict[str, Any]:
+    """Lay the command line over a configuration and return plain data for `spec_from_dict`.
+
+    Mappings (dimensions, config entries, fixed values) are added to; everything else is replaced.
+
+    Raises:
+        SpecError: no model, or an option whose text cannot be read.
+    """
+    data: dict[str, Any] = {name: dict(config.get(name, {})) for name in _SECTIONS}
+    if model is not None:
+        data["model"]["path"] = model
+    if not data["model"].get("path"):
+        raise SpecError("No model is given.", hint="Give the path or the name of a model.")
+    for setting in offered():
+        if setting.name in given:
+            _apply(data, setting, given[setting.name])
+    _apply_provider_options(data["session"], given.get("provider_options", []))
+    return {name: part for name, part in data.items() if part}
+
+
+_SECTIONS = ("model", "session", "workload", "protocol")
+
+
+def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
+    part = data[_SECTION.get(setting.target, setting.target)]
+    if setting.name == "providers":
+        part["providers"] = _chain(part.get("providers", []), value)
+    elif setting.name == "feeds":
+        _apply_feeds(part, value)
+    elif setting.kind == "mapping":
+        pairs = [_pair(setting.flag, one) for one in value]
+        part[setting.name] = {**part.get(setting.name, {}), **_values(setting, pairs)}
+    elif setting.target == "config_entry":
+        text = ("1" if value else "0") if setting.kind == "bool" else value
+        part["session_config_entries"] = {**part.get("session_config_entries", {}), setting.name: text}
+    else:
+        part[setting.name] = _typed(setting, value)
+
+
+def _typed(setting: Knob, value: Any) -> Any:
+    if setting.kind == "int":
+        return whole_number(setting.flag, value)
+    if setting.name in ("image_mean", "image_std"):
+        return [_number(setting.flag, part) for part in value.split(",")]
+    return value
+
+
+def whole_number(flag: str, text: str) -> int:
+    """Read the value of an option as a whole number.
+
+    Raises:
+        SpecError: it is none.
+    """
+    digits = text.strip()
+    if not (digits.removeprefix("-").isascii() and digits.removeprefix("-").isdigit() and len(digits) < 20):
+        raise SpecError(f"`{flag}` takes a whole number, but got `{text[:40]}`.", hint="Write digits only.")
+    return int(digits)
+
+
+def _number(flag: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(
+            f"`{flag}` takes numbers with commas between them, but got `{text[:40]}`.",
+            hint=f"Write for example `{flag} 0.5,0.5,0.5`.",
+        ) from None
+
+
+def _pair(flag: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=") if flag == "--dim" else text.partition("=")
+    if not equals or not name:
+        raise SpecError(f"`{flag}` takes NAME=VALUE, but got `{text[:80]}`.", hint="Write both, with a `=`.")
+    return name, value
+
+
+def _values(setting: Knob, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, text in pairs:
+        if name in found:
+            raise SpecError(f"`{setting.flag} {name}` stands twice.", hint="Give it once.")
+        found[name] = whole_number(f"{setting.flag} {name}", text) if setting.name == "dims" else text
+    return found
+
+
+def provider_name(text: str) -> str:
+    """Return ONNX Runtime's name for `text`, which may be short (`cuda`) or in another case."""
+    short = text.lower().removesuffix("executionprovider")
+    return _SHORT_PROVIDERS.get(short, text)
+
+
+def _chain(before: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """A new chain; a provider that stood in the old one keeps its options."""
+    options = {one["name"]: one.get("options", {}) for one in before}
+    return [
+        {"name": name, "options": options.get(name, {})}
+        for text in names
+        for name in [provider_name(part) for part in text.split(",")]
+    ]
+
+
+def _apply_provider_options(session: dict[str, Any], texts: Sequence[str]) -> None:
+    chain = [
+        {"name": one["name"], "options": {**one.get("options", {})}} for one in session.get("providers", [])
+    ]
+    by_name = {one["name"]: one["options"] for one in chain}
+    for text in texts:
+        address, value = _pair("--provider-option", text)
+        short, dot, key = address.partition(".")
+        name = provider_name(short)
+        if not dot or not key:
+            raise SpecError(
+                f"`--provider-option` takes PROVIDER.KEY=VALUE, but got `{text[:80]}`.",
+                hint="Write for example `cuda.use_tf32=0`.",
+            )
+        if name not in by_name:
+            raise SpecError(
+                f"`{name}` is not in the provider chain, but `--provider-option` sets its `{key}`."
+                f"{nearest(name, by_name)}",
+                hint=f"Add `--provider {short}`.",
+            )
+        by_name[name][key] = value
+    if texts:
+        session["providers"] = chain
+
+
+# --- feeds -------------------------------------------------------------------------------------------------
+
+
+def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
+    """`NAME=VALUE` fixes one input; anything else says where the other feeds come from."""
+    values = dict(workload.get("feed_values", {}))
+    sources = [text for text in texts if _is_source(text)]
+    if len(sources) > 1:
+        raise SpecError(
+            f"`--feed` names {len(sources)} sources, `{sources[0]}` and `{sources[1]}`.",
+            hint="Give one .npz, image or folder; fixed values as NAME=VALUE.",
+        )
+    fixed: set[str] = set()
+    for text in texts:
+        if text in sources:
+            workload["feeds"] = text
+            continue
+        name, value = _pair("--feed", text)
+        if name in fixed:
+            raise SpecError(f"`--feed {name}` stands twice.", hint="Give each input one value.")
+        fixed.add(name)
+        values[name] = _feed_value(name, value)
+    if values:
+        workload["feed_values"] = values
+
+
+def _is_source(text: str) -> bool:
+    try:
+        return "=" not in text or Path(text).exists()
+    except (OSError, ValueError):  # too long for a path, or with a zero byte: a value then
+        return False
+
+
+def _feed_value(name: str, text: str) -> Any:
+    """A number, `true` or `false`, or nested lists of them in JSON."""
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError(f"The value of `--feed {name}` is too long.", hint="Feed it from an .npz.")
+    plain = text.strip()
+    if plain in ("True", "False"):
+        return plain == "True"
+    try:
+        return json.loads(plain)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return float(plain)  # `.5` and `1.` are no JSON
+    except ValueError:
+        raise SpecError(
+            f"`--feed {name}` takes a number, true, false or a JSON list of them, but got `{text[:40]}`.",
+            hint="Give a file without a name: `--feed feeds.npz`.",
+        ) from None

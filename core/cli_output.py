@@ -1,0 +1,55 @@
+"""How a command writes and ends: lines or one JSON document on stdout, errors on stderr, the exit code.
+
+Exit codes: 0 done · 1 a worker crashed, hung or ran out of memory · 2 wrong usage, bad input or an unusable
+store · 130 stopped by Ctrl-C (143 by SIGTERM).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from core.cli_tables import visible
+from core.errors import ErrorRecord, SpecError
+from core.strict_yaml import plain
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 1, 2, 130
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+def exit_code(record: ErrorRecord | None) -> int:
+    """Return the exit code for how something ended; None: well."""
+    if record is None:
+        return 0
+    return {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED}.get(record["type"], EXIT_BAD_INPUT)
+
+
+def complain(message: str, hint: str) -> None:
+    """Write an error to stderr: at most two lines, whatever the message holds."""
+    typer.echo(f"Error: {visible(' '.join(message.split()))}", err=True)
+    if hint:
+        typer.echo(f"Hint: {visible(' '.join(hint.split()))}", err=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write the one document of a command with `--json`."""
+    typer.echo(json.dumps(plain(document), separators=(",", ":")))
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Write what people read."""
+    typer.echo("\n".join(lines))
+
+
+def unwritable(path: Path, error: OSError) -> SpecError:
+    """Return the error for a file that the user named and that cannot be written."""
+    return SpecError(
+        f"`{path}` cannot be written: {error.strerror or error}.",
+        hint="Choose a file in a folder you may write.",
+    )

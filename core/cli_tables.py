@@ -1,0 +1,441 @@
+"""Results as text for a terminal. Pure: plain data in, lines out; milliseconds appear only here.
+
+Control characters of file and tensor names are made visible, so that a model cannot write to the terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from core import wire
+from core.measurement import Trial
+from core.profiling import NodeTime, Profile, by_operator, by_provider
+from core.spec import asked, changed, spec_from_dict
+from core.sweep import Measured
+
+DASH = "–"
+_PERCENTILES = ("p50_s", "p90_s", "p95_s", "p99_s")
+_WIDE = 48  # characters of a node's name
+
+
+# --- numbers ------------------------------------------------------------------------------------------------
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Return `value` with `digits` significant digits, thousands separated, never in exponent form."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 9)}f}"
+
+
+def ms(seconds: float | None, digits: int = 4) -> str:
+    """Return a time in milliseconds without the unit."""
+    return DASH if seconds is None else significant(seconds * 1e3, digits)
+
+
+def size(count: float | None) -> str:
+    """Return a number of bytes with a binary unit."""
+    if count is None:
+        return DASH
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{significant(value, 3)} {unit}"
+        value /= 1024
+    return f"{significant(value, 3)} TiB"
+
+
+def when(epoch_s: float | None) -> str:
+    """Return a moment as local time."""
+    if epoch_s is None:
+        return DASH
+    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def visible(text: object) -> str:
+    """Return `text` on one line, with what is not printable written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def short(provider: str) -> str:
+    """Return a provider's short name."""
+    return provider.removesuffix("ExecutionProvider")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Lay out rows in columns; the first `left` columns stand left, the others right."""
+    cells = [list(head), *([visible(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"  {name:<14}{visible(text)}".rstrip() for name, text in rows]
+
+
+# --- one trial ----------------------------------------------------------------------------------------------
+
+
+def trial_lines(trial: Trial) -> list[str]:
+    """A complete measurement: what ran, the numbers with their intervals, and what to doubt."""
+    result = trial.result or {}
+    return [
+        visible(f"{trial.model_name} · {trial.kind} · trial {trial.id}"),
+        *fallback_lines(result),
+        *_facts(_settings_facts(trial, result)),
+        "",
+        *_latency_table(result),
+        "",
+        *_facts(_number_facts(result)),
+        *_notes(result),
+        "",
+        f"Take it away: python -m core emit {trial.id} --format yaml",
+    ]
+
+
+def fallback_lines(result: Mapping[str, Any]) -> list[str]:
+    """Mark a result that did not run on what was asked for; no lines otherwise."""
+    if not result.get("fallback"):
+        return []
+    asked_for = ", ".join(result["requested_providers"])
+    ran = ", ".join(result["effective_providers"])
+    reason = result.get("fallback_reason") or ""
+    return [
+        f"  FALLBACK      asked for {asked_for}, ran on {ran}.",
+        f"                {visible(reason)}".rstrip(),
+    ]
+
+
+def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    spec = spec_from_dict(trial.spec)
+    set_here = [f"{name}={_value(asked(spec, name))}" for name in changed(spec) if name != "provider_options"]
+    options = [f"{p.name}.{k}={v}" for p in spec.session.providers for k, v in p.options.items()]
+    return [
+        ("ran on", _placement(result)),
+        ("precision", _precision(spec.model.precision, result)),
+        ("batch", f"{result.get('batch_size')} rows fed; {result.get('runs')} runs"),
+        ("changed", ", ".join([*set_here, *options]) or "nothing: ONNX Runtime's defaults"),
+    ]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{k}={v}" for k, v in value.items())
+    if isinstance(value, tuple):
+        return "→".join(map(str, value))
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _placement(result: Mapping[str, Any]) -> str:
+    """Providers with nodes and their share of the time; from the short profile pass."""
+    placement = result.get("placement")
+    if not placement:
+        return ", ".join(result.get("effective_providers") or []) + " (loaded; placement not known)"
+    total = sum(one["time_s"] for one in placement.values()) or 1.0
+    return ", ".join(
+        f"{name} {one['nodes']} nodes, {one['time_s'] / total:.0%} of the time"
+        for name, one in placement.items()
+    )
+
+
+def _precision(precision: str, result: Mapping[str, Any]) -> str:
+    casts = result.get("casts") or {}
+    if precision == "fp16" and casts.get("computes_in_float32"):
+        return f"fp16 model, computed in FP32 behind {casts['inserted_casts']} inserted Casts"
+    return precision
+
+
+def _latency_table(result: Mapping[str, Any]) -> list[str]:
+    latency = result.get("latency")
+    if not latency:
+        return []
+    needs = latency.get("needs_runs") or {}
+    rows = [_latency_row(name, latency, needs) for name in (*_PERCENTILES, "mean_s")]
+    rows.append(("std", ms(latency.get("std_s")), ""))
+    rows.append(("min … max", f"{ms(latency.get('min_s'))} … {ms(latency.get('max_s'))}", ""))
+    return [f"  {line}" for line in table(("latency", "ms", "95 % interval"), rows)]
+
+
+def _latency_row(name: str, latency: Mapping[str, Any], needs: Mapping[str, int]) -> tuple[str, str, str]:
+    label = name.removesuffix("_s")
+    if latency.get(name) is None:
+        return label, DASH, f"needs {needs.get(name, 'more')} runs"
+    return label, ms(latency[name]), _interval(latency.get(f"{name}_low"), latency.get(f"{name}_high"))
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return "unknown: too few runs"
+    return f"{ms(low or 0.0)} or more" if high is None else f"{ms(low or 0.0)} to {ms(high)}"
+
+
+def _number_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    per_s, cpu = result.get("throughput_per_s"), result.get("cpu_s_per_inference")
+    gpu = result.get("gpu_memory_bytes")
+    rows = [
+        ("throughput", DASH if per_s is None else f"{significant(per_s)} rows/s"),
+        ("CPU time", f"{ms(cpu)} ms per run"),
+        (
+            "memory",
+            f"{size(result.get('peak_rss_bytes'))} at the peak, above the process before the model"
+            + (f"; GPU {size(gpu)}" if gpu is not None else ""),
+        ),
+        (
+            "start",
+            f"session {ms(result.get('session_creation_s'))} ms, "
+            f"first run {ms(result.get('first_run_s'))} ms",
+        ),
+    ]
+    return rows
+
+
+def _notes(result: Mapping[str, Any]) -> list[str]:
+    return [f"  note: {visible(note)}" for note in result.get("notes") or []]
+
+
+# --- a profile ----------------------------------------------------------------------------------------------
+
+
+def profile_lines(trial: Trial, profile: Profile, *, top: int) -> list[str]:
+    """Where one run spends its time: by provider, by operator type, by node."""
+    result = trial.result or {}
+    runs = f"{profile.runs} runs" + (f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else "")
+    lines = [
+        visible(f"{trial.model_name} · profile · trial {trial.id}"),
+        *fallback_lines(result),
+        *_facts(
+            [
+                ("profiled", f"{runs}, batch {result.get('batch_size')}"),
+                (
+                    "time per run",
+                    f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them",
+                ),
+                ("overhead", _overhead(result)),
+            ]
+        ),
+    ]
+    if profile.truncated:
+        dropped = profile.dropped_events
+        lines.append(
+            "  TRUNCATED     the profile is not complete: "
+            + ("the file ends mid-way." if dropped is None else f"{dropped:,} events were dropped.")
+        )
+    head = ("nodes", "calls/run", "ms/run", "share")
+    lines += ["", *table(("provider", *head), _provider_rows(profile))]
+    lines += ["", *table(("operator", *head), _operator_rows(profile, top))]
+    lines += [
+        "",
+        *table(("node", "operator", "provider", "ms/run", "share"), _node_rows(profile, top), left=3),
+    ]
+    hidden = len(profile.nodes) - top
+    return [*lines, *([f"({hidden} more nodes; --top shows more)"] if hidden > 0 else []), *_notes(result)]
+
+
+def _overhead(result: Mapping[str, Any]) -> str:
+    facts = result.get("overhead")
+    if not facts or not facts.get("ratio"):
+        return "not known"
+    return (
+        f"a run takes {ms(facts['profiled_s'])} ms with the profiler and {ms(facts['unprofiled_s'])} ms "
+        "without: read the shares, not the times"
+    )
+
+
+def _provider_rows(profile: Profile) -> list[tuple[str, ...]]:
+    return [
+        (row.provider, str(row.nodes), f"{row.calls_per_run:g}", ms(row.self_s), f"{row.share:.1%}")
+        for row in by_provider(profile)
+    ]
+
+
+def _operator_rows(profile: Profile, top: int) -> list[tuple[str, ...]]:
+    return [
+        (row.op_type, str(row.nodes), f"{row.calls_per_run:g}", ms(row.self_s), f"{row.share:.1%}")
+        for row in by_operator(profile)[:top]
+    ]
+
+
+def _node_rows(profile: Profile, top: int) -> list[tuple[str, ...]]:
+    return [
+        (_node_name(node), node.op_type, short(node.provider), ms(node.self_s), f"{node.share:.1%}")
+        for node in profile.nodes[:top]
+    ]
+
+
+def _node_name(node: NodeTime) -> str:
+    name = visible(" / ".join([*node.path, node.name]))
+    return name if len(name) <= _WIDE else f"{name[: _WIDE // 2]}…{name[-_WIDE // 2 + 1 :]}"
+
+
+# --- a sweep ------------------------------------------------------------------------------------------------
+
+
+def sweep_lines(points: Sequence[Measured]) -> list[str]:
+    """One row per point of a sweep, in the order of its values."""
+    names = list(points[0].values) if points else []
+    rows = [[*(str(one.values[name]) for name in names), *_point_cells(one)] for one in points]
+    head = [*names, "p50 ms", "95 % interval", "p95 ms", "rows/s", "trial", "remark"]
+    return table(head, rows, left=0)
+
+
+def _point_cells(one: Measured) -> list[str]:
+    remarks = [f"FALLBACK: ran on {', '.join(map(short, one.providers))}"] if one.fallback else []
+    remarks += ["measured before"] if one.reused else []
+    if one.latency is None:
+        return [DASH, DASH, DASH, DASH, one.trial[:12], "; ".join([*remarks, one.state, one.error])]
+    p95 = one.latency.get("p95_s")
+    needed = (one.latency.get("needs_runs") or {}).get("p95_s", "more")
+    return [
+        ms(one.latency.get("p50_s")),
+        _interval(one.latency.get("p50_s_low"), one.latency.get("p50_s_high")),
+        ms(p95) if p95 is not None else f"needs {needed} runs",
+        DASH if one.throughput_per_s is None else significant(one.throughput_per_s),
+        one.trial[:12],
+        "; ".join(remarks),
+    ]
+
+
+# --- history ------------------------------------------------------------------------------------------------
+
+
+def history_lines(trials: Sequence[Trial]) -> list[str]:
+    """One row per trial, newest first."""
+    if not trials:
+        return ["No trials yet. Measure one: python -m core bench digits_cnn"]
+    head = ("trial", "when", "model", "kind", "state", "batch", "p50 ms", "rows/s", "ran on")
+    return table(head, [_history_row(trial) for trial in trials], left=5)
+
+
+def _history_row(trial: Trial) -> tuple[str, ...]:
+    result = trial.result or {}
+    latency, per_s = result.get("latency") or {}, result.get("throughput_per_s")
+    ran = "→".join(map(short, result.get("effective_providers") or [])) or DASH
+    return (
+        trial.id[:12],
+        when(trial.created_at),
+        trial.model_name,
+        trial.kind,
+        trial.state,
+        str(result.get("batch_size", DASH)),
+        ms(latency.get("p50_s")),
+        DASH if per_s is None else significant(per_s),
+        f"FALLBACK {ran}" if result.get("fallback") else ran,
+    )
+
+
+# --- models and machine -------------------------------------------------------------------------------------
+
+
+def model_lines(name: str, info: wire.ModelInfo) -> list[str]:
+    """What is in a model file."""
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
+    lines = [
+        visible(name),
+        *_facts(
+            [
+                ("file", info["path"]),
+                ("sha256", info["sha256"]),
+                ("size", f"{size(info['size_bytes'])}, {info['parameters']:,} parameters"),
+                ("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
+                ("opset", f"{opsets}; IR {info['ir_version']}; made by {info['producer'] or 'unknown'}"),
+                ("batch", _batch(info)),
+                ("free", ", ".join(info["free_dims"]) or "no free dimension"),
+            ]
+        ),
+        *_facts(
+            ("external", f"{one['location']} ({size(one['size_bytes'])})") for one in info["external_data"]
+        ),
+        "",
+    ]
+    rows = [(kind, *_tensor(one)) for kind in ("inputs", "outputs") for one in _tensors(info, kind)]
+    return [
+        *lines,
+        *table(("", "name", "type", "shape"), [(k.removesuffix("s"), *r) for k, *r in rows], left=4),
+    ]
+
+
+def _tensors(info: wire.ModelInfo, kind: str) -> list[wire.InputInfo]:
+    return info["inputs"] if kind == "inputs" else info["outputs"]
+
+
+def _tensor(one: wire.InputInfo) -> tuple[str, str, str]:
+    shape = "any rank" if one["shape"] is None else f"[{', '.join(map(str, one['shape']))}]"
+    return one["name"], one["dtype"], shape
+
+
+def _op_counts(counts: Mapping[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} {number}" for name, number in ordered[:8])
+    return shown + (f", {len(ordered) - 8} more types" if len(ordered) > 8 else "")
+
+
+def _batch(info: wire.ModelInfo) -> str:
+    if info["batch_dim"] is not None:
+        return f"free: `{info['batch_dim']}`"
+    return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has rows"
+
+
+def machine_lines(machine: wire.Environment) -> list[str]:
+    """The machine, and which providers really load on it."""
+    cpu = machine["cpu"]
+    quota = "no quota" if cpu["quota"] is None else f"a quota of {cpu['quota']:g} CPUs"
+    allowed = f"{len(cpu['allowed'])} of them allowed, {quota}"
+    plain = {k: v for k, v in machine["libraries"].items() if not k.startswith("nvidia-")}
+    libraries = ", ".join(f"{name} {version}" for name, version in plain.items())
+    if more := len(machine["libraries"]) - len(plain):
+        libraries += f", {more} NVIDIA packages (see --json)"
+    lines = _facts(
+        [
+            ("CPU", f"{cpu['model']}: {cpu['logical']} logical, {cpu['physical']} physical; {allowed}"),
+            (
+                "threads",
+                f"ONNX Runtime starts {cpu['ort_default_threads']} by default; {cpu['usable']} are worth it",
+            ),
+            ("memory", size(machine["memory_bytes"])),
+            *(("GPU", f"{gpu.get('name')} ({size(gpu.get('memory_bytes'))})") for gpu in machine["gpus"]),
+            ("system", f"{machine['os']}, kernel {machine['kernel']}, Python {machine['python']}"),
+            ("libraries", libraries),
+            ("fingerprint", machine["fingerprint"]),
+        ]
+    )
+    for fact in machine["providers"]:
+        lines.append(f"  {'loads' if fact['loadable'] else 'NOT HERE':<14}{visible(fact['name'])}")
+        if not fact["loadable"]:
+            lines.append(f"                {visible(fact['reason'])} {visible(fact['remedy'])}".rstrip())
+    return lines
+
+
+def export_lines(reply: wire.ExportReply) -> list[str]:
+    """What an export wrote, and how far it is from PyTorch."""
+    differences = [
+        (
+            "difference",
+            f"{one['max_abs']:.2g} absolute, {one['max_rel']:.2g} relative"
+            + ("" if one["batch"] is None else f", at batch {one['batch']}"),
+        )
+        for one in reply["differences"]
+    ]
+    return [
+        visible(reply["path"]),
+        *_facts(
+            [
+                ("size", f"{size(reply['size_bytes'])}, {reply['parameters']:,} parameters"),
+                ("nodes", f"{reply['nodes']:,}: {_op_counts(reply['op_counts'])}"),
+                ("opset", f"{reply['opset']}, IR {reply['ir_version']}"),
+                ("weights", reply["weights"]),
+                *differences,
+                ("took", f"{reply['seconds']:.1f} s"),
+            ]
+        ),
+        *(f"  note: {visible(note)}" for note in reply["notes"]),
+    ]

@@ -1,0 +1,161 @@
+"""Submitted work watched from a terminal: progress on stderr, Ctrl-C that leaves nothing behind.
+
+On a terminal one line is rewritten; elsewhere (a log, CI) a line appears every few seconds, and at once when
+the machine is taken by somebody else. Nothing here writes to stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import TextIO
+
+from core.measurement import Trial
+from core.scheduler import FINISHED, Scheduler, Status
+from core.store import Store
+
+POLL_S = 0.1
+SPARSE_S = 3.0  # between two lines in a log
+
+
+class Interrupted(BaseException):
+    """A signal asked to stop; `exit_code` is what a shell expects then (128 + its number)."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+        self.trial: Trial | None = None  # the one that was stopped, as it is stored
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[None]:
+    """Turn SIGINT and SIGTERM into `Interrupted`; outside the main thread nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    for one in (signal.SIGINT, signal.SIGTERM):  # from here on a second Ctrl-C must not break the cleaning up
+        signal.signal(one, signal.SIG_IGN)
+    raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def scheduler(store: Store) -> Iterator[Scheduler]:
+    """A scheduler for one command; when this ends, none of its processes is left."""
+    service = Scheduler(store, owner=_owner())
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+def _owner() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        user = f"user {os.getuid()}"
+    return f"command line of {user} on {socket.gethostname()}"
+
+
+class Progress:
+    """Writes how far the work is; `quiet` writes nothing."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool) -> None:
+        self._stream = stream
+        self._quiet = quiet
+        self._live = not quiet and stream.isatty()
+        self._last = ""
+        self._ahead = ""
+        self._written_at = time.monotonic()  # what is done within seconds needs no lines in a log
+
+    def show(self, status: Status, *, prefix: str = "") -> None:
+        """Write where `status` stands, if that is worth a line."""
+        text = prefix + describe(status)
+        if self._quiet or text == self._last:
+            return
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            self._write(f"\r\x1b[K{text[:width]}")
+        elif self._is_news(status, prefix):
+            self._write(f"{text}\n")
+            self._written_at = time.monotonic()
+        else:
+            return
+        self._last = text
+
+    def _is_news(self, status: Status, prefix: str) -> bool:
+        """In a log: who is ahead in the queue at once, everything else at most once in some seconds."""
+        ahead = f"{prefix}{status.place}{status.holder}" if status.place else ""
+        moved = bool(ahead) and ahead != self._ahead
+        self._ahead = ahead
+        return moved or time.monotonic() - self._written_at > SPARSE_S
+
+    def line(self, text: str) -> None:
+        """Write a line that stays."""
+        self.clear()
+        if not self._quiet:
+            self._write(f"{text}\n")
+
+    def clear(self) -> None:
+        """Take the rewritten line away."""
+        if self._live and self._last:
+            self._write("\r\x1b[K")
+        self._last = ""
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed stderr must not cost the measurement
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "") -> Status:
+    """Wait for `job` and return how it ended, showing its progress; a signal cancels nothing by itself."""
+    try:
+        while True:
+            status = service.status(job)
+            assert status is not None, job
+            if status.state in FINISHED:
+                return status
+            progress.show(status, prefix=prefix)
+            time.sleep(POLL_S)
+    finally:
+        progress.clear()
+
+
+def describe(status: Status) -> str:
+    """Where a job stands, in one line."""
+    if status.state == "WAITING":
+        if not status.place:
+            return f"{status.what}: waiting"
+        behind = f" behind {status.holder}" if status.holder else ""
+        return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}"
+    parts = [f"{status.what}: {status.stage}"]
+    if status.total:
+        parts.append(f"{status.done}/{status.total}")
+    if status.text:
+        parts.append(status.text)
+    if status.eta_s is not None and status.eta_s >= 1:
+        parts.append(f"about {status.eta_s:.0f} s left")
+    return " ".join(parts)
+
+
+def ordinal(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th, 11th and so on."""
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

@@ -1,0 +1,226 @@
+"""The SQLite file under the store: opening, checking, migrating, transactions, and errors in words.
+
+A connection per call (half a millisecond) in write-ahead mode, so that readers never wait for a writer. A
+file of a newer version is never changed, and a damaged one is set aside, never overwritten. What the tables
+mean is the store's business; `sqlite3` is named here and in `store.py` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.errors import StoreError
+
+APPLICATION_ID = 0x4F525455  # "ORTU": says whose SQLite file it is
+BUSY_S = 10.0  # a writer waits this long for another process's write to end
+CHECK_BYTES = 64 << 20  # a larger file is not read through at every start
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    # each entry leads from format number = its index to the next; never edit one that was released
+    (
+        """CREATE TABLE trials (
+            id TEXT PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, spec TEXT NOT NULL,
+            model_name TEXT NOT NULL, model_sha256 TEXT NOT NULL, key TEXT NOT NULL, study TEXT NOT NULL,
+            owner TEXT NOT NULL, created_at REAL NOT NULL, started_at REAL, finished_at REAL,
+            error TEXT, result TEXT, fingerprint TEXT NOT NULL, process TEXT NOT NULL DEFAULT '')""",
+        "CREATE INDEX trials_by_age ON trials (created_at)",
+        "CREATE INDEX trials_by_key ON trials (key)",
+        """CREATE TABLE samples (
+            trial TEXT PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE, data TEXT NOT NULL)""",
+        """CREATE TABLE models (
+            content_sha256 TEXT PRIMARY KEY, sha256 TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL,
+            source TEXT NOT NULL, note TEXT NOT NULL, info TEXT NOT NULL, created_at REAL NOT NULL,
+            details TEXT NOT NULL)""",
+        """CREATE TABLE inspections (
+            path TEXT PRIMARY KEY, stamps TEXT NOT NULL, info TEXT NOT NULL)""",
+        "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    ),
+)
+SCHEMA = len(MIGRATIONS)
+
+
+class Database:
+    """One SQLite file in the present format."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it; see `Store` for what is refused."""
+        self.path = path
+        try:
+            _check_header(path)
+            self._prepare()
+        except sqlite3.Error as error:
+            if not _is_damage(error):
+                raise _store_error(path, error) from error
+            kept = _set_aside(path)
+            raise StoreError(
+                f"The result store `{path}` is damaged ({error}); it was kept as `{kept.name}`.",
+                hint="Start again: a new, empty store is made. Recover the old one with the sqlite3 tool.",
+            ) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One consistent view of the file; any error is a `StoreError`."""
+        try:
+            with _connection(self.path) as db:
+                db.execute("BEGIN")
+                yield db
+        except sqlite3.Error as error:
+            raise _store_error(self.path, error) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One change: kept as a whole at the end of the `with`, undone as a whole by an error."""
+        try:
+            with _connection(self.path) as db:
+                db.execute("BEGIN IMMEDIATE")  # waits for other writers now, when waiting is still possible
+                yield db
+                db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _store_error(self.path, error) from error
+
+    def _prepare(self) -> None:
+        with _connection(self.path) as db:
+            version = _check_format(db, self.path)
+            if self.path.stat().st_size <= CHECK_BYTES:
+                verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if verdict != "ok":
+                    raise sqlite3.DatabaseError(verdict)
+            if version == SCHEMA:
+                return
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("BEGIN IMMEDIATE")
+            _migrate(db, _check_format(db, self.path))  # again: another process may have been quicker
+            db.execute("COMMIT")
+
+
+@contextmanager
+def _connection(path: Path) -> Iterator[sqlite3.Connection]:
+    db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    try:
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA foreign_keys = ON")
+        yield db
+    finally:
+        with contextlib.suppress(sqlite3.Error):  # a failed checkpoint must not hide the first error
+            db.close()
+
+
+def _check_format(db: sqlite3.Connection, path: Path) -> int:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    _check_version(path, version, db.execute("PRAGMA application_id").fetchone()[0])
+    return version
+
+
+def _migrate(db: sqlite3.Connection, version: int) -> None:
+    """Bring the file to the present format; the caller's transaction makes it all or nothing."""
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a newer or foreign file from its first 100 bytes, before SQLite could touch it.
+
+    Source: https://www.sqlite.org/fileformat2.html, "The Database Header".
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unusable(path, error) from error
+    if header:
+        if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+            raise sqlite3.DatabaseError("it is no SQLite file")  # a short one SQLite would overwrite
+        version = int.from_bytes(header[60:64], "big")
+        application = int.from_bytes(header[68:72], "big")
+        _check_version(path, version, application)
+
+
+def _check_version(path: Path, version: int, application: int) -> None:
+    if application not in (0, APPLICATION_ID):
+        raise StoreError(
+            f"`{path}` is a database of another program.", hint="Set ORTUNE_HOME to a folder of its own."
+        )
+    if version > SCHEMA:
+        raise StoreError(
+            f"The result store `{path}` has format {version}, but this version knows {SCHEMA} at most.",
+            hint="Update ORTune, or set ORTUNE_HOME to another folder.",
+        )
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged store with its journal; an older one that was kept is never overwritten."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    number = 0
+    kept = path.with_name(f"{path.name}.corrupt-{stamp}")
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    try:
+        path.rename(kept)
+        for suffix in ("-wal", "-shm"):
+            companion = path.with_name(path.name + suffix)
+            if companion.exists():
+                companion.rename(kept.with_name(kept.name + suffix))
+    except OSError as error:
+        raise unusable(path, error) from error
+    return kept
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    if type(error) is sqlite3.DatabaseError and not hasattr(error, "sqlite_errorname"):
+        return True  # our own: the header, or what quick_check found
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """Say in words what SQLite's code means."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    if _is_damage(error):
+        return StoreError(
+            f"The result store `{path}` is damaged: {error}.",
+            hint="Start ORTune again: it keeps the damaged file aside and makes a new one.",
+        )
+    if code == "SQLITE_FULL" or (code.startswith("SQLITE_IOERR") and _no_space(path)):
+        return StoreError(
+            f"The disk is full: `{path}` could not be written.", hint="Free disk space and try again."
+        )
+    if code.startswith("SQLITE_READONLY"):
+        return StoreError(
+            f"The result store `{path}` may not be written.",
+            hint="Give yourself write permission, or set ORTUNE_HOME to another folder.",
+        )
+    if code.startswith("SQLITE_BUSY"):
+        return StoreError(
+            f"Another process has been writing to `{path}` for more than {BUSY_S:g} s.", hint="Try again."
+        )
+    return StoreError(
+        f"The result store `{path}` cannot be used: {error}.",
+        hint="Check the disk, or set ORTUNE_HOME to another folder.",
+    )
+
+
+def _no_space(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < 1 << 20
+    except OSError:
+        return False
+
+
+def unusable(path: Path, error: OSError) -> StoreError:
+    """A file or folder of the store that the system refuses."""
+    return StoreError(
+        f"`{path}` cannot be used: {error.strerror or error}.",
+        hint="Set ORTUNE_HOME to a folder that you may write.",
+    )

@@ -1,0 +1,292 @@
+"""From a PyTorch model to a checked `.onnx` file: `export`, the job of that name. Worker side.
+
+The file is written into a folder of its own beside the target and moved only when it is valid, loads in ONNX
+Runtime and was compared with PyTorch; a failed export leaves nothing. Where the weights come from is decided
+in `torchvision_models`. A `.pt2` file can hold pickled objects: loading one runs code of whoever made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx.version_converter
+import torch
+
+from core.catalog import EXPORT_OPSETS
+from core.checking import first_line, open_checked
+from core.errors import ModelError, SpecError
+from core.export_check import TORCH_ERRORS, compare
+from core.models import inspect_model
+from core.torchvision_models import build
+from core.wire import Difference, ExportPlan, ExportReply, ModelInfo
+
+_TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on
+_LOWEST_NATIVE_OPSET = 18  # torch's exporter translates to 18 and newer; what is older must be converted
+_ONE_FILE_BYTES = 1_900_000_000  # protobuf holds 2 GiB, the graph itself included
+_STAGES = 5
+_FOLDER_PREFIX = ".export-"
+_STALE_AFTER_S = 24 * 3600
+
+_SAVE_PT2 = "Save it with `torch.export.save(torch.export.export(model, inputs), 'model.pt2')`."
+_STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the machine that exported: nobody else's business
+
+Progress = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A PyTorch program that can be exported and, for comparison, run."""
+
+    program: Any  # nn.Module or torch.export.ExportedProgram
+    run: Callable[..., Any] | None  # the same in PyTorch; None: there are no inputs to run it on
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    batched: bool  # export axis 0 of the only input as "batch"
+    weights: Literal["pretrained", "random", "file"]
+    metadata: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def export(plan: ExportPlan, progress: Progress) -> ExportReply:
+    """Export, check, compare with PyTorch, and put the file where the plan asks for it.
+
+    Raises:
+        SpecError: the plan asks for something that does not exist or cannot be done.
+        ModelError: PyTorch cannot export the model, or the result is not valid, or it cannot be written.
+    """
+    started = time.perf_counter()
+    output = _checked_output(plan)
+    with warnings.catch_warnings(), _working_folder(output) as folder:
+        warnings.simplefilter("ignore")  # the exporter's notes about its own internals
+        progress("model", 0, _STAGES, plan["name"] or Path(plan["path"]).name)
+        source = _torchvision(plan, progress) if plan["source"] == "torchvision" else _pt2(plan)
+        progress("export", 1, _STAGES, f"opset {plan['opset']}")
+        draft = folder / output.name
+        _write(_exported(source, plan["opset"]), draft, plan)
+        progress("check", 2, _STAGES)
+        session = open_checked(draft, "the exported model")
+        info = _checked_info(draft, plan["opset"])
+        progress("compare", 3, _STAGES, "ONNX Runtime against PyTorch")
+        differences, notes = _differences(source, session, info, plan["seed"])
+        progress("write", 4, _STAGES, output.name)
+        _move(folder, output)
+    progress("write", _STAGES, _STAGES, output.name)
+    return {
+        "path": str(output),
+        "sha256": info["sha256"],
+        "size_bytes": info["size_bytes"],
+        "nodes": info["nodes"],
+        "op_counts": info["op_counts"],
+        "parameters": info["parameters"],
+        "opset": info["opset"][""],
+        "ir_version": info["ir_version"],
+        "differences": differences,
+        "weights": source.weights,
+        "notes": [*source.notes, *notes],
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _checked_output(plan: ExportPlan) -> Path:
+    if plan["opset"] not in EXPORT_OPSETS:
+        raise SpecError(
+            f"`opset` must be {EXPORT_OPSETS[0]} to {EXPORT_OPSETS[-1]}, but got {plan['opset']}.",
+            hint="Use 20 unless the target needs another.",
+        )
+    output = Path(plan["output"])
+    if output.suffix.lower() != ".onnx":
+        raise SpecError(
+            f"The output must be an `.onnx` file, but got `{output.name}`.",
+            hint="End the output's name in `.onnx`.",
+        )
+    if output.is_dir():
+        raise SpecError(f"The output `{output}` is a folder.", hint="Name a file in it.")
+    return output
+
+
+@contextlib.contextmanager
+def _working_folder(output: Path) -> Iterator[Path]:
+    """A folder beside the output, on the same file system, removed unless this process is killed."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(output.parent)
+        with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=output.parent) as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ModelError(
+            f"Cannot write `{output}`: {error.strerror or error}.",
+            hint="Choose a folder you can write to, with space for the model.",
+        ) from None
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what a killed export left; one that may still run is younger than a day."""
+    for left in folder.glob(f"{_FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
+    built = build(
+        plan["name"],
+        pretrained=plan["pretrained"],
+        seed=plan["seed"],
+        image_size=plan["image_size"],
+        progress=progress,
+    )
+    rows = _TRACED_BATCH if plan["dynamic_batch"] else 1
+    torch.manual_seed(plan["seed"])
+    metadata = {"ortune.source": f"torchvision {plan['name']}", "ortune.weights": built.weights}
+    if built.weights == "pretrained":
+        metadata["ortune.weights_name"] = built.weights_name
+    else:
+        metadata |= {"ortune.seed": str(plan["seed"]), "ortune.note": built.notes[0]}
+    return _Source(
+        program=built.module,
+        run=built.module,
+        args=(torch.rand(rows, 3, built.image_size, built.image_size),),
+        kwargs={},
+        batched=plan["dynamic_batch"],
+        weights=built.weights,
+        metadata=metadata,
+        notes=built.notes,
+    )
+
+
+def _pt2(plan: ExportPlan) -> _Source:
+    path = Path(plan["path"])
+    if not path.is_file():
+        raise ModelError(f"There is no file `{path}`.", hint="Check the path of the `.pt2` file.")
+    if path.suffix != ".pt2":  # torch takes no other name either
+        raise ModelError(f"`{path.name}` is not a `.pt2` file.", hint=_SAVE_PT2)
+    logging.getLogger("torch.export").setLevel(logging.ERROR)  # it logs a traceback, then raises
+    try:
+        program = torch.export.load(path)
+        sample = program.example_inputs
+        run = program.module() if sample is not None else None
+    except (*TORCH_ERRORS, OSError) as error:
+        raise ModelError(
+            f"`{path.name}` cannot be loaded as a `torch.export` program: {first_line(error)}",
+            hint=_SAVE_PT2,
+        ) from None
+    args, kwargs = sample if sample is not None else ((), {})
+    notes = [] if sample is not None else ["not compared with PyTorch: the file holds no sample inputs"]
+    return _Source(
+        program=program,
+        run=run,
+        args=args,
+        kwargs=kwargs,
+        batched=False,
+        weights="file",
+        metadata={"ortune.source": f"torch.export {path.name}", "ortune.weights": "file"},
+        notes=notes,
+    )
+
+
+def _exported(source: _Source, opset: int) -> torch.onnx.ONNXProgram:
+    options: dict[str, Any] = {}
+    if source.weights != "file":
+        options = {"input_names": ["input"], "output_names": ["output"]}
+        if source.batched:
+            options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(
+                source.program,
+                source.args,
+                None,
+                kwargs=source.kwargs,
+                dynamo=True,
+                opset_version=max(opset, _LOWEST_NATIVE_OPSET),
+                external_data=False,
+                verbose=False,
+                report=False,
+                **options,
+            )
+    except TORCH_ERRORS as error:
+        raise ModelError(
+            f"PyTorch cannot export the model at opset {opset}: {first_line(error)}",
+            hint="Try another opset or a fixed batch; a model with data-dependent branches needs rewriting.",
+        ) from None
+    if program is None:
+        raise ModelError("PyTorch's exporter returned nothing.", hint="Try another opset.")
+    program.model.metadata_props.update({**source.metadata, "ortune.torch": torch.__version__})
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.pop(_STACK_TRACE, None)
+    return program
+
+
+def _write(program: torch.onnx.ONNXProgram, draft: Path, plan: ExportPlan) -> None:
+    tensors = (one.const_value for one in program.model.graph.initializers.values())
+    weights_bytes = sum(one.nbytes for one in tensors if one is not None)
+    large = weights_bytes > _ONE_FILE_BYTES
+    if large and plan["external_data"] == "never":
+        raise ModelError(
+            f"The model's weights are {weights_bytes / 1e9:.1f} GB, but one ONNX file holds at most 2 GB.",
+            hint="Allow external data.",
+        )
+    external = large or plan["external_data"] == "always"
+    if plan["opset"] >= _LOWEST_NATIVE_OPSET:
+        program.save(draft, external_data=external)
+        return
+    if large:
+        raise ModelError(
+            f"A model above 2 GB cannot be converted to opset {plan['opset']}.",
+            hint=f"Use opset {_LOWEST_NATIVE_OPSET} or newer.",
+        )
+    model = _converted(program.model_proto, plan["opset"])
+    onnx.save_model(model, str(draft), save_as_external_data=external, location=f"{draft.name}.data")
+
+
+def _converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """Convert to an opset that torch does not write itself.
+
+    The converter keeps `noop_with_empty_axes`, which reductions gained in opset 18; 0 says nothing new there.
+    """
+    for node in model.graph.node:
+        kept = [one for one in node.attribute if one.name != "noop_with_empty_axes" or one.i]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"The model cannot be converted to opset {opset}: {first_line(error)}",
+            hint=f"Use opset {_LOWEST_NATIVE_OPSET} or newer, which PyTorch writes without conversion.",
+        ) from None
+
+
+def _checked_info(draft: Path, opset: int) -> ModelInfo:
+    info = inspect_model(str(draft))
+    written = info["opset"].get("", 0)
+    if written != opset:  # torch keeps the opset it translated to when a conversion fails, and only logs it
+        raise ModelError(
+            f"PyTorch wrote opset {written} where {opset} was asked for: its conversion failed.",
+            hint=f"Use opset {written}.",
+        )
+    return info
+
+
+def _differences(
+    source: _Source, session: Any, info: ModelInfo, seed: int
+) -> tuple[list[Difference], list[str]]:
+    if source.run is None:  # a note of the source says why
+        return [], []
+    return compare(source.run, source.args, source.kwargs, session=session, info=info, seed=seed)
+
+
+def _move(folder: Path, output: Path) -> None:
+    """Put the model where it belongs, its external data first, so that it is never there without them."""
+    files = sorted(folder.iterdir(), key=lambda one: one.name == output.name)
+    for file in files:
+        file.replace(output.parent / file.name)

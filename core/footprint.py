@@ -1,0 +1,70 @@
+"""How much memory this process takes, on the CPU and on GPUs. Standard library; NVML only when asked.
+
+`ru_maxrss` is not used where Linux offers better: it survives `exec`, so a small worker of a large parent
+would report the parent's size.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # to clear_refs: forget the peak of the resident set
+
+
+def reset_peak() -> bool:
+    """Make the peak start again from the present size; False where the system does not allow it."""
+    try:
+        _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident set since the start, or since `reset_peak`."""
+    try:
+        return parse_high_water_mark(_STATUS.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def parse_high_water_mark(status: str) -> int:
+    """Bytes of `VmHWM` in `/proc/self/status`.
+
+    Raises:
+        ValueError: there is no such line.
+    """
+    match = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    if match is None:
+        raise ValueError("no VmHWM line")
+    return int(match.group(1)) * 1024
+
+
+def gpu_memory_bytes() -> tuple[int | None, str]:
+    """Bytes this process holds on all GPUs by NVML; or None and the reason, in words."""
+    try:
+        import pynvml
+    except ImportError:
+        return None, "GPU memory is unknown: the package nvidia-ml-py is not installed."
+    try:
+        pynvml.nvmlInit()
+        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        own = [
+            process.usedGpuMemory
+            for device in devices
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            if process.pid == os.getpid() and process.usedGpuMemory is not None
+        ]
+    except pynvml.NVMLError as error:
+        return None, f"GPU memory is unknown: NVML says {error}."
+    if not own:
+        return None, "GPU memory is unknown: the driver does not list this process, as in most containers."
+    return sum(own), ""

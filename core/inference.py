@@ -1,0 +1,158 @@
+"""A session with its feeds in place: one call is one inference, in one of the two ways users run it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from core import timing, wire
+from core.errors import SpecError, TunerError
+from core.feeds import BFLOAT16, Array, Feeds, make_feeds
+from core.ort_errors import run_error
+from core.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
+
+_BFLOAT16_ONNX = 16  # TensorProto.BFLOAT16
+_ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: BFLOAT16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """A session with its feeds in place: `call` is one inference."""
+
+    built: BuiltSession
+    call: timing.Call
+    inputs: list[wire.TensorInfo]
+    binding: Any  # ort.IOBinding, or None for plain `run`
+    notes: list[str]
+
+    def outputs(self, result: object) -> list[wire.TensorInfo]:
+        """Describe what came out of a call, given what the call returned."""
+        names = [output.name for output in self.built.session.get_outputs()]
+        values = self.binding.get_outputs() if self.binding is not None else result
+        assert isinstance(values, list)
+        return [_describe(name, value) for name, value in zip(names, values, strict=True)]
+
+
+def prepare(built: BuiltSession, plan: wire.MeasurePlan | wire.ProfilePlan) -> Inference:
+    """Make the feeds of `plan` and put them in place.
+
+    Raises:
+        SpecError: a feed does not fit, or I/O binding cannot hold an output.
+        ModelError: an input is not a numeric tensor.
+    """
+    feeds = make_feeds(plan["feeds"], built.session.get_inputs())
+    with translated():
+        prepared = _bound(built, feeds) if plan["use_io_binding"] else _plain(built, feeds)
+    return prepared
+
+
+def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
+    """`session.run` as everybody calls it: numpy in, numpy out, copies to a GPU and back included."""
+    values = {name: _feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
+    return Inference(
+        built=built,
+        call=functools.partial(built.session.run, None, values),
+        inputs=_inputs(feeds),
+        binding=None,
+        notes=[*built.notes, *feeds.notes],
+    )
+
+
+def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
+    """Inputs bound once where the first provider computes; outputs left there and waited for."""
+    device, device_id = _device(built)
+    binding = built.session.io_binding()
+    for name, array in feeds.arrays.items():
+        binding.bind_ortvalue_input(name, _ort_value(array, feeds.dtypes[name], device, device_id))
+    for output in built.session.get_outputs():
+        _check_bindable(output.name, output.type)
+        binding.bind_output(output.name, device, device_id)
+    run = functools.partial(built.session.run_with_iobinding, binding)
+    return Inference(
+        built=built,
+        call=run if device == "cpu" else functools.partial(_run_and_wait, run, binding),
+        inputs=_inputs(feeds),
+        binding=binding,
+        notes=[*built.notes, *feeds.notes],
+    )
+
+
+def _run_and_wait(run: timing.Call, binding: Any) -> None:
+    run()
+    binding.synchronize_outputs()
+
+
+def _device(built: BuiltSession) -> tuple[str, int]:
+    first = built.effective[0]
+    if first not in CUDA_PROVIDERS:
+        return "cpu", 0
+    return "cuda", int(built.session.get_provider_options()[first].get("device_id", 0))
+
+
+def _check_bindable(name: str, kind: str) -> None:
+    if not kind.startswith("tensor(") or kind == "tensor(string)":
+        raise SpecError(
+            f"I/O binding cannot hold the output `{name}`, a {kind}.", hint="Turn I/O binding off."
+        )
+
+
+def _feedable(array: Array, dtype: str) -> Any:
+    return _ort_value(array, dtype, "cpu", 0) if dtype == BFLOAT16 else array
+
+
+def _ort_value(array: Array, dtype: str, device: str, device_id: int) -> Any:
+    if dtype != BFLOAT16:
+        return ort.OrtValue.ortvalue_from_numpy(array, device, device_id)
+    if device != "cpu":
+        raise SpecError("A bfloat16 input cannot be bound on a GPU from numpy.", hint="Turn I/O binding off.")
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16_ONNX)
+
+
+def _inputs(feeds: Feeds) -> list[wire.TensorInfo]:
+    return [
+        {"name": name, "dtype": feeds.dtypes[name], "shape": list(array.shape)}
+        for name, array in feeds.arrays.items()
+    ]
+
+
+def _describe(name: str, value: object) -> wire.TensorInfo:
+    """A tensor's type and shape; for a sequence or a map its kind and length."""
+    if isinstance(value, np.ndarray):
+        return {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if isinstance(value, ort.OrtValue):
+        kind = _ONNX_TO_NUMPY.get(value.element_type(), value.data_type())
+        return {"name": name, "dtype": kind, "shape": list(value.shape())}
+    kind = "map" if isinstance(value, dict) else "sequence" if isinstance(value, list) else "none"
+    return {"name": name, "dtype": kind, "shape": [len(value)] if isinstance(value, list | dict) else []}
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """What ONNX Runtime raises from a run, as an error of ours."""
+    try:
+        yield
+    except TunerError:  # some are also a ValueError
+        raise
+    except ORT_ERRORS as error:
+        raise run_error(str(error)) from error

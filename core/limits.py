@@ -1,0 +1,189 @@
+"""What this process may use of the machine: the CPUs and the memory that a container leaves it.
+
+Pure functions of the text of `/proc` and `/sys` files, and a few that read those files. Standard library
+only. Source of the formats: the kernel's cgroup-v1 and cgroup-v2 documentation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttling:
+    """How often the container's CPU quota stopped this process group, since it exists."""
+
+    periods: int
+    seconds: float
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """CPUs from cgroup v2's `cpu.max` ("max 100000" or "150000 100000"); None: no limit."""
+    quota, _, period = text.strip().partition(" ")
+    if quota in {"", "max"}:
+        return None
+    return int(quota) / int(period or 100_000)
+
+
+def parse_cfs_quota(quota: str, period: str) -> float | None:
+    """CPUs from cgroup v1's `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a negative quota is no limit."""
+    value = int(quota.strip() or -1)
+    return None if value <= 0 else value / int(period.strip() or 100_000)
+
+
+def parse_memory_limit(text: str) -> int | None:
+    """Bytes from cgroup v2's `memory.max` or v1's `memory.limit_in_bytes`; None: no limit."""
+    text = text.strip()
+    if text in {"", "max"}:
+        return None
+    value = int(text)
+    return None if value >= _V1_UNLIMITED else value
+
+
+def parse_meminfo(text: str) -> int:
+    """Bytes of the machine's memory from `/proc/meminfo`; 0 when the line is missing."""
+    for line in text.splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def parse_throttling(text: str) -> Throttling:
+    """Read `cpu.stat` of cgroup v2 (`throttled_usec`) or v1 (`throttled_time`, nanoseconds)."""
+    values = {key: value for key, _, value in (line.partition(" ") for line in text.splitlines())}
+    microseconds, nanoseconds = values.get("throttled_usec"), values.get("throttled_time")
+    seconds = int(microseconds) / 1e6 if microseconds else int(nanoseconds or 0) / 1e9
+    return Throttling(periods=int(values.get("nr_throttled", 0)), seconds=seconds)
+
+
+def parse_cgroups(text: str) -> dict[str, str]:
+    """Return {controller: path} from `/proc/self/cgroup`; the key "" is cgroup v2's one hierarchy."""
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def parse_siblings(lists: Iterable[str]) -> list[frozenset[int]]:
+    """Return the distinct physical cores from every CPU's `thread_siblings_list` ("0,4" or "0-1")."""
+    cores: list[frozenset[int]] = []
+    for text in lists:
+        core = frozenset(_cpu_list(text))
+        if core and core not in cores:
+            cores.append(core)
+    return cores
+
+
+def _cpu_list(text: str) -> list[int]:
+    numbers: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def usable_threads(cores: list[frozenset[int]], allowed: Iterable[int], quota: float | None) -> int:
+    """Threads worth starting: allowed physical cores, no more than the quota, at least one."""
+    mask = set(allowed)
+    count = sum(1 for core in cores if core & mask) or len(mask)
+    return max(1, min(count, int(quota) if quota is not None else count))
+
+
+# -- the same, read from this machine ----------------------------------------------------------------------
+
+
+def physical_cores() -> list[frozenset[int]]:
+    """The machine's physical cores as sets of logical CPUs; empty where the kernel does not say."""
+    files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list"))
+    return parse_siblings(_read(file) for file in files)
+
+
+def allowed_cpus() -> list[int]:
+    """The logical CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cpu_quota(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> float | None:
+    """CPUs that the container may use: the smallest quota from this process's group up to the root."""
+    quotas = [parse_cpu_max(_read(folder / "cpu.max")) for folder in _folders(root, "", groups)]
+    for folder in _folders(root, "cpu", groups):
+        quotas.append(
+            parse_cfs_quota(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+        )
+    found = [quota for quota in quotas if quota is not None]
+    return min(found) if found else None
+
+
+def memory_limit(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> int:
+    """Bytes that this process may use: the container's limit or the machine's memory, the smaller."""
+    limits = [parse_memory_limit(_read(folder / "memory.max")) for folder in _folders(root, "", groups)]
+    limits += [
+        parse_memory_limit(_read(folder / "memory.limit_in_bytes"))
+        for folder in _folders(root, "memory", groups)
+    ]
+    machine = parse_meminfo(_read(Path("/proc/meminfo"))) or _sysconf_memory()
+    return min([limit for limit in limits if limit is not None] + [machine])
+
+
+def throttling(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> Throttling:
+    """The throttling counters of this process's own group; zeros where there are none."""
+    for controller in ("", "cpu"):
+        for folder in _folders(root, controller, groups)[:1]:
+            text = _read(folder / "cpu.stat")
+            if "nr_throttled" in text:
+                return parse_throttling(text)
+    return Throttling(periods=0, seconds=0.0)
+
+
+def throttling_since(before: Throttling) -> Throttling:
+    """What was added to the throttling counters since `before`."""
+    now = throttling()
+    return Throttling(
+        periods=max(0, now.periods - before.periods), seconds=max(0.0, now.seconds - before.seconds)
+    )
+
+
+def cap_memory() -> None:
+    """Make an allocation beyond the container's memory fail, instead of ending the process.
+
+    Not for processes that use a GPU: its driver reserves address space far beyond the memory it needs.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = memory_limit()
+        if limit > 0:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def _folders(root: Path, controller: str, groups: Mapping[str, str] | None) -> list[Path]:
+    """The cgroup folders from this process's own up to the root; inside a container often just the root."""
+    if groups is None:
+        groups = parse_cgroups(_read(Path("/proc/self/cgroup")))
+    if controller not in groups:
+        return []
+    top = root / controller if controller else root
+    own = top / groups[controller].lstrip("/")
+    inside = [folder for folder in (own, *own.parents) if folder == top or top in folder.parents]
+    return [folder for folder in inside if folder.is_dir()]
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="ascii")
+    return ""
+
+
+def _sysconf_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,148 @@
+"""Rules for the values inside a spec that types and ranges cannot express. Pure; all raise `SpecError`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from core.errors import SpecError, nearest
+from core.knobs import is_whole_number
+from core.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+
+MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
+
+
+def check_affinities(text: str, *, threads: int) -> None:
+    """Refuse affinities that ONNX Runtime would throw on, or pin to another CPU than was meant.
+
+    Raises:
+        SpecError: not one entry per pool thread, or a logical CPU below 1.
+    """
+    if not text:
+        return
+    given = len(text.split(";"))
+    if threads < 2 or given != threads - 1:
+        raise SpecError(
+            "`session.intra_op_thread_affinities` needs one entry per pool thread, which is "
+            f"`intra_op_num_threads` - 1, but got {given} for {threads} threads.",
+            hint="Set `intra_op_num_threads` and give one entry fewer than that.",
+        )
+    for part in text.replace(";", ",").replace("-", ",").split(","):
+        if not is_whole_number(part.strip()) or int(part) < 1:
+            raise SpecError(
+                f"`session.intra_op_thread_affinities` counts logical CPUs from 1, but got `{part}`.",
+                hint="Write numbers from 1, `,` or `-` between CPUs and `;` between threads.",
+            )
+
+
+def check_provider(provider: str, options: Mapping[str, str], *, expert: bool) -> None:
+    """Refuse a provider or an option of it that ONNX Runtime 1.31 does not know.
+
+    Raises:
+        SpecError: unknown provider, unknown option, a value of the wrong kind or out of range, native code.
+    """
+    if provider not in KNOWN_PROVIDERS and not expert:
+        raise SpecError(
+            f"Unknown execution provider `{provider}`.{nearest(provider, KNOWN_PROVIDERS)}",
+            hint="Use one of the providers that `python -m core machine` lists.",
+        )
+    table = PROVIDER_OPTIONS.get(provider)
+    if table is None:  # a provider whose options ORTune has no list of; some of them load libraries
+        if options and not expert:
+            raise SpecError(
+                f"ORTune does not know the options of `{provider}`, but got `{next(iter(options))}`.",
+                hint="Turn on `expert` to pass them on unchecked.",
+            )
+        return
+    known = {option.name: option for option in table}
+    for name, value in options.items():
+        if name not in known:
+            what = "no options of its own" if not known else f"no option `{name}`"
+            raise SpecError(
+                f"`{provider}` has {what}, but got `{name}`.{nearest(name, known)}",
+                hint="Use the session settings instead."
+                if not known
+                else "Correct the name; ONNX Runtime 1.31 does not accept it.",
+            )
+        _check_option(provider, known[name], value, expert=expert)
+
+
+def _check_option(provider: str, option: ProviderOption, value: str, *, expert: bool) -> None:
+    if option.native_code and not expert:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` runs native code or takes a memory address.",
+            hint="Turn on `expert` if you trust where this setting comes from.",
+        )
+    text = value.strip().lower()
+    if option.kind == "bool" and text not in {"0", "1", "true", "false"}:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` must be true or false, but got `{value}`.",
+            hint="Write true or false.",
+        )
+    if option.kind == "int":
+        _check_number(provider, option, value)
+    if option.kind == "choice" and value not in option.choices:
+        raise SpecError(
+            f"`{option.name}` of `{provider}` accepts {', '.join(option.choices)}, but got `{value}`.",
+            hint="Choose one of the listed values; the case matters.",
+        )
+
+
+def _check_number(provider: str, option: ProviderOption, value: str) -> None:
+    if not is_whole_number(value):
+        raise SpecError(
+            f"`{option.name}` of `{provider}` must be a whole number without a unit, but got `{value}`.",
+            hint="Write the number of bytes, milliseconds or items in digits.",
+        )
+    low, high, number = option.low, option.high, int(value)
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise SpecError(
+            f"`{low} <= {option.name} <= {high}` must hold for `{provider}`, but got {value}.",
+            hint="Choose a number in that range.",
+        )
+
+
+def check_feed_value(name: str, value: object, depth: int = 0) -> None:
+    """Refuse a fixed value that is no number, boolean or text, or no nested lists of them.
+
+    Raises:
+        SpecError: null, a date, a mapping, NaN or infinity, lists deeper than any tensor.
+    """
+    if isinstance(value, list | tuple):
+        if depth >= MAX_RANK:
+            raise SpecError(
+                f"The fixed value of `{name}` has more than {MAX_RANK} levels of lists.",
+                hint="Give as many levels as the input has dimensions.",
+            )
+        for one in value:
+            check_feed_value(name, one, depth + 1)
+    elif not isinstance(value, bool | int | float | str) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise SpecError(
+            f"The fixed value of `{name}` must be finite numbers, booleans or text, but got {value!r:.80}.",
+            hint="Give one value, or lists of values nested like the input's shape.",
+        )
+
+
+def check_image_statistics(mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuse statistics that cannot normalise an image.
+
+    Raises:
+        SpecError: not finite, a deviation of 0 or less, different numbers of channels.
+    """
+    if not all(math.isfinite(value) for value in mean):
+        raise SpecError(
+            f"`image_mean` must be finite in every channel, but got {list(mean)}.",
+            hint="Give one number per channel.",
+        )
+    if not all(math.isfinite(value) and value > 0 for value in std):
+        raise SpecError(
+            f"`image_std` must be above 0 in every channel, but got {list(std)}.",
+            hint="Give one positive number per channel.",
+        )
+    if mean and std and len(mean) != len(std):
+        raise SpecError(
+            f"`image_mean` has {len(mean)} channels, but `image_std` has {len(std)}.",
+            hint="Give both one number per channel.",
+        )

@@ -1,0 +1,131 @@
+"""YAML in and out: plain data or one clear error, never a surprise.
+
+Stricter than `yaml.safe_load`, because a configuration is passed around between people: a key given twice,
+a tag (`!!python/...` above all), an alias (a few lines of them expand to gigabytes) and deep nesting are
+refused. Pure: text in, data out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from core.errors import SpecError
+
+MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
+MAX_DEPTH = 40
+
+_REFUSED_HINT = "Choose a YAML file that ORTune exported."
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Checks each node before it is composed, so nothing refused is ever expanded."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise SpecError(
+                f"Anchors and aliases are not accepted, but one stands at line {line}.", hint="Write it out."
+            )
+        if (tag := getattr(event, "tag", None)) is not None:
+            raise SpecError(
+                f"Tags are not accepted, but `{_shown(tag)}` stands at line {line}.", hint="Remove the tag."
+            )
+        if self.depth >= MAX_DEPTH:
+            raise SpecError(f"The YAML is nested deeper than {MAX_DEPTH} levels.", hint=_REFUSED_HINT)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def _shown(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")[:80]
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+            shown = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a collection"
+            raise SpecError(
+                f"A key must be text, but `{shown}` at line {line} is not.", hint="Put the key in quotes."
+            )
+        if key_node.value in data:
+            raise SpecError(
+                f"The key `{key_node.value}` stands twice, at line {line}.", hint="Remove one of the two."
+            )
+        data[key_node.value] = loader.construct_object(value_node, deep=True)
+    return data
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load_strict(text: str) -> Any:
+    """Read one YAML document.
+
+    Raises:
+        SpecError: not YAML, too long, too deep, a duplicate or non-text key, a tag, an anchor or an alias.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError(
+            f"A configuration has at most {MAX_CHARACTERS} characters, but this has {len(text)}.",
+            hint=_REFUSED_HINT,
+        )
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader with more rules
+    except SpecError:
+        raise
+    except yaml.YAMLError as error:
+        raise SpecError(f"Not a YAML configuration: {_one_line(error)}.", hint="Correct the file.") from None
+    except (ValueError, OverflowError) as error:  # a date that does not exist, a number without end
+        raise SpecError(f"A value of the YAML cannot be read: {error}.", hint="Correct the file.") from None
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f" at line {mark.line + 1}" if mark else ""
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable text"
+    return f"{reason}{where}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text with unusual line breaks, which PyYAML would write plainly and read back as spaces."""
+
+
+_LINE_BREAKS = re.compile("[\\r\\x85\\u2028\\u2029\\ufeff]")
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    style = '"' if _LINE_BREAKS.search(value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump_yaml(data: Mapping[str, Any]) -> str:
+    """Write plain data so that `load_strict` gives back equal data; keys keep their order."""
+    text: str = yaml.dump(plain(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def plain(value: Any) -> Any:
+    """JSON values without aliases and with numbers that JSON can carry: NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,290 @@
+"""One trial from its spec to its result: which jobs run in which order, and what their answers become.
+
+inspect (cached) → plan → fp16 copy if asked (cached) → measure → a short profile pass that tells what ran
+where. No queue, no thread, no store of trials: the scheduler owns those and calls `perform_trial` when it is
+this trial's turn.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from core import __version__, wire
+from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
+from core.library import inspect_cached, resolve_model
+from core.measurement import TrialKind, result_from_reply
+from core.plan import feed_plan, session_plan
+from core.profiling import Profile, cast_facts, profile_from_dict
+from core.spec import TrialSpec
+from core.store import ModelRecord, Store
+
+PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
+
+Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A trial whose model is known: the record, and the spec with the model's hash in it."""
+
+    record: ModelRecord
+    spec: TrialSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that the workers need: which file, what to set, what to feed."""
+
+    path: str
+    session: wire.SessionPlan
+    feeds: wire.FeedPlan
+    notes: list[str]  # what a reader of the numbers must know
+
+
+def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
+    """Find the spec's model and check that it is the one that is meant.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be loaded.
+        SpecError: the file is another model than the spec's hash says.
+    """
+    wanted = spec.model.sha256
+    try:
+        record = resolve_model(store, spec.model.path, run=run)
+    except ModelError:
+        if wanted is None or store.model(wanted) is None:
+            raise
+        record = resolve_model(store, wanted, run=run)  # the library has the same file elsewhere
+    if wanted is not None and record.sha256 != wanted:
+        raise SpecError(
+            f"`{record.path}` is another model: its SHA-256 begins with `{record.sha256[:12]}`, but the "
+            f"configuration asks for `{wanted[:12]}`.",
+            hint="Choose the model that the configuration was made for, or remove `sha256` from it.",
+        )
+    path = spec.model.path if Path(spec.model.path).is_file() else record.path
+    model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
+    return Resolved(record=record, spec=spec.model_copy(update={"model": model}))
+
+
+def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
+    """Make the plans; the spec's fp16 copy is made where it does not exist yet.
+
+    Raises:
+        SpecError: a dimension without a size, an impossible batch, a feed for no input.
+        ModelError: the model cannot be converted.
+    """
+    spec, record = resolved.spec, resolved.record
+    feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
+    path, notes = record.path, list[str]()
+    if spec.model.precision == "fp16":
+        copy, notes = _fp16_copy(record, store, run, keep_io_types=spec.model.keep_io_types)
+        path = str(copy)
+        feeds = feed_plan(spec.workload, inspect_cached(store, copy, run=run))
+    return Prepared(path=path, session=session_plan(spec.session), feeds=feeds, notes=notes)
+
+
+def _fp16_copy(record: ModelRecord, store: Store, run: Run, *, keep_io_types: bool) -> tuple[Path, list[str]]:
+    """Return the copy and what its making found, which is kept beside it for the next trial."""
+    folder = store.folder / "cache" / "fp16"
+    path = folder / f"{record.content_sha256}-{'keep' if keep_io_types else 'cast'}.onnx"
+    facts = path.with_suffix(".json")
+    if path.is_file() and (kept := _kept_notes(facts)) is not None:
+        return path, kept
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reply = run("fp16", {"path": record.path, "output": str(path), "keep_io_types": keep_io_types})
+        facts.write_text(json.dumps({"notes": reply["notes"]}))
+    except OSError as error:
+        raise StoreError(
+            f"The fp16 copy cannot be kept in `{folder}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error
+    return path, list(reply["notes"])
+
+
+def _kept_notes(facts: Path) -> list[str] | None:
+    try:
+        return [str(note) for note in json.loads(facts.read_text())["notes"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # never finished writing: make the copy again
+
+
+def perform_trial(
+    kind: TrialKind,
+    resolved: Resolved,
+    store: Store,
+    run: Run,
+    *,
+    environment: Callable[[], wire.Environment],
+    trace: Callable[[], Path],
+) -> dict[str, Any]:
+    """Measure or profile, and return the result of the trial.
+
+    Args:
+        kind: "measure", or "profile" for a whole profile that is kept.
+        resolved: what to run, from `resolve_trial`.
+        store: holds the caches.
+        run: starts a worker, called like `run_job`.
+        environment: tells the machine; its failure costs a note, not the trial.
+        trace: tells where a profile leaves ORT's trace.
+
+    Raises:
+        TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
+    """
+    prepared = prepare_trial(resolved, store, run)
+    machine, notes = _machine(environment)
+    notes = [*(f"fp16 copy: {note}" for note in prepared.notes), *notes]
+    if kind == "profile":
+        return _profile(resolved, prepared, run, machine, notes, trace())
+    return _measure(resolved, prepared, run, machine, notes)
+
+
+def _machine(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
+    try:
+        return environment(), []
+    except Cancelled:
+        raise
+    except TunerError as error:
+        note = f"The machine could not be described ({error}), so this result is never reused or compared."
+        return None, [note]
+
+
+def _measure(
+    resolved: Resolved,
+    prepared: Prepared,
+    run: Run,
+    machine: wire.Environment | None,
+    notes: list[str],
+) -> dict[str, Any]:
+    spec = resolved.spec
+    plan: wire.MeasurePlan = {
+        "model_path": prepared.path,
+        "session": prepared.session,
+        "feeds": prepared.feeds,
+        "use_io_binding": spec.workload.use_io_binding,
+        "warmup_runs": spec.protocol.warmup_runs,
+        "runs": spec.protocol.runs,
+    }
+    reply = cast(wire.MeasureReply, run("measure", plan, timeout_s=float(spec.protocol.timeout_s)))
+    placement, casts, more = _placement(resolved, prepared, run)
+    return result_from_reply(
+        reply,
+        placement=placement,
+        casts=casts,
+        environment=machine,
+        seed=spec.workload.seed,
+        tool_version=__version__,
+        notes=[*notes, *more],
+    )
+
+
+Placement = dict[str, dict[str, float | int]]
+
+
+def _placement(
+    resolved: Resolved, prepared: Prepared, run: Run
+) -> tuple[Placement | None, dict[str, Any] | None, list[str]]:
+    """Profile a few runs to see which provider computed what; the measurement stands without it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
+            reply = _run_profile(resolved, prepared, run, PLACEMENT_RUNS, Path(folder) / "trace.json")
+        profile = profile_from_dict(reply["profile"])
+    except Cancelled:
+        raise
+    except (TunerError, OSError) as error:
+        return None, None, [f"Which provider ran which nodes is not known: {error}"]
+    return _by_provider(reply), _casts(resolved.spec, profile), []
+
+
+def _casts(spec: TrialSpec, profile: Profile) -> dict[str, Any]:
+    """What `cast_facts` says, and what only the spec can add.
+
+    The Casts at the borders of an fp16 copy cancel out against those that the CPU provider inserts, so that a
+    copy can compute in float32 throughout without one Cast left to tell it.
+    """
+    facts = cast_facts(profile)
+    if spec.model.precision == "fp16":
+        facts["computes_in_float32"] = bool(facts["float32_ops"] and not facts["float16_ops"])
+    return facts
+
+
+def _by_provider(reply: wire.ProfileReply) -> Placement:
+    """Nodes as ORT's assignment API lists them (before late fusions); nodes and time as they really ran.
+
+    The time is that of a typical run: the sum of each node's median, which one disturbed run cannot move.
+    """
+    placement: Placement = {
+        provider: {"nodes": nodes, "ran_nodes": 0, "time_s": 0.0}
+        for provider, nodes in reply["assigned_nodes"].items()
+    }
+    for node in profile_from_dict(reply["profile"]).nodes:
+        part = placement.setdefault(node.provider, {"nodes": 0, "ran_nodes": 0, "time_s": 0.0})
+        part["ran_nodes"] += 1
+        part["time_s"] += node.median_s
+    return placement
+
+
+def _run_profile(
+    resolved: Resolved, prepared: Prepared, run: Run, runs: int, trace: Path
+) -> wire.ProfileReply:
+    spec = resolved.spec
+    plan: wire.ProfilePlan = {
+        "model_path": prepared.path,
+        "session": prepared.session,
+        "feeds": prepared.feeds,
+        "use_io_binding": spec.workload.use_io_binding,
+        "runs": runs,
+        "trace_path": str(trace),
+    }
+    return cast(wire.ProfileReply, run("profile", plan, timeout_s=float(spec.protocol.timeout_s)))
+
+
+def _profile(
+    resolved: Resolved,
+    prepared: Prepared,
+    run: Run,
+    machine: wire.Environment | None,
+    notes: list[str],
+    trace: Path,
+) -> dict[str, Any]:
+    """Result of a trial of kind "profile": no latencies of its own, since the profiler slows what it sees."""
+    reply = _run_profile(resolved, prepared, run, resolved.spec.protocol.runs, trace)
+    return {
+        "requested_providers": reply["requested_providers"],
+        "effective_providers": reply["effective_providers"],
+        "fallback": reply["fallback"],
+        "fallback_reason": reply["fallback_reason"],
+        "assigned_nodes": reply["assigned_nodes"],
+        "placement": _by_provider(reply),
+        "casts": _casts(resolved.spec, profile_from_dict(reply["profile"])),
+        "batch_size": reply["batch_size"],
+        "runs": reply["profile"]["runs"],
+        "profile": reply["profile"],
+        "overhead": _overhead(reply),
+        "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
+        "trace": trace.name,
+        "notes": notes,
+        "environment": dict(machine) if machine is not None else None,
+        "fingerprint": machine["fingerprint"] if machine is not None else "",
+        "seed": resolved.spec.workload.seed,
+        "tool_version": __version__,
+    }
+
+
+def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:
+    """What profiling costs: median run with and without it, in the same process; seconds and their ratio."""
+    with_profiler, without = reply["profile"]["run_s"], reply["unprofiled_latencies_ns"]
+    if not with_profiler or not without:
+        return None
+    profiled_s, plain_s = statistics.median(with_profiler), statistics.median(without) / 1e9
+    return {
+        "profiled_s": profiled_s,
+        "unprofiled_s": plain_s,
+        "ratio": profiled_s / plain_s if plain_s > 0 else None,
+    }

@@ -1,0 +1,32 @@
+"""The entry script that Streamlit runs for each visitor: page config, navigation and the machine's status."""
+
+import sys
+from pathlib import Path
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this folder on the path
+    sys.path.insert(0, _ROOT)
+
+import streamlit as st  # noqa: E402
+
+from dashboard import machine, state  # noqa: E402
+
+_ICON = str(Path(__file__).with_name("icon.png"))
+st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
+st.logo(_ICON, size="large")
+state.freeze_imports()
+
+page = st.navigation(
+    [
+        st.Page("views/tune.py", title="Tune", icon=":material/tune:", default=True),
+        st.Page("views/curves.py", title="Curves", icon=":material/show_chart:"),
+        st.Page("views/profile.py", title="Profile", icon=":material/search_insights:"),
+        st.Page("views/models.py", title="Models", icon=":material/deployed_code:"),
+        st.Page("views/history.py", title="History", icon=":material/history:"),
+        st.Page("views/export.py", title="Export", icon=":material/file_export:"),
+    ]
+)
+with st.sidebar:
+    machine.sidebar()
+state.show_notice()
+page.run()

@@ -1,0 +1,302 @@
+"""The results of a sweep on the screen: latency line, verdict in words, charts, table, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import sweep
+from core.sweep import Axis, Measured, Point
+from dashboard import charts, curve_charts, format, state
+
+LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
+LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
+STATISTIC = "curves.statistic"
+LATENCY_CHART, TABLE = "curves.latency", "curves.table"
+SLIDER_STEPS = 60
+ACTIVE = ("WAITING", "RUNNING")
+
+
+def point_name(values: Mapping[str, int]) -> str:
+    """Name a point in words, `batch 8`."""
+    labels = {sweep.BATCH: "batch", sweep.THREADS: "threads"}
+    return ", ".join(f"{labels.get(name, name)} {value}" for name, value in values.items())
+
+
+def results(one: Axis, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+    _failures(rows)
+    complete = [row for row in rows if row.latency]
+    if not complete:
+        _empty(rows)
+        return
+    left, right = st.columns([1, 4], gap="medium")
+    with left:
+        percentile = _statistic(complete)
+    with right:
+        line_s = _line(complete, percentile)
+    best = sweep.best_under(complete, line_s, percentile) if line_s is not None else None
+    _verdict(complete, best, line_s, percentile)
+    _charts(one, complete, percentile, line_s, best)
+    _table(one, points, rows, best)
+
+
+def _empty(rows: Sequence[Measured]) -> None:
+    with st.container(border=True):
+        if any(row.state in ACTIVE for row in rows):
+            st.markdown(":material/hourglass_top: The first point appears here as soon as it is measured.")
+        else:
+            st.markdown(
+                ":material/show_chart: **No points yet.** Choose a setting and its values, then press "
+                "**Measure**: latency and throughput are drawn here, point by point."
+            )
+
+
+def _failures(rows: Sequence[Measured]) -> None:
+    for row in rows:
+        if row.state != "FAIL":
+            continue
+        trial = state.store().trial(row.trial)
+        error = trial.error
+        hint = f"\n\n**What to do:** {format.plain(error['hint'])}" if error and error["hint"] else ""
+        st.error(
+            format.plain(row.error) + hint,
+            title=f"{point_name(row.values)} failed",
+            icon=":material/error:",
+        )
+
+
+def _statistic(complete: Sequence[Measured]) -> str:
+    names = [n for n in sweep.PERCENTILE_NAMES if any((row.latency or {}).get(n) for row in complete)]
+    names = names or ["mean_s"]
+    if st.session_state.get(STATISTIC) not in names:
+        default = sweep.supported_percentile(complete)
+        st.session_state[STATISTIC] = default if default in names else names[0]
+    return str(
+        st.segmented_control(
+            "The line applies to",
+            names,
+            key=STATISTIC,
+            required=True,
+            format_func=lambda name: curve_charts.STATISTICS[name],
+            persist_state="session",
+            help="A percentile is offered when the runs of at least one point support it: p95 needs 72 runs, "
+            "p99 needs 368.",
+        )
+    )
+
+
+def _line(complete: Sequence[Measured], percentile: str) -> float | None:
+    """Draw the number and the slider, both bound to one value; return the line in seconds."""
+    options = _line_options(complete, percentile)
+    current = st.session_state.get(LINE)
+    st.session_state[LINE_NUMBER] = current
+    st.session_state[LINE_SLIDER] = current
+    if current is not None:
+        options = sorted({*options, current})  # the slider shows the line as it is, not the nearest step
+    left, right = st.columns([1, 2])
+    left.number_input(
+        "Latency line (ms)",
+        min_value=0.0,
+        value=None,
+        format="%.6g",
+        key=LINE_NUMBER,
+        placeholder="none",
+        on_change=_line_from,
+        args=(LINE_NUMBER,),
+        help="Type it, move the slider, or click a point of the latency chart.",
+    )
+    right.select_slider(
+        "Move the line",
+        [None, *options],
+        key=LINE_SLIDER,
+        format_func=lambda one: "none" if one is None else f"{one:g} ms",
+        on_change=_line_from,
+        args=(LINE_SLIDER,),
+        help="The range of the chart, in even steps of a ratio.",
+    )
+    return None if current is None else current / 1e3
+
+
+def _line_options(complete: Sequence[Measured], percentile: str) -> list[float]:
+    drawn = [(row.latency or {}).get(name) for row in complete for name in {"p50_s", percentile, "mean_s"}]
+    known = [value * 1e3 for value in drawn if value]
+    low, high = min(known) * 0.8, max(known) * 1.25
+    steps = [low * (high / low) ** (k / SLIDER_STEPS) for k in range(SLIDER_STEPS + 1)]
+    return sorted({float(f"{one:.3g}") for one in steps})
+
+
+def _line_from(widget: str) -> None:
+    value = st.session_state.get(widget)
+    st.session_state[LINE] = float(value) if value else None
+
+
+def _line_from_click() -> None:
+    chosen = st.session_state[LATENCY_CHART]["selection"]["points"]
+    if chosen:
+        st.session_state[LINE] = float(f"{chosen[0]['y'] * 1.0005:.4g}")  # rounded up: the point is under it
+
+
+def _verdict(
+    complete: Sequence[Measured], best: Measured | None, line_s: float | None, percentile: str
+) -> None:
+    name = curve_charts.STATISTICS[percentile]
+    if line_s is None:
+        top = max(complete, key=lambda row: row.throughput_per_s or 0.0)
+        st.info(
+            f"Highest throughput: **{_in_words(top, percentile)}**. Set a latency line to find the best "
+            "point that still answers in time.",
+            icon=":material/info:",
+        )
+    elif best is None:
+        st.warning(
+            f"No point has a {name} at or under {line_s * 1e3:g} ms." + _unsupported(complete, percentile),
+            icon=":material/block:",
+        )
+    else:
+        sure = sweep.surely_under(best, line_s, percentile)
+        words = (
+            f"Its whole 95 % interval lies under the line of {line_s * 1e3:g} ms."
+            if sure
+            else f"Its {name} is under the line of {line_s * 1e3:g} ms, but the 95 % interval reaches above "
+            "it or is not known: measure again with more runs before relying on it."
+        )
+        text = f"Best under the line: **{_in_words(best, percentile)}**. {words}"
+        text += _unsupported(complete, percentile)
+        if sure:
+            st.success(text, icon=":material/check_circle:")
+        else:
+            st.info(text, icon=":material/help:")
+
+
+def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
+    missing = [row for row in complete if (row.latency or {}).get(percentile) is None]
+    if not missing:
+        return ""
+    names = "; ".join(point_name(row.values) for row in missing)
+    return f" Not judged, because their runs do not support a {curve_charts.STATISTICS[percentile]}: {names}."
+
+
+def _in_words(row: Measured, percentile: str) -> str:
+    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
+    latency = f"{curve_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
+    text = f"{point_name(row.values)}: {format.rate(row.throughput_per_s)} at {latency}"
+    return format.plain(text + (f" ({ran})" if row.fallback else ""))
+
+
+def _charts(
+    one: Axis, complete: Sequence[Measured], percentile: str, line_s: float | None, best: Measured | None
+) -> None:
+    shown = list(dict.fromkeys(["p50_s", percentile]))
+    left, right = st.columns(2)
+    latency = curve_charts.curve_info(complete, x=one.name, y=shown, line_s=line_s, best=best)
+    throughput = curve_charts.curve_info(complete, x=one.name, y="throughput", best=best)
+    with left.container(border=True):
+        st.markdown("**Latency**")
+        st.plotly_chart(
+            curve_charts.curve(latency),
+            key=LATENCY_CHART,
+            on_select=_line_from_click,
+            selection_mode="points",
+            config={"displaylogo": False},
+            alt=f"Latency over {one.name} for {len(complete)} measured points.",
+        )
+    with right.container(border=True):
+        st.markdown("**Throughput**")
+        st.plotly_chart(
+            curve_charts.curve(throughput),
+            key="curves.throughput",
+            config={"displaylogo": False},
+            alt=f"Throughput over {one.name} for {len(complete)} measured points.",
+        )
+    st.caption("Bands: 95 % intervals. Hollow markers: points measured earlier and reused.")
+
+
+def _table(one: Axis, points: Sequence[Point], rows: Sequence[Measured], best: Measured | None) -> None:
+    frame = _frame(one, rows, best)
+    unknown = [n for n, title in _COLUMNS.items() if frame[title].isna().all()]
+    frame = frame.drop(columns=[_COLUMNS[name] for name in unknown])
+    st.dataframe(
+        frame,
+        key=TABLE,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config={
+            name: st.column_config.NumberColumn(format="%.4g")
+            for name in frame.columns
+            if name.endswith(("(ms)", "(rows/s)"))
+        },
+        alt=f"The {len(rows)} points of the sweep over {one.name}.",
+    )
+    chosen = _chosen(points, rows, best)
+    with st.container(horizontal=True):
+        if st.button(
+            f"Use {point_name(chosen.values)} in Tune" if chosen else "Use a point in Tune",
+            key="curves.use",
+            icon=":material/tune:",
+            disabled=chosen is None,
+            help="The row chosen in the table, else the best point under the line.",
+        ):
+            _use(chosen, rows, points)
+        st.download_button(
+            "Download CSV",
+            data=lambda: frame.to_csv(index=False),
+            file_name=f"curve_{one.name}.csv",
+            mime="text/csv",
+            key="curves.csv",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def _frame(one: Axis, rows: Sequence[Measured], best: Measured | None) -> pd.DataFrame:
+    return pd.DataFrame([_record(one, row, row is best) for row in rows])
+
+
+def _record(one: Axis, row: Measured, best: bool) -> dict[str, Any]:
+    latency = row.latency or {}
+    scaled = {name: None if (v := latency.get(name)) is None else v * 1e3 for name in _COLUMNS}
+    status = "reused" if row.reused else row.state.lower()
+    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback) if row.latency else ""
+    return {
+        one.name: row.values[one.name],
+        "best": "★" if best else "",
+        **{title: scaled[name] for name, title in _COLUMNS.items()},
+        "throughput (rows/s)": row.throughput_per_s,
+        "runs": row.runs or None,
+        "ran on": ran,
+        "state": status,
+        "trial": row.trial[:8],
+        "error": row.error,
+    }
+
+
+_COLUMNS = {
+    "p50_s": "p50 (ms)",
+    "p50_s_low": "p50 low (ms)",
+    "p50_s_high": "p50 high (ms)",
+    "p95_s": "p95 (ms)",
+    "p99_s": "p99 (ms)",
+    "mean_s": "mean (ms)",
+    "std_s": "std (ms)",
+}
+
+
+def _chosen(points: Sequence[Point], rows: Sequence[Measured], best: Measured | None) -> Point | None:
+    selected: list[int] = st.session_state[TABLE]["selection"]["rows"]
+    if selected and selected[0] < len(points):
+        return points[selected[0]]
+    return next((p for p, row in zip(points, rows, strict=True) if row is best), None)
+
+
+def _use(chosen: Point | None, rows: Sequence[Measured], points: Sequence[Point]) -> None:
+    if chosen is None:
+        return
+    state.apply_spec(chosen.spec)
+    trial = next(row.trial for p, row in zip(points, rows, strict=True) if p is chosen)
+    if trial:
+        state.show_trial(trial)
+    st.switch_page("views/tune.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

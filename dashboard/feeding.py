@@ -1,0 +1,95 @@
+"""What a run is fed: sizes of the free dimensions, the source of the inputs, fixed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import streamlit as st
+
+from core import wire
+from core.knobs import knob
+from core.store import ModelRecord, home
+from dashboard import fields, format, upload
+from dashboard.setting import help_text, one
+
+
+def dims(record: ModelRecord) -> None:
+    """Draw a size for each free dimension besides the batch."""
+    for dim in fields.other_dims(record.info):
+        st.number_input(
+            f"Size of `{dim}`",
+            min_value=1,
+            step=1,
+            key=fields.dim_key(dim),
+            persist_state="session",
+            help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
+        )
+
+
+_SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}
+
+
+def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
+    """Draw where the inputs come from, and a fixed value for each of them."""
+    st.segmented_control(
+        "Feeds",
+        list(_SOURCES),
+        key=fields.FEEDS_SOURCE,
+        format_func=_SOURCES.__getitem__,
+        required=True,
+        help=help_text(knob("feeds")),
+        persist_state="session",
+    )
+    source = st.session_state[fields.FEEDS_SOURCE]
+    if source != fields.RANDOM:
+        _feed_files(source)
+    if source == fields.IMAGES:
+        for name in ("image_mean", "image_std"):
+            one(knob(name), effects.get(name), record)
+    with st.expander("Fixed values of inputs", icon=":material/push_pin:", key="group.values"):
+        for info in record.info["inputs"]:
+            _fixed_value(info)
+
+
+def _feed_files(source: Literal["npz", "images"]) -> None:
+    what = (
+        "Path of an `.npz` on the server"
+        if source == fields.NPZ
+        else "Path of an image or a folder on the server"
+    )
+    st.text_input(
+        what,
+        key=fields.FEEDS_PATH,
+        persist_state="session",
+        help="One array per input, first axis = rows." if source == fields.NPZ else "PNG, JPEG, BMP or WebP.",
+    )
+    accept = ".npz" if source == fields.NPZ else ".png,.jpg,.jpeg,.bmp,.webp"
+    upload.uploader(
+        "Or upload it",
+        key=f"upload.{source}",
+        accept=accept,
+        hint="One .npz file." if source == fields.NPZ else "One or several images.",
+        multiple=source == fields.IMAGES,
+        on_upload=feeds_uploaded,
+    )
+
+
+def feeds_uploaded(files: Sequence[Path]) -> None:
+    """Keep uploaded feeds for good and point the settings at them: one file, or the folder of several."""
+    kept = upload.keep(files, home() / "feeds")
+    st.session_state[fields.FEEDS_PATH] = str(kept[0] if len(kept) == 1 else kept[0].parent)
+
+
+def _fixed_value(info: wire.InputInfo) -> None:
+    low, high = info.get("low"), info.get("high")
+    usual = f"random in {low:g} to {high:g}" if low is not None and high is not None else "random"
+    reason = info.get("range_reason", "")
+    st.text_input(
+        f"`{info['name']}` ({info['dtype']}, {format.shape(info['shape'])})",
+        key=fields.value_key(info["name"]),
+        persist_state="session",
+        placeholder=usual,
+        help=f"{knob('feed_values').help} Empty: from the feeds. {reason}",
+    )

@@ -1,0 +1,330 @@
+"""The widgets' values on one side, a `TrialSpec` on the other: pure functions of mappings, no Streamlit.
+
+Every setting of `core.knobs` has one widget key, `knob.<name>`. A widget value is always plain: a number,
+text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because "ONNX
+Runtime's default" is not the same request as "on".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from core import wire
+from core.errors import SpecError
+from core.knobs import KNOBS, PROVIDER_OPTIONS, Knob, knob
+from core.spec import TrialSpec, asked, spec_from_dict
+
+DEFAULT, ON, OFF = "default", "on", "off"
+RANDOM, NPZ, IMAGES = "random", "npz", "images"
+
+FEEDS_SOURCE = "knob.feeds"
+FEEDS_PATH = "knob.feeds.path"
+
+TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # off and default are the same here
+NAME_LISTS = ("providers", "disabled_optimizers")  # chosen from names, in the order of choice
+_SPECIAL = ("providers", "dims", "feeds", "feed_values")
+
+
+def key(name: str) -> str:
+    """Widget key of setting `name`."""
+    return f"knob.{name}"
+
+
+def option_key(provider: str, option: str) -> str:
+    """Widget key of one provider option."""
+    return f"option.{provider}.{option}"
+
+
+def free_options_key(provider: str) -> str:
+    """Widget key of the options of a provider without a table, one `name=value` per line."""
+    return f"options.{provider}"
+
+
+def dim_key(dim: str) -> str:
+    """Widget key of the size of a free dimension."""
+    return f"dim.{dim}"
+
+
+def value_key(input_name: str) -> str:
+    """Widget key of the fixed value of an input."""
+    return f"value.{input_name}"
+
+
+def is_tristate(setting: Knob) -> bool:
+    """True for a switch whose default is ONNX Runtime's to choose."""
+    return setting.kind == "bool" and setting.name not in TOGGLES
+
+
+def defaults() -> dict[str, Any]:
+    """Widget values that ask for nothing, by widget key."""
+    return {key(k.name): _default(k) for k in KNOBS if k.name not in _SPECIAL} | {
+        key("providers"): [],
+        FEEDS_SOURCE: RANDOM,
+        FEEDS_PATH: "",
+    }
+
+
+def _default(setting: Knob) -> Any:
+    if is_tristate(setting):
+        return DEFAULT
+    if setting.kind == "bool":
+        return bool(setting.default)
+    if setting.kind == "int":
+        return None if setting.target in ("attribute", "config_entry") else setting.default
+    if setting.name == "precision":
+        return setting.default
+    if setting.name in NAME_LISTS:
+        return []
+    return ""
+
+
+SUGGESTED_SIZES = (
+    # a part of a dimension's name -> a size to start from; shown in the widget, so nothing is hidden
+    (("seq", "len", "token", "time", "text"), 128),
+    (("height", "width"), 224),
+)
+
+
+def suggested_size(dim: str) -> int:
+    """Return a size to start from for free dimension `dim`."""
+    lowered = dim.lower()
+    return next((size for parts, size in SUGGESTED_SIZES if any(part in lowered for part in parts)), 16)
+
+
+def other_dims(info: wire.ModelInfo) -> list[str]:
+    """Free dimensions besides the one that the batch size sets."""
+    return [dim for dim in info["free_dims"] if dim != info["batch_dim"]]
+
+
+# --- widgets -> spec --------------------------------------------------------------------------------------
+
+
+def spec_from_values(
+    values: Mapping[str, Any], *, path: str, sha256: str | None, info: wire.ModelInfo | None
+) -> TrialSpec:
+    """Return what the widgets ask for.
+
+    Raises:
+        SpecError: a value that no trial can have, or text that cannot be read.
+    """
+    have = {**defaults(), **values}
+    data: dict[str, Any] = {
+        "model": {
+            "path": path,
+            "sha256": sha256,
+            "precision": have[key("precision")],
+            "keep_io_types": have[key("keep_io_types")],
+        },
+        "session": _session(have),
+        "workload": _workload(have, info),
+        "protocol": {k.name: _number(k, have) for k in KNOBS if k.target == "protocol"},
+    }
+    return spec_from_dict(data)
+
+
+def _session(have: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {k.name: _asked_value(k, have) for k in KNOBS if k.target == "attribute"}
+    return {
+        **{name: value for name, value in attributes.items() if value is not None},
+        "providers": [
+            {"name": name, "options": _options(name, have)} for name in have[key("providers")] or []
+        ],
+        "disabled_optimizers": list(have[key("disabled_optimizers")] or []),
+        "session_config_entries": _config_entries(have),
+        "allow_fallback": bool(have[key("allow_fallback")]),
+        "expert": bool(have[key("expert")]),
+    }
+
+
+def _asked_value(setting: Knob, have: Mapping[str, Any]) -> bool | int | str | None:
+    value = have[key(setting.name)]
+    if is_tristate(setting):
+        return {ON: True, OFF: False}.get(value)
+    return None if value in ("", None) else value
+
+
+def _number(setting: Knob, have: Mapping[str, Any]) -> int:
+    value = have[key(setting.name)]
+    if value is None:
+        raise SpecError(f"`{setting.name}` is empty.", hint=f"Give a number, for example {setting.default}.")
+    return int(value)
+
+
+def _config_entries(have: Mapping[str, Any]) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for setting in KNOBS:
+        if setting.target == "config_entry" and (value := _asked_value(setting, have)) is not None:
+            entries[setting.name] = str(int(value)) if isinstance(value, bool) else str(value)
+    for name, text in parse_lines(have[key("session_config_entries")] or "").items():
+        if name in entries:
+            raise SpecError(
+                f"`{name}` is set by its own control and again as a config entry.",
+                hint="Remove it from the free config entries.",
+            )
+        entries[name] = text
+    return entries
+
+
+def parse_lines(text: str) -> dict[str, str]:
+    """Read one `key=value` per line; empty lines and lines that start with # are skipped.
+
+    Raises:
+        SpecError: a line without `=`, or a key given twice.
+    """
+    entries: dict[str, str] = {}
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise SpecError(
+                f"Line {number} must be `key=value`, but got `{line[:60]}`.", hint="Write one entry per line."
+            )
+        if name.strip() in entries:
+            raise SpecError(f"`{name.strip()}` stands twice.", hint=f"Remove line {number}.")
+        entries[name.strip()] = value.strip()
+    return entries
+
+
+def _options(provider: str, have: Mapping[str, Any]) -> dict[str, str]:
+    if provider not in PROVIDER_OPTIONS:
+        return parse_lines(have.get(free_options_key(provider)) or "")
+    options: dict[str, str] = {}
+    for option in PROVIDER_OPTIONS[provider]:
+        text = str(have.get(option_key(provider, option.name)) or "").strip()
+        if text and text != DEFAULT:
+            options[option.name] = {ON: "1", OFF: "0"}.get(text, text) if option.kind == "bool" else text
+    return options
+
+
+def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
+    fixed = info is not None and info["batch_dim"] is None
+    return {
+        "batch_size": None if fixed else _number(knob("batch_size"), have),
+        "dims": _dims(have, info),
+        "use_io_binding": bool(have[key("use_io_binding")]),
+        "streams": _number(knob("streams"), have),
+        "seed": _number(knob("seed"), have),
+        "feeds": _feeds(have),
+        "feed_values": _feed_values(have, info),
+        "image_mean": _numbers("image_mean", have[key("image_mean")]),
+        "image_std": _numbers("image_std", have[key("image_std")]),
+    }
+
+
+def _feeds(have: Mapping[str, Any]) -> str:
+    source = have[FEEDS_SOURCE]
+    if source == RANDOM:
+        return RANDOM
+    path = str(have[FEEDS_PATH] or "").strip()
+    what = "an `.npz` file" if source == NPZ else "an image or a folder of images"
+    if not path:
+        raise SpecError(f"The feeds come from {what}, but none is named.", hint="Give its path or upload it.")
+    if (source == NPZ) != path.lower().endswith(".npz"):
+        raise SpecError(f"The feeds come from {what}, but got `{path}`.", hint="Choose the matching source.")
+    return path
+
+
+def _dims(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, int]:
+    names = other_dims(info) if info is not None else []
+    sizes = {name: have.get(dim_key(name), suggested_size(name)) for name in names}
+    return {name: int(size) for name, size in sizes.items() if size is not None}
+
+
+def _feed_values(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
+    names = [one["name"] for one in info["inputs"]] if info is not None else []
+    texts = {name: str(have.get(value_key(name)) or "").strip() for name in names}
+    return {name: parse_value(name, text) for name, text in texts.items() if text}
+
+
+def parse_value(name: str, text: str) -> Any:
+    """Read a fixed value: a number, true, false, or a (nested) list of them.
+
+    Raises:
+        SpecError: the text is none of these.
+    """
+    try:
+        value = json.loads(text.strip().lower())
+    except (ValueError, RecursionError):
+        value = None
+    if value is None or not _is_numeric(value):
+        raise SpecError(
+            f"The fixed value of `{name}` must be a number, true, false or a list, but got `{text[:40]}`.",
+            hint="Write for example 16000 or [1, 2, 3].",
+        )
+    return value
+
+
+def _is_numeric(value: object) -> bool:
+    if isinstance(value, list):
+        return all(_is_numeric(one) for one in value)
+    return isinstance(value, bool | int | float)
+
+
+def _numbers(name: str, text: object) -> list[float]:
+    try:
+        return [float(word) for word in str(text or "").replace(",", " ").split()]
+    except ValueError:
+        raise SpecError(
+            f"`{name}` must be numbers, but got `{str(text)[:40]}`.", hint="Write for example 0.5, 0.5, 0.5."
+        ) from None
+
+
+# --- spec -> widgets --------------------------------------------------------------------------------------
+
+
+def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
+    """Return the widget values that ask for `spec` (the model itself apart): the inverse of the above."""
+    values = defaults()
+    for setting in KNOBS:
+        if setting.name not in _SPECIAL:
+            values[key(setting.name)] = _widget_value(setting, spec)
+    values[key("providers")] = [provider.name for provider in spec.session.providers]
+    for provider in spec.session.providers:
+        values |= _option_values(provider.name, provider.options)
+    values |= {dim_key(name): size for name, size in spec.workload.dims.items()}
+    values |= {value_key(name): json.dumps(value) for name, value in spec.workload.feed_values.items()}
+    return values | _feed_source(spec.workload.feeds)
+
+
+def _widget_value(setting: Knob, spec: TrialSpec) -> Any:
+    value = asked(spec, setting.name)
+    if is_tristate(setting):
+        return DEFAULT if value is None else ON if value else OFF
+    if value is None:
+        return _default(setting)
+    if setting.name in NAME_LISTS and isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return "\n".join(f"{name}={text}" for name, text in value.items())
+    return ", ".join(str(one) for one in value) if isinstance(value, tuple) else value
+
+
+def _option_values(provider: str, options: Mapping[str, str]) -> dict[str, Any]:
+    if provider not in PROVIDER_OPTIONS:
+        return {free_options_key(provider): "\n".join(f"{name}={text}" for name, text in options.items())}
+    kinds = {option.name: option.kind for option in PROVIDER_OPTIONS[provider]}
+    values: dict[str, Any] = {
+        option_key(provider, name): DEFAULT if kind in ("bool", "choice") else ""
+        for name, kind in kinds.items()
+    }
+    for name, text in options.items():
+        on = text.strip().lower() in ("1", "true")
+        values[option_key(provider, name)] = (ON if on else OFF) if kinds.get(name) == "bool" else text
+    return values
+
+
+def _feed_source(feeds: str) -> dict[str, Any]:
+    if feeds == RANDOM:
+        return {FEEDS_SOURCE: RANDOM, FEEDS_PATH: ""}
+    return {FEEDS_SOURCE: NPZ if feeds.lower().endswith(".npz") else IMAGES, FEEDS_PATH: feeds}
+
+
+def stale_keys(values: Iterable[str], spec: TrialSpec) -> list[str]:
+    """Return keys of options, sizes and fixed values that `spec` does not set, to be forgotten."""
+    wanted = values_from_spec(spec)
+    own: Callable[[str], bool] = lambda name: name.startswith(("option.", "options.", "dim.", "value."))  # noqa: E731
+    return [name for name in values if own(name) and name not in wanted]

@@ -1,0 +1,123 @@
+"""Numbers and messages to text for the screen. Seconds and bytes come in; no Streamlit here.
+
+Milliseconds appear only here. A number that is not known is a dash, never a zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+DASH = "–"
+KIBIBYTE = 1024
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Return `value` with `digits` significant digits, thousands separated, never in exponent form."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 9)}f}"
+
+
+def ms(seconds: float | None, digits: int = 4) -> str:
+    """Return a time as milliseconds, `0.8123 ms`."""
+    return DASH if seconds is None else f"{significant(seconds * 1e3, digits)} ms"
+
+
+def interval_ms(low: float | None, high: float | None) -> str:
+    """Return a 95 % interval in milliseconds; an open side is said in words."""
+    if low is None and high is None:
+        return "interval unknown: too few runs"
+    lower = significant((low or 0) * 1e3)
+    return f"{lower} or more (95 %)" if high is None else f"{lower} to {significant(high * 1e3)} (95 %)"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration for people: `0.4 s`, `12 s`, `3 min 05 s`."""
+    if seconds is None:
+        return DASH
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def size(count: float | None) -> str:
+    """Return a number of bytes with a binary unit, `1.5 MiB`."""
+    if count is None:
+        return DASH
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < KIBIBYTE:
+            return f"{value:.0f} B" if unit == "B" else f"{significant(value, 3)} {unit}"
+        value /= KIBIBYTE
+    return f"{significant(value, 3)} TiB"
+
+
+def rate(per_second: float | None) -> str:
+    """Return rows per second."""
+    return DASH if per_second is None else f"{significant(per_second)} rows/s"
+
+
+def count(number: int | None) -> str:
+    """Return a whole number with thousands separated."""
+    return DASH if number is None else f"{number:,}"
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+    """Return a change with its sign, `+3.2 %`."""
+    return f"{fraction:+.{digits}%}".replace("%", " %")
+
+
+def when(epoch_s: float | None) -> str:
+    """Return a moment as local time, `2026-11-21 09:14:03`."""
+    if epoch_s is None:
+        return DASH
+    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def short(text: str, limit: int = 60) -> str:
+    """Return `text`, cut in the middle when it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+_CODE = re.compile(r"(`[^`]*`)")
+_SPECIAL = re.compile(r"([\\*_\[\]<>#$~|:])")
+
+
+def plain(text: str) -> str:
+    """Return `text` safe inside Streamlit's Markdown: its code spans stay, all other marks are literal.
+
+    Messages carry names of files, tensors and keys, which hold underscores, brackets and colons.
+    """
+    parts = _CODE.split(text)
+    return "".join(p if i % 2 else _SPECIAL.sub(r"\\\1", p) for i, p in enumerate(parts))
+
+
+def shape(sizes: Sequence[int | str] | None) -> str:
+    """Return a tensor's shape, `(batch, 3, 224, 224)`."""
+    return "(any rank)" if sizes is None else "(" + ", ".join(str(one) for one in sizes) + ")"
+
+
+def provider(name: str) -> str:
+    """Return an execution provider's short name, `CUDA` for `CUDAExecutionProvider`."""
+    return name.removesuffix("ExecutionProvider")
+
+
+def value(setting: object) -> str:
+    """Return a setting's value as people write it."""
+    if isinstance(setting, bool):
+        return "on" if setting else "off"
+    if isinstance(setting, dict):
+        return ", ".join(f"{k}={v}" for k, v in setting.items()) or "none"
+    if isinstance(setting, tuple | list):
+        return " → ".join(provider(str(one)) for one in setting) or "none"
+    return str(setting)

@@ -1,0 +1,335 @@
+"""Charts of a profile: time by operator, by node and by provider, and the timeline of one run.
+
+As in `charts.py`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. Times
+are self times: a body of an If or Loop is never counted twice. Seconds come in, milliseconds are drawn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.profiling import NodeTime, Profile, Span
+from core.statistics import percentile
+from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, provider_label
+
+MAX_BARS = 20
+MAX_TIMELINE_SPANS = 5_000
+MAX_TIMELINE_TYPES = 6
+PATTERNS = ("", "\\", ".", "-", "|", "x", "+")  # "/" is kept for what ONNX Runtime inserted
+REST = "between the nodes"
+OTHER = "other"
+INSERTED = "inserted by ONNX Runtime"
+ROW_PX = 24
+LANE_PX = 46
+LABEL_CHARACTERS = 34
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Which providers were asked for and which loaded; decides how a provider is named."""
+
+    requested: tuple[str, ...] = ()
+    effective: tuple[str, ...] = ()
+    fallback: bool = False
+
+    def name(self, provider: str) -> str:
+        """Name a series; the provider that stepped in for a missing one is marked as the fallback."""
+        if self.fallback and provider not in self.requested[:1]:
+            return provider_label([provider], self.requested, fallback=True)
+        return provider
+
+
+def with_medians(profile: Profile) -> Profile:
+    """Return the profile with each node's median self time in place of its mean, shares included.
+
+    One stall of the machine lands in whichever node was running and can outweigh all others in a mean. A
+    node that ran in some runs only has the median of those runs. The rest is what the median run has left.
+    """
+    total = sum(node.median_s for node in profile.nodes)
+    nodes = [
+        replace(node, self_s=node.median_s, share=node.median_s / total if total else 0.0)
+        for node in profile.nodes
+    ]
+    run_s = percentile(profile.run_s, 0.5) if profile.run_s else 0.0
+    return replace(
+        profile,
+        nodes=tuple(sorted(nodes, key=lambda node: -node.self_s)),
+        self_s=total,
+        remainder_s=run_s - total,
+    )
+
+
+def skew(profile: Profile) -> float:
+    """Return the mean duration of the runs over their median; 1 where there is nothing to compare."""
+    median = percentile(profile.run_s, 0.5) if profile.run_s else 0.0
+    return sum(profile.run_s) / len(profile.run_s) / median if median else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One part of a bar: `label` is the row, `series` the legend entry."""
+
+    label: str
+    series: str
+    ms: float
+    share: float  # of the self time of all nodes, 0..1
+    nodes: int
+    calls_per_run: float
+    inserted: bool = False
+
+
+def operator_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
+    """Self time per run by operator type, split by provider; the smallest types are summed as "other"."""
+    groups: dict[tuple[str, str, bool], list[NodeTime]] = defaultdict(list)
+    kept = _longest_types(profile, limit)
+    for node in profile.nodes:
+        label = node.op_type if node.op_type in kept else f"{OTHER} ({_types(profile) - len(kept)} types)"
+        groups[label, ran.name(node.provider), node.inserted].append(node)
+    order = [*kept, *(label for label, _, _ in groups if label not in kept)]
+    bars = [_bar(label, series, nodes, inserted) for (label, series, inserted), nodes in groups.items()]
+    return sorted(bars, key=lambda bar: (order.index(bar.label), bar.inserted, bar.series))
+
+
+def _types(profile: Profile) -> int:
+    return len({node.op_type for node in profile.nodes})
+
+
+def _longest_types(profile: Profile, limit: int) -> list[str]:
+    totals: dict[str, float] = defaultdict(float)
+    for node in profile.nodes:
+        totals[node.op_type] += node.self_s
+    return sorted(totals, key=lambda op: (-totals[op], op))[:limit]
+
+
+def _bar(label: str, series: str, nodes: Sequence[NodeTime], inserted: bool) -> Bar:
+    return Bar(
+        label=label,
+        series=f"{series} · {INSERTED}" if inserted else series,
+        ms=sum(node.self_s for node in nodes) * 1e3,
+        share=sum(node.share for node in nodes),
+        nodes=len(nodes),
+        calls_per_run=sum(node.calls_per_run for node in nodes),
+        inserted=inserted,
+    )
+
+
+def node_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
+    """Self time per run of the longest nodes, and one bar that sums all others."""
+    longest = profile.nodes[:limit]
+    bars = [
+        _bar(f"{_node_label(node)} #{rank}", ran.name(node.provider), [node], node.inserted)
+        for rank, node in enumerate(longest, 1)
+    ]
+    rest = profile.nodes[limit:]
+    if rest:
+        bars.append(_bar(f"{len(rest):,} other nodes", "all other nodes", rest, False))
+    return bars
+
+
+def _node_label(node: NodeTime) -> str:
+    name = node.name or f"({node.op_type} {node.node_index})"
+    if len(name) > LABEL_CHARACTERS:
+        name = "…" + name[1 - LABEL_CHARACTERS :]  # the end of a name tells nodes apart, its start the module
+    return f"{name} · {node.op_type}" if node.op_type not in name else name
+
+
+def provider_info(profile: Profile, ran: Ran) -> list[Bar]:
+    """Self time per run by provider, and what is left of a run between and around the nodes."""
+    groups: dict[str, list[NodeTime]] = defaultdict(list)
+    for node in profile.nodes:
+        groups[ran.name(node.provider)].append(node)
+    bars = sorted((_bar(name, name, nodes, False) for name, nodes in groups.items()), key=lambda b: -b.ms)
+    rest = max(0.0, profile.remainder_s)
+    total = profile.self_s or 1.0
+    return [
+        *bars,
+        Bar(label=REST, series=REST, ms=rest * 1e3, share=rest / total, nodes=0, calls_per_run=0.0),
+    ]
+
+
+def bars(info: Sequence[Bar]) -> go.Figure:
+    """Draw bars: one row per label, longest on top, one colour and pattern per series."""
+    labels = list(dict.fromkeys(bar.label for bar in info))
+    names = list(dict.fromkeys(bar.series for bar in sorted(info, key=lambda bar: bar.inserted)))
+    figure = base_figure(x_title="Self time per run (ms)", y_title="", height=130 + ROW_PX * len(labels))
+    for index, name in enumerate(names):
+        rows = [bar for bar in info if bar.series == name]
+        muted = name in (REST, "all other nodes")
+        inserted = any(bar.inserted for bar in rows)
+        figure.add_bar(
+            y=[labels.index(bar.label) for bar in rows],
+            x=[bar.ms for bar in rows],
+            orientation="h",
+            name=plain(name),
+            marker={
+                "color": MUTED if muted else PALETTE[index % len(PALETTE)],
+                "pattern": _pattern("/" if inserted else "" if muted else PATTERNS[index % len(PATTERNS)]),
+            },
+            text=[f"{bar.share:.1%}" if bar.label != REST else "" for bar in rows],
+            textposition="auto",
+            insidetextfont={"color": "white"},
+            hovertext=[_bar_hover(bar) for bar in rows],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
+    figure.update_yaxes(
+        tickvals=list(range(len(labels))),
+        ticktext=[plain(label) for label in labels],
+        autorange="reversed",
+        showgrid=False,
+    )
+    return figure
+
+
+def _pattern(shape: str) -> dict[str, Any]:
+    """Light strokes over the bar's own colour, so that text on it stays readable."""
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.45)", "solidity": 0.2}
+
+
+def _bar_hover(bar: Bar) -> str:
+    parts = [bar.label, f"{number(bar.ms)} ms per run"]
+    if bar.nodes:
+        parts += [
+            f"{bar.share:.1%} of the time in nodes",
+            f"{bar.nodes} nodes, {bar.calls_per_run:g} calls per run",
+            bar.series,
+        ]
+    return "<br>".join(plain(part) for part in parts)
+
+
+# --- timeline ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """The spans of one operator type on the timeline, as columns."""
+
+    op_type: str
+    lane: list[int]
+    start_ms: list[float]
+    ms: list[float]
+    text: list[str]
+    hover: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One run by thread and depth: lane 0 is on top."""
+
+    lanes: list[str]
+    bundles: list[Bundle]
+    drawn: int
+    omitted: int
+    total_ms: float
+
+
+def timeline_info(profile: Profile, ran: Ran, *, limit: int = MAX_TIMELINE_SPANS) -> Timeline:
+    """The run with the median duration: a lane per thread and depth of If/Loop bodies, longest types named.
+
+    Beyond `limit` spans the shortest are left out, and counted in `omitted`.
+    """
+    spans = profile.timeline
+    if len(spans) > limit:
+        longest = sorted(range(len(spans)), key=lambda i: -spans[i].duration_s)[:limit]
+        spans = tuple(spans[i] for i in sorted(longest))
+    lanes = _lanes(spans)
+    total_s = profile.run_s[profile.timeline_run] if profile.run_s else 0.0
+    return Timeline(
+        lanes=_lane_names(lanes),
+        bundles=_bundles(spans, lanes, ran, total_s),
+        drawn=len(spans),
+        omitted=profile.timeline_omitted + len(profile.timeline) - len(spans),
+        total_ms=total_s * 1e3,
+    )
+
+
+def _lanes(spans: Sequence[Span]) -> dict[tuple[int, int], int]:
+    """(thread, depth) -> lane; threads in the order they first worked, bodies below what holds them."""
+    threads = list(dict.fromkeys(span.tid for span in spans))
+    keys = sorted({(span.tid, span.depth) for span in spans}, key=lambda k: (threads.index(k[0]), k[1]))
+    return {key: lane for lane, key in enumerate(keys)}
+
+
+def _lane_names(lanes: Mapping[tuple[int, int], int]) -> list[str]:
+    threads = list(dict.fromkeys(tid for tid, _ in lanes))
+    depths = ("", " · in a body", " · in a body's body")
+    return [
+        f"thread {threads.index(tid) + 1}{depths[depth] if depth < len(depths) else f' · depth {depth}'}"
+        for tid, depth in lanes
+    ]
+
+
+def _bundles(
+    spans: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: Ran, total_s: float
+) -> list[Bundle]:
+    totals: dict[str, float] = defaultdict(float)
+    for span in spans:
+        totals[span.op_type] += span.duration_s
+    named = sorted(totals, key=lambda op: (-totals[op], op))[:MAX_TIMELINE_TYPES]
+    groups: dict[str, list[Span]] = {name: [] for name in named}
+    for span in spans:
+        groups.setdefault(span.op_type if span.op_type in named else OTHER, []).append(span)
+    return [
+        Bundle(
+            op_type=name,
+            lane=[lanes[span.tid, span.depth] for span in group],
+            start_ms=[span.start_s * 1e3 for span in group],
+            ms=[span.duration_s * 1e3 for span in group],
+            text=[span.op_type if span.duration_s > 0.04 * total_s else "" for span in group],
+            hover=[_span_hover(span, ran) for span in group],
+        )
+        for name, group in groups.items()
+    ]
+
+
+def _span_hover(span: Span, ran: Ran) -> str:
+    parts = [
+        f"{span.name or '(no name)'} · {span.op_type}",
+        f"{number(span.duration_s * 1e3)} ms from {number(span.start_s * 1e3)} ms",
+        ran.name(span.provider),
+    ]
+    return "<br>".join(plain(part) for part in parts)
+
+
+def timeline(info: Timeline) -> go.Figure:
+    """Draw one run as a Gantt chart; drag to zoom, double-click to see all again."""
+    figure = base_figure(
+        x_title="Time since the start of the run (ms)", y_title="", height=170 + LANE_PX * len(info.lanes)
+    )
+    for index, bundle in enumerate(info.bundles):
+        other = bundle.op_type == OTHER
+        figure.add_bar(
+            y=bundle.lane,
+            x=bundle.ms,
+            base=bundle.start_ms,
+            orientation="h",
+            width=0.8,
+            name=plain(bundle.op_type),
+            marker={
+                "color": MUTED if other else PALETTE[index % len(PALETTE)],
+                "line": {"width": 0},
+                "pattern": _pattern("" if other else PATTERNS[index % len(PATTERNS)]),
+            },
+            text=[plain(text) for text in bundle.text],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            insidetextfont={"color": "white"},
+            hovertext=bundle.hover,
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": 9})
+    figure.update_yaxes(
+        tickvals=list(range(len(info.lanes))),
+        ticktext=info.lanes,
+        range=[len(info.lanes) - 0.5, -0.5],
+        fixedrange=True,
+        showgrid=False,
+    )
+    figure.update_xaxes(range=[0, info.total_ms] if info.total_ms else None)
+    return figure

@@ -1,0 +1,146 @@
+"""A stored result on the screen: what ran, its numbers, notes and charts; their words come from `cells`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from core.errors import TunerError
+from core.measurement import Trial
+from dashboard import charts, controls, format, state
+from dashboard.cells import Result, cast_lines, cells, placement_rows
+
+STATES: Mapping[str, tuple[str, str, str]] = {
+    # state -> icon, colour, words
+    "WAITING": (":material/hourglass_empty:", "orange", "waiting"),
+    "RUNNING": (":material/speed:", "blue", "running"),
+    "COMPLETE": (":material/check_circle:", "green", "complete"),
+    "FAIL": (":material/error:", "red", "failed"),
+    "CANCELLED": (":material/cancel:", "gray", "cancelled"),
+}
+
+
+def state_badge(name: str) -> None:
+    """Draw a trial's state: icon, colour and word."""
+    icon, color, words = STATES[name]
+    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
+
+
+def header(trial: Trial) -> None:
+    """Draw which trial this is."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.subheader(format.plain(trial.model_name), anchor=False, width="content")
+        state_badge(trial.state)
+        result = trial.result or {}
+        if result.get("fallback"):
+            st.badge(
+                "fallback",
+                icon=":material/warning:",
+                color="orange",
+                help=format.plain(
+                    result.get("fallback_reason") or "A provider that was asked for did not load."
+                ),
+            )
+        if result:
+            ran = ", ".join(format.provider(name) for name in result["effective_providers"])
+            st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
+            st.badge(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}", color="gray")
+    st.caption(
+        f"Trial `{trial.id[:12]}` · {format.when(trial.finished_at or trial.created_at)} · "
+        f"{format.plain(trial.owner)}"
+    )
+    try:
+        controls.badges(state.trial_spec(trial))
+    except TunerError as error:
+        state.report(error)
+
+
+def _rows(result: Result) -> str:
+    return "row" if result["batch_size"] == 1 else "rows"
+
+
+def numbers(result: Result, baseline: Result | None) -> None:
+    """Draw the grid of numbers."""
+    with st.container(key="numbers"), st.grid(4, min_column_width=165):
+        for cell in cells(result, baseline):
+            with st.container(border=True, height="stretch", gap=None):
+                st.metric(
+                    cell.label,
+                    cell.value,
+                    delta=None if cell.change is None else format.percent(cell.change),
+                    delta_color=cell.color,
+                    delta_description=cell.change_note or None,
+                    help=cell.help,
+                )
+                st.caption(cell.note)
+
+
+def what_ran(result: Result) -> None:
+    """Draw what was asked for and what really ran."""
+    rows = placement_rows(result)
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key="what_ran",
+        column_config={
+            "Time per run (ms)": st.column_config.NumberColumn(format="%.4f"),
+            "Share of node time": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+        },
+        alt="Providers asked for, loaded, with their nodes and time per run",
+    )
+    if result.get("placement") is not None:
+        st.caption(
+            ":material/info: Nodes and times come from a short pass of its own with the profiler on, "
+            "which slows each "
+            "node down: read the shares, not the sum."
+        )
+    if result["fallback"]:
+        st.warning(
+            f"Asked for {', '.join(result['requested_providers'])}, ran on "
+            f"{', '.join(result['effective_providers'])}. "
+            f"{format.plain(result.get('fallback_reason') or '')}",
+            icon=":material/warning:",
+            title="Fallback",
+        )
+    if result.get("placement") is None:
+        st.caption(":material/info: Which node ran where is not known for this trial; see the notes.")
+    _casts(result.get("casts"))
+
+
+def _casts(casts: Mapping[str, Any] | None) -> None:
+    for icon, line in cast_lines(casts):
+        st.markdown(f"{icon} {format.plain(line)}")
+
+
+def notes(result: Result) -> None:
+    """Draw what a reader of the numbers must know."""
+    lines = [f"- {format.plain(str(line))}" for line in result.get("notes") or []]
+    if lines:
+        st.info("\n".join(lines), icon=":material/info:", title="To know when reading these numbers")
+
+
+def plots(trials: list[Trial], key: str) -> None:
+    """Draw the latency of `trials` in run order and its distribution."""
+    order, distribution = st.tabs(["Latency over the runs", "Distribution"])
+    with order:
+        st.plotly_chart(
+            charts.latency_trace(trials),
+            key=f"{key}.trace",
+            alt="Latency of each timed run in milliseconds, in run order",
+        )
+    with distribution:
+        st.plotly_chart(
+            charts.latency_ecdf(trials),
+            key=f"{key}.ecdf",
+            alt="Share of runs at or below each latency in milliseconds",
+        )
+
+
+def failed(trial: Trial) -> None:
+    """Draw a trial that has no numbers."""
+    if trial.error:
+        state.report_record(trial.error)
+    elif trial.state == "CANCELLED":
+        st.info("This trial was cancelled before it had a result.", icon=":material/cancel:")

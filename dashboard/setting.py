@@ -1,0 +1,155 @@
+"""The widget of one setting: help, mark and reset when changed, and the reason when it does nothing."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.knobs import KNOWN_OPTIMIZERS, Knob
+from core.store import ModelRecord
+from dashboard import fields, format, state
+
+
+def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
+    """Draw one setting: help, mark and reset when changed, and the reason when it does nothing."""
+    key = fields.key(setting.name)
+    changed = is_changed(key)
+    label = f"{setting.label} :blue-badge[:material/edit: changed]" if changed else setting.label
+    with st.container(
+        horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{setting.name}"
+    ):
+        _widget(setting, label, key, record)
+        if changed:
+            reset_button(setting.label, key)
+    if no_effect:
+        st.caption(f":material/block: No effect here: {format.plain(no_effect)}.")
+
+
+def is_changed(key: str) -> bool:
+    """True where the widget `key` holds something else than its default."""
+    return bool(st.session_state.get(key, DEFAULTS[key]) != DEFAULTS[key])
+
+
+DEFAULTS = fields.defaults()
+
+
+def reset_button(label: str, key: str) -> None:
+    st.button(
+        "",
+        key=f"reset.{key}",
+        icon=":material/undo:",
+        type="tertiary",
+        help=f"Reset {label} to the default",
+        on_click=state.reset,
+        args=(key,),
+    )
+
+
+def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> None:
+    text = help_text(setting)
+    if fields.is_tristate(setting):
+        default = "on" if setting.default else "off"
+        st.selectbox(
+            label,
+            [fields.DEFAULT, fields.ON, fields.OFF],
+            key=key,
+            help=text,
+            persist_state="session",
+            format_func=lambda v: {fields.ON: "on", fields.OFF: "off"}.get(
+                v, f"ONNX Runtime's default ({default})"
+            ),
+        )
+    elif setting.kind == "bool":
+        st.toggle(label, key=key, help=text, persist_state="session")
+    elif setting.kind == "choice":
+        _choice(setting, label, key, text)
+    elif setting.kind == "int":
+        _number(setting, label, key, text, record)
+    elif setting.kind == "mapping":
+        st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
+    elif setting.name == "disabled_optimizers":
+        _optimizers(label, key, text)
+    else:
+        st.text_input(label, key=key, help=text, persist_state="session", placeholder="none")
+
+
+LINES = "key=value, one per line"
+
+
+def _optimizers(label: str, key: str, text: str) -> None:
+    chosen: list[str] = st.session_state[key]
+    st.multiselect(
+        label,
+        [*KNOWN_OPTIMIZERS, *(name for name in chosen if name not in KNOWN_OPTIMIZERS)],
+        key=key,
+        help=text + "\n\nWith `expert` on, other names can be typed.",
+        placeholder="none",
+        accept_new_options=True,
+        persist_state="session",
+    )
+
+
+def _choice(setting: Knob, label: str, key: str, text: str) -> None:
+    own_default = DEFAULTS[key] == ""
+    options = ["", *setting.choices] if own_default else list(setting.choices)
+    st.selectbox(
+        label,
+        options,
+        key=key,
+        help=text,
+        persist_state="session",
+        format_func=lambda v: v or f"ONNX Runtime's default ({setting.default})",
+    )
+
+
+def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
+    fixed = setting.name == "batch_size" and record is not None and record.info["batch_dim"] is None
+    if fixed and record is not None:
+        _fixed_batch(record)
+        return
+    optional = DEFAULTS[key] is None
+    st.number_input(
+        label,
+        min_value=setting.low,
+        max_value=setting.high,
+        step=1,
+        key=key,
+        help=text,
+        persist_state="session",
+        placeholder=_placeholder(setting) if optional else None,
+    )
+
+
+def _fixed_batch(record: ModelRecord) -> None:
+    rows = record.info["fixed_batch"]
+    st.text_input(
+        "Batch size",
+        value=str(rows) if rows else "no input has rows",
+        disabled=True,
+        key="fixed.batch",
+        help="This model's batch is fixed. Export it with a dynamic batch to feed other sizes.",
+    )
+
+
+def _placeholder(setting: Knob) -> str:
+    if setting.name == "intra_op_num_threads":
+        return f"ONNX Runtime decides ({state.environment()['cpu']['ort_default_threads']} here)"
+    return "ONNX Runtime decides"
+
+
+def help_text(setting: Knob) -> str:
+    """What a setting does, ONNX Runtime's name for it, its default, and what that means on this machine."""
+    parts = [setting.help]
+    if setting.name in ("intra_op_num_threads", "inter_op_num_threads"):
+        cpu = state.environment()["cpu"]
+        quota = f", a quota of {cpu['quota']:g} CPUs" if cpu["quota"] is not None else ", no CPU quota"
+        parts.append(
+            f"Empty or 0 is {cpu['ort_default_threads']} here. This machine has {cpu['physical']} "
+            f"physical and "
+            f"{cpu['logical']} logical CPUs; this process may use {len(cpu['allowed'])} of them{quota}: "
+            f"{cpu['usable']} threads are worth starting."
+        )
+    name = "ONNX Runtime's name" if setting.target in ("attribute", "config_entry") else "Name in the YAML"
+    parts.append(f"{name}: `{setting.name}`. Command line: `{setting.flag}`.")
+    if setting.default not in (None, "", (), {}):
+        parts.append(f"Default: `{format.value(setting.default)}`.")
+    return "\n\n".join(parts)

@@ -1,0 +1,354 @@
+"""Everything Streamlit keeps for us: the process-wide services, and every key of the session.
+
+Services live in the process, so they outlast a page reload. The session holds plain values only: names,
+numbers, text. Two more things stand here because every page needs them: how an error looks (`report`) and
+how a trial is linked to (`trial_link`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from core import wire
+from core.errors import ErrorRecord, ModelError, TunerError, error_from_record, record_from_error
+from core.library import ROOT, import_file, resolve_model, sample_models
+from core.machine_queue import MachineQueue
+from core.measurement import Trial
+from core.plan import feed_plan
+from core.scheduler import Scheduler, Status
+from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.store import ModelRecord, Store
+from dashboard import fields
+from dashboard.folders import allowed_path
+from dashboard.format import plain
+
+DEFAULT_MODEL = "digits_cnn"
+
+# Keys of the session. Widgets of settings have keys of their own, see `fields`.
+MODEL = "model"  # content SHA-256 of the current model
+TRIAL = "trial"  # id of the trial that Tune shows
+EXPORT_JOB = "models.job"  # id of the running export
+NOTICE = "notice"  # a line to show once after the next rerun
+APPLIED = "applied"  # id of the trial whose settings the widgets already got
+AWAITED = "awaited"  # id of the trial to pin as baseline when it is done
+ERROR = "error"  # an error of a callback, to show in the page
+TRIAL_PARAM = "trial"  # ?trial=<id>
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportJob:
+    """A running export: what the model will be called, and the file it writes."""
+
+    name: str
+    output: str
+
+
+# --- services of the process ------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False)
+def store() -> Store:
+    """The store in ORTune's home folder."""
+    return Store()
+
+
+@st.cache_resource(show_spinner=False)
+def queue() -> MachineQueue:
+    """The queue of the whole machine."""
+    return MachineQueue()
+
+
+@st.cache_resource(show_spinner=False)
+def scheduler() -> Scheduler:
+    """The scheduler of this server; its jobs die with the server."""
+    service = Scheduler(store(), owner=_owner(), queue=queue())
+    atexit.register(service.close)
+    return service
+
+
+@st.cache_resource(show_spinner=False)
+def exports() -> dict[str, ExportJob]:
+    """Exports of this server that are not in the library yet, by job id: a reload must not lose one."""
+    return {}
+
+
+@st.cache_resource(show_spinner="Looking at this machine…")
+def environment() -> wire.Environment:
+    """The machine and what it can load, found once by a worker."""
+    return scheduler().environment()
+
+
+@st.cache_resource(show_spinner=False)
+def freeze_imports() -> bool:
+    """Take the imported libraries out of the garbage collector's sight, once.
+
+    Streamlit collects after every run; walking pandas and Plotly each time costs CPU that a measurement
+    running beside it would pay for.
+    """
+    import plotly.graph_objects as _  # noqa: F401 - imported to be frozen
+
+    gc.collect()
+    gc.freeze()
+    return True
+
+
+def _owner() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        user = f"user {os.getuid()}"
+    return f"dashboard of {user} on {socket.gethostname()}"
+
+
+# --- the current model ------------------------------------------------------------------------------------
+
+
+def current_model() -> ModelRecord | None:
+    """The chosen model, at first the sample `digits_cnn`; None, with the reason shown, without any."""
+    ref = st.session_state.get(MODEL)
+    if ref and (record := store().model(ref)):
+        return record
+    errors = add_samples()
+    library = store().models()
+    record = next((one for one in library if one.name == DEFAULT_MODEL), library[0] if library else None)
+    if record is not None:
+        choose_model(record)
+        return record
+    for error in errors:
+        report_record(error)
+    if not errors:
+        report(ModelError("The library is empty.", hint="Add a model on the Models page."))
+    return None
+
+
+@st.cache_resource(show_spinner="Reading the sample models…", ttl=60)
+def add_samples() -> list[ErrorRecord]:
+    """Put the models that come with ORTune into the library; return what went wrong."""
+    errors = []
+    for sample in sample_models():
+        if sample.exists:
+            try:
+                import_file(store(), Path(sample.path), name=sample.name, source="sample")
+            except TunerError as error:
+                errors.append(record_from_error(error))
+    return errors
+
+
+def choose_model(record: ModelRecord) -> None:
+    """Make `record` the current model, and keep it in the library when it was not there."""
+    if store().model(record.content_sha256) is None:
+        store().put_model(record)
+    st.session_state[MODEL] = record.content_sha256
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+def values() -> dict[str, Any]:
+    """The widgets' values of this session, defaults where nothing was touched."""
+    own = {str(k): v for k, v in st.session_state.items() if str(k).startswith(_PREFIXES)}
+    return {**fields.defaults(), **own}
+
+
+_PREFIXES = ("knob.", "option.", "options.", "dim.", "value.")
+
+
+def current_spec() -> TrialSpec:
+    """What the settings ask for, on the current model.
+
+    Raises:
+        SpecError: settings that cannot be used together, or text that cannot be read.
+        ModelError: there is no model.
+    """
+    record = current_model()
+    if record is None:
+        raise ModelError("No model is chosen.", hint="Choose one on the Models page.")
+    spec = fields.spec_from_values(
+        values(), path=portable(record.path), sha256=record.sha256, info=record.info
+    )
+    feed_plan(spec.workload, record.info)  # a missing size is said before a worker starts
+    return spec
+
+
+def portable(path: str) -> str:
+    """Return `path` relative to ORTune's folder when it lies in it: a sample is found on any machine."""
+    return str(Path(path).relative_to(ROOT)) if Path(path).is_relative_to(ROOT) else path
+
+
+def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
+    """Load `spec` into the widgets, and its model. Call before any widget of a setting is drawn.
+
+    Args:
+        spec: what the widgets shall ask for.
+        foreign: it came from outside (a file), so its path may not name just any file of this server.
+
+    Raises:
+        ModelError: there is no such model, or another one under that path; no widget was changed.
+    """
+    record = find_model(spec.model, foreign=foreign)
+    for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
+        del st.session_state[stale]
+    for name, value in fields.values_from_spec(spec).items():
+        st.session_state[name] = value
+    choose_model(record)
+
+
+def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
+    """Return the model that a spec names: by hash when it has one, else by path or name.
+
+    Raises:
+        ModelError: no model of the library has that hash, or nothing that name.
+    """
+    if ref.sha256 and (record := store().model(ref.sha256)):
+        return record
+    if foreign and store().model(ref.path) is None:
+        allowed_path(ref.path)
+    record = resolve_model(store(), ref.path)
+    if ref.sha256 and ref.sha256 not in (record.sha256, record.content_sha256):
+        raise ModelError(
+            f"The settings belong to another model: they name `{ref.sha256[:12]}`, but `{ref.path}` is "
+            f"`{record.sha256[:12]}`.",
+            hint="Add the right model to the library, or remove `sha256` from the file to use this one.",
+        )
+    return record
+
+
+def reset(name: str | None = None) -> None:
+    """Set one widget, or all of them, back to the default."""
+    for widget, value in fields.defaults().items():
+        if name is None or widget == name:
+            st.session_state[widget] = value
+    for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
+        if name is None or name == fields.key("providers"):
+            del st.session_state[widget]
+    if name is None:
+        for widget in [str(k) for k in st.session_state if str(k).startswith(("dim.", "value."))]:
+            del st.session_state[widget]
+
+
+# --- trials -----------------------------------------------------------------------------------------------
+
+
+def linked_trial() -> str | None:
+    """Id of the trial this page is about: the link's, else the one of this session."""
+    linked = st.query_params.get(TRIAL_PARAM)
+    if linked and linked != st.session_state.get(TRIAL):
+        st.session_state[TRIAL] = linked
+    return st.session_state.get(TRIAL)
+
+
+def show_trial(trial_id: str | None) -> None:
+    """Make `trial_id` the trial that Tune shows, in the address as well."""
+    st.session_state[TRIAL] = trial_id
+    if trial_id is None:
+        st.query_params.pop(TRIAL_PARAM, None)
+    else:
+        st.query_params[TRIAL_PARAM] = trial_id
+
+
+def own_trial(trial_id: str) -> None:
+    """Show a trial that this session just started: its settings are the widgets' own."""
+    st.session_state[APPLIED] = trial_id
+    show_trial(trial_id)
+
+
+def is_new_link(trial_id: str) -> bool:
+    """True once for each trial that came by a link."""
+    fresh = st.session_state.get(APPLIED) != trial_id
+    st.session_state[APPLIED] = trial_id
+    return fresh
+
+
+def trial_link(trial_id: str, page: str = "") -> str:
+    """Address of a page (Tune by default) that opens `trial_id` in any browser."""
+    here = urlsplit(st.context.url or "")
+    base = f"{here.scheme}://{here.netloc}" if here.netloc else ""
+    prefix = st.get_option("server.baseUrlPath").strip("/")
+    path = "/".join(part for part in (prefix, page) if part)
+    return f"{base}/{path}?{TRIAL_PARAM}={trial_id}"
+
+
+def pin_when_done(trial_id: str) -> None:
+    """Make `trial_id` the baseline of its model as soon as it is complete."""
+    st.session_state[AWAITED] = trial_id
+
+
+def pin_if_awaited(trial: Trial) -> None:
+    """Pin `trial` if `pin_when_done` asked for it."""
+    if st.session_state.get(AWAITED) != trial.id:
+        return
+    del st.session_state[AWAITED]
+    if trial.state == "COMPLETE":
+        store().pin_baseline(trial.model_sha256, trial.id)
+
+
+def trial_spec(trial: Trial) -> TrialSpec:
+    """The spec of a stored trial; raises `SpecError` when this version cannot read it."""
+    return spec_from_dict(trial.spec)
+
+
+def status(trial_id: str) -> Status | None:
+    """Where a submitted trial or job of this server stands."""
+    return scheduler().status(trial_id)
+
+
+def is_active(current: Status | None) -> bool:
+    """True while a trial or job waits or runs."""
+    return current is not None and current.state in ("WAITING", "RUNNING")
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+_TITLES: Mapping[str, str] = {
+    "SpecError": "These settings cannot be used",
+    "ModelError": "The model cannot be used",
+    "ProviderError": "An execution provider is not available",
+    "WorkerError": "The worker process failed",
+    "StoreError": "The result store has a problem",
+    "Cancelled": "Cancelled",
+}
+
+
+def report(error: TunerError) -> None:
+    """Show an expected failure: what broke, and what to do."""
+    hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
+    title = _TITLES.get(type(error).__name__, "That did not work")
+    st.error(plain(error.message) + hint, title=title, icon=":material/error:")
+
+
+def report_record(record: ErrorRecord) -> None:
+    """Show the stored error of a failed trial."""
+    report(error_from_record(record))
+
+
+def keep_error(error: TunerError) -> None:
+    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`."""
+    st.session_state[ERROR] = dict(record_from_error(error))
+
+
+def show_kept_error() -> None:
+    """Show what `keep_error` left, once."""
+    if record := st.session_state.pop(ERROR, None):
+        report_record(record)
+
+
+def notify(text: str) -> None:
+    """Show `text` once, after the rerun that follows."""
+    st.session_state[NOTICE] = text
+
+
+def show_notice() -> None:
+    """Show what `notify` left, if anything."""
+    if text := st.session_state.pop(NOTICE, None):
+        st.toast(text, icon=":material/check_circle:")

@@ -1,0 +1,1 @@
+"""One file per page: title, controls, one call, results."""

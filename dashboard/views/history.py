@@ -1,0 +1,271 @@
+"""History: every trial that was made here; find one, look at it, take its settings up again, or delete it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core.errors import TunerError
+from core.measurement import Trial
+from dashboard import controls, format, results, state
+
+LIMIT = 2000
+TABLE = "history.table"
+ALL = "all"
+
+
+def page() -> None:
+    st.title("History", anchor=False)
+    state.show_kept_error()
+    trials = state.store().trials(limit=LIMIT)
+    if not trials:
+        _empty()
+        return
+    shown = _filtered(trials)
+    if not shown:
+        st.info("No trial matches these filters.", icon=":material/filter_alt_off:")
+        return
+    chosen = _table(shown)
+    _bulk(chosen)
+    _detail(chosen)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown("#### :material/history: No trials yet")
+        st.markdown("Every measurement is kept here, failed ones too. Make the first one on the Tune page.")
+        st.page_link("views/tune.py", label="Open Tune", icon=":material/tune:")
+
+
+# --- finding ----------------------------------------------------------------------------------------------
+
+
+def _filtered(trials: list[Trial]) -> list[Trial]:
+    models = sorted({t.model_name for t in trials})
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="history.filters"):
+        model = st.selectbox(
+            "Model",
+            [ALL, *models],
+            key="history.model",
+            persist_state="session",
+            width=220,
+            help="Only trials of this model.",
+        )
+        kind = st.selectbox(
+            "Kind",
+            [ALL, "measure", "profile"],
+            key="history.kind",
+            persist_state="session",
+            width=140,
+            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies.",
+        )
+        wanted = st.multiselect(
+            "State",
+            list(results.STATES),
+            key="history.state",
+            persist_state="session",
+            width=260,
+            placeholder="any",
+            format_func=lambda s: results.STATES[s][2],
+            help="Empty: any state.",
+        )
+        text = st.text_input(
+            "Search",
+            key="history.search",
+            persist_state="session",
+            width=260,
+            placeholder="id, setting, provider, study",
+            help="All words must occur in the trial's id, model, settings, providers, owner or study.",
+        )
+    return [
+        t
+        for t in trials
+        if (model in (ALL, None) or t.model_name == model)
+        and (kind in (ALL, None) or t.kind == kind)
+        and (not wanted or t.state in wanted)
+        and matches(t, text or "")
+    ]
+
+
+def matches(trial: Trial, text: str) -> bool:
+    """True when all words of `text` occur somewhere in what describes `trial`."""
+    result = trial.result or {}
+    described = " ".join(
+        [
+            trial.id,
+            trial.model_name,
+            trial.model_sha256,
+            trial.study,
+            trial.owner,
+            str(trial.spec),
+            " ".join(result.get("effective_providers") or ()),
+            "fallback" if result.get("fallback") else "",
+            trial.error["message"] if trial.error else "",
+        ]
+    ).lower()
+    return all(word in described for word in text.lower().split())
+
+
+def rows(trials: list[Trial]) -> pd.DataFrame:
+    """Return one row per trial for the table; times in milliseconds."""
+    return pd.DataFrame([_row(t) for t in trials])
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    result = trial.result or {}
+    latency = result.get("latency") or {}
+    return {
+        "When": pd.Timestamp(trial.created_at, unit="s", tz="UTC").tz_convert(_zone()),
+        "Model": trial.model_name,
+        "State": results.STATES[trial.state][2],
+        "Kind": trial.kind,
+        "Ran on": ", ".join(format.provider(p) for p in result.get("effective_providers") or ())
+        + (" (fallback)" if result.get("fallback") else ""),
+        "Batch": result.get("batch_size"),
+        "p50 (ms)": _ms(latency.get("p50_s")),
+        "p95 (ms)": _ms(latency.get("p95_s")),
+        "Rows/s": result.get("throughput_per_s"),
+        "Settings": _settings(trial),
+        "Study": trial.study,
+        "Error": trial.error["message"] if trial.error else "",
+        "Trial": trial.id[:12],
+    }
+
+
+def _zone() -> str:
+    return st.context.timezone or "UTC"
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def _settings(trial: Trial) -> str:
+    try:
+        return "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
+    except TunerError as error:
+        return error.message
+
+
+def _table(trials: list[Trial]) -> list[Trial]:
+    """Draw the table and return the chosen trials: the selected rows, else the linked one."""
+    st.caption(f"{len(trials):,} trials, newest first. Click a column to sort, tick a row to look at it.")
+    chosen = st.dataframe(
+        rows(trials),
+        key=TABLE,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="multi-row",
+        height=min(420, 38 + 35 * len(trials)),
+        column_config={
+            "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
+            "p50 (ms)": st.column_config.NumberColumn(format="%.4g"),
+            "p95 (ms)": st.column_config.NumberColumn(format="%.4g"),
+            "Rows/s": st.column_config.NumberColumn(format="%.5g"),
+            "Settings": st.column_config.TextColumn(width="large"),
+        },
+        alt="All trials with their model, state, latency and settings",
+    )
+    picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
+    if picked:
+        return picked
+    linked = st.query_params.get(state.TRIAL_PARAM)
+    return [t for t in trials if linked and t.id.startswith(linked)][:1]
+
+
+# --- what can be done -------------------------------------------------------------------------------------
+
+
+def _bulk(chosen: list[Trial]) -> None:
+    if not chosen:
+        return
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="history.actions"):
+        if len(chosen) == 1:
+            _single(chosen[0])
+        if st.button(
+            f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
+            key="history.delete",
+            icon=":material/delete:",
+            help="Asks first.",
+        ):
+            _confirm([t.id for t in chosen])
+
+
+def _single(trial: Trial) -> None:
+    if st.button(
+        "Reopen as settings",
+        key="history.reopen",
+        icon=":material/tune:",
+        type="primary",
+        help="Loads its settings and its model into Tune and shows its result there.",
+    ):
+        reopen(trial)
+    if trial.state == "COMPLETE" and trial.kind == "measure":
+        st.button(
+            "Pin as baseline",
+            key="history.pin",
+            icon=":material/keep:",
+            on_click=state.store().pin_baseline,
+            args=(trial.model_sha256, trial.id),
+            help="Later results of this model are compared with it.",
+        )
+    link = {state.TRIAL_PARAM: trial.id}
+    st.page_link("views/profile.py", label="Profile", icon=":material/search_insights:", query_params=link)
+    st.page_link("views/export.py", label="Export", icon=":material/file_export:", query_params=link)
+
+
+def reopen(trial: Trial) -> None:
+    """Load the settings of `trial` and open Tune on it; says so when its model is gone."""
+    try:
+        state.apply_spec(state.trial_spec(trial))
+    except TunerError as error:
+        state.report(error)
+        return
+    state.own_trial(trial.id)
+    st.switch_page("views/tune.py", query_params={state.TRIAL_PARAM: trial.id})
+
+
+@st.dialog("Delete trials?", icon=":material/delete:")
+def _confirm(trial_ids: list[str]) -> None:
+    many = len(trial_ids) != 1
+    st.markdown(
+        f"{len(trial_ids)} trial{'s' if many else ''} with raw samples and profiles will be gone for "
+        f"everybody. "
+        "This cannot be undone."
+    )
+    with st.container(horizontal=True):
+        if st.button("Delete", key="history.confirm", type="primary", icon=":material/delete:"):
+            delete(trial_ids)
+            st.rerun()
+        if st.button("Keep", key="history.keep"):
+            st.rerun()
+
+
+def delete(trial_ids: list[str]) -> None:
+    """Delete trials, and forget them where this session shows one."""
+    state.store().delete_trials(trial_ids)
+    if st.session_state.get(state.TRIAL) in trial_ids:
+        state.show_trial(None)
+    if st.query_params.get(state.TRIAL_PARAM) in trial_ids:
+        del st.query_params[state.TRIAL_PARAM]
+    state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.")
+
+
+def _detail(chosen: list[Trial]) -> None:
+    if len(chosen) != 1:
+        return
+    trial = state.store().trial(chosen[0].id)  # with the raw samples, which the list leaves out
+    with st.container(border=True, key="history.detail"):
+        results.header(trial)
+        if trial.kind == "measure" and trial.state == "COMPLETE" and trial.result:
+            results.numbers(trial.result, None)
+            results.notes(trial.result)
+            results.what_ran(trial.result)
+            results.plots([trial], key="history")
+        else:
+            results.failed(trial)
+
+
+page()

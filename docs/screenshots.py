@@ -1,0 +1,73 @@
+"""Take README's screenshot from a real run: empty history, a baseline, a second trial."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+PORT = 8599
+BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def main() -> None:
+    """Serve, drive, shoot; leave nothing behind but the picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "ORTUNE_HOME": folder, "ORTUNE_QUEUE": f"{folder}/queue"}
+        command = [sys.executable, "-m", "dashboard", "--port", str(PORT)]
+        server = subprocess.Popen(command, cwd=ROOT, env=environment)
+        try:
+            _wait_until_up()
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(
+                    executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
+                    args=BROWSER_FLAGS,
+                )
+                page = browser.new_page(viewport={"width": 1500, "height": 1250}, color_scheme="light")
+                _baseline_and_trial(page)
+                page.screenshot(path=ROOT / "docs" / "tune.png")
+                browser.close()
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_until_up() -> None:
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/_stcore/health") as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit("The dashboard did not come up.")
+
+
+def _baseline_and_trial(page: Page) -> None:
+    page.goto(f"http://127.0.0.1:{PORT}")
+    _run(page)
+    page.get_by_role("button", name="Pin as baseline").click()
+    page.get_by_role("button", name="Mobile / edge").click()
+    page.wait_for_timeout(1500)
+    _run(page)
+    page.wait_for_timeout(3000)  # charts draw after their data arrived
+
+
+def _run(page: Page) -> None:
+    shown = page.get_by_text("What really ran")
+    before = page.url
+    page.get_by_role("button", name="Run").first.click()
+    page.wait_for_function("before => location.href !== before", arg=before, timeout=60_000)
+    expect(shown).to_be_visible(timeout=60_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""A real browser on a real server, each on a home of its own; nothing outside of this machine is reached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--headless=new",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
+HOW_TO_GET_IT = (
+    "No browser for the browser tests: install chromium, run `python -m playwright install chromium`, "
+    "or set ORTUNE_CHROMIUM to one."
+)
+START_S = 60.0
+PATIENCE_MS = 60_000.0  # a busy machine of two cores
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+def _executable() -> str | None:
+    """The browser to start; None: the one that Playwright brought, if it did."""
+    if named := os.environ.get("ORTUNE_CHROMIUM"):
+        return named
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
+        except Error as error:
+            if os.environ.get("CI"):
+                pytest.fail(f"{HOW_TO_GET_IT} ({error.message.splitlines()[0]})", pytrace=False)
+            pytest.skip(HOW_TO_GET_IT)
+        yield started
+        started.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server of this session keeps everything."""
+    return tmp_path_factory.mktemp("ortune")
+
+
+@pytest.fixture(scope="session")
+def app_url(home: Path) -> Iterator[str]:
+    """`python -m dashboard`, as a user starts it."""
+    port = free_port()
+    environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
+    log = (home / "server.log").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "dashboard", "--port", str(port)],
+        cwd=ROOT,
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _await(url, server, home / "server.log")
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait(20)
+        log.close()
+
+
+def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
+                if answer.read() == b"ok":
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"The server did not start:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callable[..., Page]]:
+    """Open the app as a new visitor; afterwards, nothing foreign was asked for and nothing had crashed."""
+    contexts, requests = [], []
+
+    def open_it(path: str = "/", *, scheme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": 1440, "height": 900},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            reduced_motion="reduce",
+            accept_downloads=True,
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("websocket", lambda socket_: requests.append(socket_.url))
+        page.goto(app_url + path)
+        expect(page.get_by_test_id("stHeading").first).to_be_visible()
+        return page
+
+    yield open_it
+    crashed = [page for context in contexts for page in context.pages if page.get_by_test_id("stException").count()]
+    for context in contexts:
+        context.close()
+    assert not crashed
+    hosts = {urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob", "about")}
+    assert hosts <= {urlsplit(app_url).netloc}
+    assert "Traceback" not in (home / "server.log").read_text()
+
+
+@pytest.fixture
+def page(open_browser: Callable[..., Page]) -> Page:
+    """The app, just opened by somebody new."""
+    return open_browser()
+
+
+def visit(page: Page, name: str) -> None:
+    """Go to another page by the navigation."""
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name=name).click()
+    expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+
+
+def run(page: Page) -> None:
+    """Press Run and wait for the result."""
+    button = page.get_by_role("button", name="Run").first
+    expect(button).to_be_enabled()
+    button.click()
+    expect(page.locator(".st-key-live")).to_be_visible()
+    expect(page.locator(".st-key-live")).to_have_count(0)
+    expect(page.locator(".st-key-numbers")).to_be_visible()

@@ -1,0 +1,568 @@
+"""The command line, run for real: one JSON document, progress on stderr, exit codes, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+import yaml
+
+from core.cli_options import Given, offered, provider_name, spec_data, with_settings
+from core.errors import SpecError
+from core.knobs import KNOBS, Knob
+from core.machine_queue import MachineQueue
+from core.measurement import RESULT_FIELDS
+from core.provider_options import KNOWN_PROVIDERS
+from core.spec import TrialSpec, asked, spec_from_dict
+from core.store import Store
+from core.sweep import axis_of_study
+from tests import tiny_models
+from tests.command_line import CommandLine, Done
+
+CONTRACT = {"trial", "state", "error", "model", "spec", "fingerprint", "started_at", *RESULT_FIELDS}
+QUICK = ("--runs", "20", "--warmup-runs", "2")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> str:
+    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+
+
+def ok(done: Done) -> Done:
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    return done
+
+
+# --- options and the table --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parse() -> Callable[..., Given]:
+    """Typer's own parser over the options of the table."""
+    seen: list[Given] = []
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    @with_settings
+    def capture(*, given: Given) -> None:
+        seen.append(given)
+
+    def parsed(*args: str) -> Given:
+        app(args=list(args), standalone_mode=False)
+        return seen.pop()
+
+    return parsed
+
+
+def spec_of(given: Given, config: dict[str, Any] | None = None) -> TrialSpec:
+    return spec_from_dict(spec_data(config or {}, "m.onnx", given))
+
+
+def example(setting: Knob) -> tuple[list[str], Any]:
+    """An option with a value other than the default, and what the spec must then ask for."""
+    special: dict[str, tuple[list[str], Any]] = {
+        "providers": (["cuda", "cpu"], ("CUDAExecutionProvider", "CPUExecutionProvider")),
+        "disabled_optimizers": (
+            ["ConstantFolding", "NchwcTransformer"],
+            ("ConstantFolding", "NchwcTransformer"),
+        ),
+        "session_config_entries": (["session.disable_prepacking=1"], {"session.disable_prepacking": "1"}),
+        "session.intra_op_thread_affinities": (["2;3;4"], "2;3;4"),
+        "dims": (["n=3", "x:1=4"], {"n": 3, "x:1": 4}),
+        "feeds": (["a.npz"], "a.npz"),
+        "image_mean": (["0.5,0.25"], (0.5, 0.25)),
+        "image_std": (["0.5,0.25"], (0.5, 0.25)),
+    }
+    if setting.name in special:
+        values, wanted = special[setting.name]
+        return [text for value in values for text in (setting.flag, value)], wanted
+    if setting.kind == "bool":
+        flag = setting.flag.replace("--", "--no-") if setting.default else setting.flag
+        return [flag], not setting.default
+    if setting.kind == "choice":
+        value = next(one for one in setting.choices if one != setting.default)
+        return [setting.flag, value], value
+    return [setting.flag, str(setting.high)], setting.high
+
+
+@pytest.mark.parametrize("setting", offered(), ids=lambda one: one.name)
+def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
+    parse: Callable[..., Given], setting: Knob
+) -> None:
+    args, wanted = example(setting)
+    if setting.name == "session.intra_op_thread_affinities":
+        args += ["--intra-op-num-threads", "4"]
+    assert asked(spec_of(parse(*args)), setting.name) == wanted
+
+
+def test_only_fixed_values_have_no_option_of_their_own() -> None:
+    assert {one.name for one in KNOBS} - {one.name for one in offered()} == {"feed_values"}
+
+
+def test_no_option_asks_for_nothing(parse: Callable[..., Given]) -> None:
+    assert parse() == {}
+    assert spec_of({}).to_dict() == {"model": {"path": "m.onnx"}}
+
+
+@pytest.mark.parametrize("command", ["bench", "profile", "sweep"])
+def test_the_help_of_each_measuring_command_names_every_option(cli: CommandLine, command: str) -> None:
+    text = ok(cli.run(command, "-h")).out
+    for setting in offered():
+        assert setting.flag in text
+    for flag in ("--config", "--preset", "--provider-option", "--json", "--quiet"):
+        assert flag in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("cpu", "CPUExecutionProvider"),
+        ("CUDA", "CUDAExecutionProvider"),
+        ("tensorrt", "TensorrtExecutionProvider"),
+        ("trt", "TensorrtExecutionProvider"),
+        ("openvino", "OpenVINOExecutionProvider"),
+        ("cudaexecutionprovider", "CUDAExecutionProvider"),
+        ("nonsense", "nonsense"),
+        *((name, name) for name in KNOWN_PROVIDERS),
+    ],
+)
+def test_providers_may_be_named_shortly(text: str, name: str) -> None:
+    assert provider_name(text) == name
+
+
+@pytest.mark.parametrize(
+    ("texts", "feeds", "values"),
+    [
+        (["sr=16000"], "random", {"sr": 16000}),
+        (["x=1.5", "m=true"], "random", {"x": 1.5, "m": True}),
+        (["x=[[1, 2], [3, 4]]"], "random", {"x": [[1, 2], [3, 4]]}),
+        (["x=.5", "y=-1e3", "z=False"], "random", {"x": 0.5, "y": -1000.0, "z": False}),
+        (["a/b:0=3"], "random", {"a/b:0": 3}),
+        (["feeds.npz"], "feeds.npz", {}),
+        (["photos", "scale=2"], "photos", {"scale": 2}),
+    ],
+)
+def test_feeds_are_values_or_one_source(
+    parse: Callable[..., Given], texts: list[str], feeds: str, values: dict[str, Any]
+) -> None:
+    one = spec_of(parse(*(part for text in texts for part in ("--feed", text))))
+    assert one.workload.feeds == feeds
+    assert one.workload.feed_values == values
+
+
+def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
+    parse: Callable[..., Given], tmp_path: Path
+) -> None:
+    path = tmp_path / "a=b.npz"
+    np.savez(path, x=np.zeros(1))
+    assert spec_of(parse("--feed", str(path))).workload.feeds == str(path)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--feed", "a.npz", "--feed", "b.npz"], "names 2 sources"),
+        (["--feed", "x=abc"], "takes a number"),
+        (["--feed", "x=1", "--feed", "x=2"], "stands twice"),
+        (["--feed", "x=NaN"], "finite"),
+        (["--feed", "x=null"], "finite"),
+        (["--feed", "x=" + "[" * 5000], "takes a number"),
+        (["--feed", "=1"], "NAME=VALUE"),
+        (["--dim", "n"], "NAME=VALUE"),
+        (["--dim", "n=1.5"], "whole number"),
+        (["--dim", "n=1", "--dim", "n=2"], "stands twice"),
+        (["--batch-size", "1,2"], "whole number"),
+        (["--batch-size", "²"], "whole number"),
+        (["--runs", "0x10"], "whole number"),
+        (["--image-mean", "a,b"], "numbers"),
+        (["--session-config", "session.disable_prepacking"], "NAME=VALUE"),
+        (["--session-config", "session.disable_prepackin=1"], "Did you mean"),
+        (["--provider-option", "cuda.use_tf32=0"], "not in the provider chain"),
+        (["--provider", "cuda", "--provider-option", "use_tf32=0"], "PROVIDER.KEY=VALUE"),
+        (["--provider", "cuda", "--provider-option", "cuda.use_tf=0"], "Did you mean `use_tf32`"),
+        (["--provider", "cuda", "--provider", "cuda"], "stands twice"),
+        (["--provider", "cudda"], "Unknown execution provider"),
+        (["--graph-optimization-level", "ALL"], "ORT_ENABLE_ALL"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_refused_in_words(
+    parse: Callable[..., Given], args: list[str], words: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(parse(*args))
+    assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_options_are_laid_over_a_configuration(parse: Callable[..., Given]) -> None:
+    config = {
+        "model": {"path": "old.onnx", "precision": "fp16"},
+        "session": {
+            "providers": [{"name": "CUDAExecutionProvider", "options": {"device_id": "1"}}],
+            "session_config_entries": {"session.disable_prepacking": "1"},
+        },
+        "workload": {"batch_size": 8, "dims": {"seq": 16}},
+    }
+    given = parse(
+        *("--provider", "cuda", "--provider", "cpu", "--provider-option", "cuda.use_tf32=0"),
+        *("--batch-size", "2", "--dim", "other=3", "--session-config", "session.x64quantprecision=1"),
+    )
+    one = spec_of(given, config)
+    assert one.model.path == "m.onnx"
+    assert one.model.precision == "fp16"
+    assert [(p.name, p.options) for p in one.session.providers] == [
+        ("CUDAExecutionProvider", {"device_id": "1", "use_tf32": "0"}),
+        ("CPUExecutionProvider", {}),
+    ]
+    assert set(one.session.session_config_entries) == {
+        "session.disable_prepacking",
+        "session.x64quantprecision",
+    }
+    assert one.workload.batch_size == 2
+    assert one.workload.dims == {"seq": 16, "other": 3}
+
+
+# --- bench, and what can be done with its trial -----------------------------------------------------------
+
+
+def test_bench_prints_one_document_under_the_names_of_the_contract_and_keeps_the_trial(
+    cli: CommandLine, mlp: str
+) -> None:
+    done = ok(
+        cli.run(
+            *("bench", mlp, *QUICK, "--batch-size", "3", "--io-binding", "--intra-op-num-threads", "1"),
+            *("--no-intra-op-allow-spinning", "--json", "--quiet"),
+        )
+    )
+    document = done.document
+    assert done.err == ""
+    assert set(document) >= CONTRACT
+    assert document["state"] == "COMPLETE"
+    assert document["error"] is None
+    assert document["batch_size"] == 3
+    assert document["runs"] == len(document["latencies_s"]) == 20
+    assert len(document["warmup_latencies_s"]) == 2
+    assert document["fallback"] is False
+    assert document["effective_providers"] == ["CPUExecutionProvider"]
+    latency = document["latency"]
+    assert latency["p50_s"] is not None
+    assert latency["min_s"] <= latency["p50_s"] <= latency["max_s"]
+    assert document["latency"]["p99_s"] is None
+    assert document["latency"]["needs_runs"]["p99_s"] == 368
+    assert document["spec"]["session"] == {
+        "intra_op_num_threads": 1,
+        "session_config_entries": {"session.intra_op.allow_spinning": "0"},
+    }
+    stored = Store(cli.home / "ortune.db").trial(document["trial"])
+    assert stored.to_dict() == document
+
+
+def test_a_trial_goes_round_through_yaml_python_history_and_settings(
+    cli: CommandLine, mlp: str, tmp_path: Path
+) -> None:
+    first = ok(cli.run("bench", mlp, *QUICK, "--batch-size", "2", "--json")).document
+
+    config = tmp_path / "config.yaml"
+    ok(cli.run("emit", first["trial"][:8], "--format", "yaml", "-o", str(config)))
+    data = yaml.safe_load(config.read_text())
+    assert data["measured"]["trial"] == first["trial"]
+    assert data["environment"]["fingerprint"] == first["fingerprint"]
+
+    again = ok(cli.run("bench", "--config", str(config), "--json")).document
+    assert again["spec"] == first["spec"]
+    assert again["trial"] != first["trial"]
+    changed = ok(cli.run("bench", mlp, "--config", first["trial"], "--batch-size", "5", "--json")).document
+    assert changed["batch_size"] == 5
+    assert changed["spec"]["protocol"] == first["spec"]["protocol"]
+
+    script = ok(cli.run("emit", first["trial"], "--format", "python")).out
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("y [2, ")
+
+    listed = ok(cli.run("history", "--json")).document["trials"]
+    assert [one["trial"] for one in listed] == [changed["trial"], again["trial"], first["trial"]]
+    text = ok(cli.run("history", "--model", mlp, "--limit", "1")).out
+    assert changed["trial"][:12] in text
+    assert first["trial"][:12] not in text
+
+
+def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_tell(
+    cli: CommandLine, mlp: str
+) -> None:
+    done = ok(cli.run("bench", mlp, *QUICK, "--preset", "cpu-latency"))
+    assert "needs 368 runs" in done.out
+    assert "95 % interval" in done.out
+    assert "rows/s" in done.out
+    assert "CPUExecutionProvider" in done.out
+    assert "use_io_binding=on" in done.out
+
+
+def test_feeds_from_values_npz_and_dimensions_reach_the_model(
+    cli: CommandLine, mlp: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.zeros((6, 16), np.float32))
+    done = ok(
+        cli.run("bench", mlp, *QUICK, "--feed", "rows.npz", "--batch-size", "6", "--json", cwd=tmp_path)
+    )
+    assert done.document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [6, 16]}]
+    unnamed = str(tiny_models.unnamed_dims(tmp_path / "unnamed.onnx"))
+    info = ok(cli.run("inspect", unnamed, "--json")).document
+    dims = [part for dim in info["free_dims"] if dim != info["batch_dim"] for part in ("--dim", f"{dim}=5")]
+    assert any(":" in part for part in dims)
+    assert ok(cli.run("bench", unnamed, *QUICK, *dims, "--json")).document["state"] == "COMPLETE"
+
+
+def test_a_provider_that_fell_back_is_marked_in_the_document_and_in_the_table(
+    cli: CommandLine, mlp: str
+) -> None:
+    args = ("bench", mlp, *QUICK, "--provider", "openvino", "--provider", "cpu", "--allow-fallback")
+    done = ok(cli.run(*args))
+    assert "FALLBACK" in done.out
+    assert "OpenVINOExecutionProvider" in done.out
+    document = ok(cli.run("history", "--json")).document["trials"][0]
+    assert document["fallback"] is True
+    assert document["effective_providers"] == ["CPUExecutionProvider"]
+    assert "FALLBACK CPU" in ok(cli.run("history")).out
+
+
+# --- profile and sweep ------------------------------------------------------------------------------------
+
+
+def test_profile_shows_operators_and_leaves_the_trace(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    import json
+
+    trace = tmp_path / "trace.json"
+    done = ok(cli.run("profile", mlp, "--runs", "10", "--trace", str(trace), "--top", "1"))
+    for word in ("operator", "node", "ms/run", "share", "overhead", "CPUExecutionProvider", "more nodes"):
+        assert word in done.out
+    events = json.loads(trace.read_text())
+    assert sum(event["name"] == "model_run" for event in events) >= 10
+    document = ok(cli.run("history", "--json")).document["trials"][0]
+    assert document["kind"] == "profile"
+
+
+def test_sweep_measures_every_combination_and_takes_earlier_points_when_asked(
+    cli: CommandLine, mlp: str
+) -> None:
+    args = ("sweep", mlp, *QUICK, "--batch-size", "1,2", "--intra-op-num-threads", "1,2")
+    document = ok(cli.run(*args, "--json")).document
+    assert document["axes"] == {"batch_size": [1, 2], "intra_op_num_threads": [1, 2]}
+    values = [tuple(point["values"].values()) for point in document["points"]]
+    assert values == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [point["batch_size"] for point in document["points"]] == [1, 1, 2, 2]
+    assert {point["state"] for point in document["points"]} == {"COMPLETE"}
+    assert not any(point["reused"] for point in document["points"])
+
+    again = ok(
+        cli.run(
+            "sweep", mlp, *QUICK, "--batch-size", "1,2,4", "--intra-op-num-threads", "2", "--reuse", "--json"
+        )
+    ).document
+    assert [point["reused"] for point in again["points"]] == [True, True, False]
+    assert again["points"][0]["trial"] == document["points"][1]["trial"]
+
+
+def test_a_sweep_over_one_setting_is_a_curve_that_the_browser_finds(cli: CommandLine, mlp: str) -> None:
+    done = ok(cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2"))
+    assert "batch_size" in done.out.splitlines()[0]
+    assert len(done.out.splitlines()) == 3
+    study = ok(cli.run("history", "--json")).document["trials"][0]["study"]
+    axis = axis_of_study(study)
+    assert axis is not None
+    assert (axis.name, axis.values) == ("batch_size", (1, 2))
+
+
+def test_a_sweep_without_values_says_what_to_give(cli: CommandLine, mlp: str) -> None:
+    done = cli.run("sweep", mlp)
+    assert done.code == 2
+    assert "--batch-size 1,2,4,8" in done.err
+
+
+# --- models and machine -----------------------------------------------------------------------------------
+
+
+def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path) -> None:
+    path = str(tiny_models.tokens(tmp_path / "tokens.onnx"))
+    text = ok(cli.run("inspect", path)).out
+    info = ok(cli.run("inspect", path, "--json")).document
+    assert info["free_dims"]
+    for word in (*info["free_dims"], "int64", info["sha256"], "Gather"):
+        assert word in text
+
+
+def test_machine_tells_what_loads(cli: CommandLine) -> None:
+    facts = ok(cli.run("machine", "--json")).document
+    by_name = {one["name"]: one for one in facts["providers"]}
+    assert by_name["CPUExecutionProvider"]["loadable"] is True
+    text = ok(cli.run("machine")).out
+    assert facts["fingerprint"] in text
+    for name, fact in by_name.items():
+        assert name in text
+        assert fact["loadable"] or fact["reason"] in text
+
+
+def test_export_makes_a_checked_model_that_the_library_knows(cli: CommandLine, tmp_path: Path) -> None:
+    script = (
+        "import torch, sys\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()\n"
+        "batch = torch.export.Dim('batch')\n"
+        "program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))\n"
+        "torch.export.save(program, sys.argv[1])\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "tiny.pt2")], check=True, capture_output=True
+    )
+    reply = ok(cli.run("export", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)).document
+    assert reply["state"] == "COMPLETE"
+    assert all(one["max_abs"] < 1e-5 for one in reply["differences"])
+    assert (tmp_path / "tiny.onnx").is_file()
+    assert ok(cli.run("bench", "tiny", *QUICK, "--batch-size", "2", "--json")).document["batch_size"] == 2
+
+
+# --- waiting, stopping, failing ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def somebody_else(cli: CommandLine) -> Iterator[threading.Event]:
+    """The machine is taken until the event is set."""
+    release, taken = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
+            taken.set()
+            release.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert taken.wait(10)
+    yield release
+    release.set()
+    thread.join()
+
+
+def test_waiting_for_the_machine_is_said_with_who_has_it(
+    cli: CommandLine, mlp: str, somebody_else: threading.Event
+) -> None:
+    process = cli.start("bench", mlp, *QUICK, "--json")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "waiting: 1st in line behind" in line
+    assert "Ada" in line
+    assert process.poll() is None
+    somebody_else.set()
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert '"state":"COMPLETE"' in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_and_leaves_no_process(
+    cli: CommandLine, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    slow = str(tiny_models.slow(tmp_path / "slow.onnx"))
+    process = cli.start("bench", slow, "--json")
+    wait_until(lambda: any_worker_runs(process.pid))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert cli.left_over() == []
+    assert "Traceback" not in err
+    document = Done(code=code, out=out, err=err).document
+    assert document["state"] == "CANCELLED"
+    (trial,) = Store(cli.home / "ortune.db").trials()
+    assert trial.state == "CANCELLED"
+    assert trial.id == document["trial"]
+
+
+def wait_until(met: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def any_worker_runs(pid: int) -> bool:
+    import psutil
+
+    try:
+        return any("core.worker" in one.cmdline() for one in psutil.Process(pid).children())
+    except psutil.Error:
+        return False
+
+
+def test_ctrl_c_while_waiting_gives_the_place_in_the_queue_back(
+    cli: CommandLine, mlp: str, somebody_else: threading.Event
+) -> None:
+    process = cli.start("bench", mlp)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [entry.owner for entry in MachineQueue(cli.queue).entries()] == ["Ada"]
+
+
+def test_a_hang_is_a_failed_trial_with_exit_code_1_and_a_document(cli: CommandLine, tmp_path: Path) -> None:
+    slow = str(tiny_models.slow(tmp_path / "slow.onnx"))
+    done = cli.run("bench", slow, "--timeout-s", "2", "--json", "--quiet")
+    assert done.code == 1
+    document = done.document
+    assert document["state"] == "FAIL"
+    assert document["error"]["type"] == "WorkerError"
+    assert "2 s" in document["error"]["message"]
+    assert len(done.err.splitlines()) <= 2
+    assert Store(cli.home / "ortune.db").trial(document["trial"]).state == "FAIL"
+
+
+def test_a_sweep_goes_on_after_a_point_that_failed(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.zeros((2, 16), np.float32))
+    done = cli.run(
+        "sweep", mlp, *QUICK, "--batch-size", "1,4,2", "--feed", str(tmp_path / "rows.npz"), "--json"
+    )
+    assert done.code == 2
+    assert [point["state"] for point in done.document["points"]] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert "1 of 3 points failed" in done.err
+
+
+def test_a_reader_that_leaves_early_gives_no_traceback(cli: CommandLine) -> None:
+    process = cli.start("machine", "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.wait(timeout=60)
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+    process.stderr.close()
+
+
+def test_the_command_line_reads_no_model_and_no_onnxruntime_in_its_own_process() -> None:
+    script = (
+        "import sys, core.cli\n"
+        "heavy = {'onnxruntime', 'onnx', 'torch', 'torchvision', 'streamlit', 'plotly', 'pandas'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,339 @@
+"""A worker that misbehaves in every way we could think of, and one that does its job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.errors import Cancelled, ModelError, WorkerError
+from core.runner import Progress, run_job
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """Write a worker script and return its command line."""
+
+    def make(code: str) -> list[str]:
+        script = tmp_path / "worker.py"
+        script.write_text("import json, os, signal, sys, time\n" + textwrap.dedent(code))
+        return [sys.executable, str(script)]
+
+    return make
+
+
+def pid_from(folder: Path) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (folder / "pid").exists() and (text := (folder / "pid").read_text()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError("the worker never wrote its pid")
+
+
+def assert_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.02)
+
+
+def test_answer_and_progress_come_through(worker):
+    command = worker("""
+        request = json.loads(sys.stdin.readline())
+        print(json.dumps({"event": "progress", "stage": "runs", "done": 3, "total": 9, "text": "half"}))
+        print(json.dumps({"event": "result", "value": {"got": request}}))
+    """)
+    seen: list[Progress] = []
+    value = run_job("measure", {"runs": 3}, command=command, on_progress=seen.append)
+    assert value == {"got": {"job": "measure", "payload": {"runs": 3}}}
+    assert seen == [Progress(stage="runs", done=3, total=9, text="half")]
+
+
+def test_error_of_the_worker_arrives_as_the_same_class(worker):
+    command = worker("""
+        error = {"type": "ModelError", "message": "It is no model.", "hint": "Export it again."}
+        print(json.dumps({"event": "error", "error": error}))
+    """)
+    with pytest.raises(ModelError, match="It is no model") as caught:
+        run_job("inspect", {}, command=command)
+    assert caught.value.hint == "Export it again."
+
+
+def test_noise_around_the_protocol_is_ignored_when_a_result_comes(worker):
+    command = worker("""
+        print("Welcome to libnoise 1.0")
+        print(json.dumps(["no", "event"]))
+        print(json.dumps({"event": "progress", "stage": 3}))
+        print(json.dumps({"event": "result", "value": "not an object"}))
+        sys.stdout.buffer.write(b"\\xff\\xfe broken text\\n")
+        print("[" * 100_000)
+        print(json.dumps({"event": "result", "value": {"ok": True}}))
+    """)
+    assert run_job("measure", {}, command=command) == {"ok": True}
+
+
+def test_noise_instead_of_an_answer_is_quoted(worker):
+    command = worker('print("Segments loaded: 12"); sys.stderr.write("a warning\\n")')
+    with pytest.raises(WorkerError, match=r"no result: `Segments loaded: 12`.*a warning"):
+        run_job("measure", {}, command=command)
+
+
+def test_last_line_without_newline_counts_as_noise(worker):
+    command = worker('sys.stdout.write("half a mess"); sys.stdout.flush()')
+    with pytest.raises(WorkerError, match="half a mess"):
+        run_job("measure", {}, command=command)
+
+
+def test_early_exit_tells_the_code_and_the_last_words(worker):
+    command = worker('sys.stderr.write("first\\nImportError: no numpy\\n\\n"); sys.exit(3)')
+    with pytest.raises(WorkerError, match=r"exit code 3 and no result\. .*: ImportError: no numpy"):
+        run_job("measure", {}, command=command)
+
+
+def test_stderr_flood_neither_blocks_nor_fills_the_message(worker):
+    command = worker("""
+        for i in range(200_000):
+            sys.stderr.write(f"warning number {i} of very many that nobody reads\\n")
+        sys.exit(1)
+    """)
+    with pytest.raises(WorkerError, match="warning number 199999") as caught:
+        run_job("measure", {}, command=command)
+    assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
+        (signal.SIGABRT, r"crashed \(SIGABRT\)"),
+        (signal.SIGKILL, r"was killed \(SIGKILL\), probably because memory ran out"),
+        (signal.SIGILL, r"SIGILL\), because this CPU lacks an instruction"),
+    ],
+)
+def test_crash_names_the_signal_and_the_stage(worker, number, words):
+    command = worker(f"""
+        print(json.dumps({{"event": "progress", "stage": "warmup", "done": 0, "total": 1}}), flush=True)
+        os.kill(os.getpid(), {int(number)})
+        time.sleep(60)
+    """)
+    with pytest.raises(WorkerError, match=words + ".*stage `warmup`") as caught:
+        run_job("measure", {}, command=command)
+    assert caught.value.hint.endswith(".")
+
+
+def test_real_segfault_leaves_out_the_stack_of_pythons_own_report(worker):
+    command = worker("""
+        import ctypes, faulthandler
+        faulthandler.enable()
+        sys.stderr.write("loading the library\\n")
+        sys.stderr.flush()
+        ctypes.string_at(0)
+    """)
+    with pytest.raises(WorkerError, match=r"SIGSEGV.*last words: loading the library") as caught:
+        run_job("measure", {}, command=command)
+    assert "worker.py" not in caught.value.message
+
+
+def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path):
+    command = worker(f"""
+        import subprocess
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+        print(json.dumps({{"event": "progress", "stage": "runs", "done": 1, "total": 9}}), flush=True)
+        while True:
+            time.sleep(1)
+    """)
+    with pytest.raises(WorkerError, match=r"did not finish within 3 s; it was at stage `runs`"):
+        run_job("measure", {}, command=command, timeout_s=3)
+    assert_gone(pid_from(tmp_path))
+
+
+def test_cancel_ends_a_busy_worker_at_once(worker, tmp_path):
+    command = worker(f"""
+        open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        while True:
+            pass
+    """)
+    cancel = threading.Event()
+    raised: list[BaseException] = []
+
+    def job() -> None:
+        try:
+            run_job("measure", {}, command=command, cancel=cancel)
+        except Cancelled as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    pid = pid_from(tmp_path)
+    cancel.set()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert isinstance(raised[0], Cancelled)
+    assert not psutil.pid_exists(pid)  # reaped, not even a zombie
+
+
+def test_cancel_set_before_the_start_starts_nothing(tmp_path):
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        run_job("measure", {}, command=["/no/such/program"], cancel=cancel)
+
+
+def test_program_that_cannot_start_is_a_worker_error():
+    with pytest.raises(WorkerError, match="could not be started: No such file"):
+        run_job("measure", {}, command=["/no/such/program"])
+
+
+def test_answer_of_twenty_megabytes_arrives_whole(worker):
+    command = worker("""
+        print(json.dumps({"event": "result", "value": {"latencies_ns": list(range(2_000_000, 4_500_000))}}))
+    """)
+    value = run_job("measure", {}, command=command)
+    assert value["latencies_ns"] == list(range(2_000_000, 4_500_000))
+
+
+def test_large_request_to_a_worker_that_answers_without_reading_does_not_block(worker):
+    command = worker('print(json.dumps({"event": "result", "value": {"read": 0}}))')
+    assert run_job("measure", {"values": "x" * 5_000_000}, command=command) == {"read": 0}
+
+
+def test_large_request_arrives_whole(worker):
+    command = worker("""
+        payload = json.loads(sys.stdin.readline())["payload"]
+        print(json.dumps({"event": "result", "value": {"length": len(payload["values"])}}))
+    """)
+    assert run_job("measure", {"values": "x" * 5_000_000}, command=command) == {"length": 5_000_000}
+
+
+def test_worker_that_will_not_leave_after_its_answer_is_ended(worker, tmp_path):
+    command = worker(f"""
+        open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        print(json.dumps({{"event": "result", "value": {{"ok": 1}}}}), flush=True)
+        time.sleep(600)
+    """)
+    assert run_job("measure", {}, command=command) == {"ok": 1}
+    assert_gone(pid_from(tmp_path))
+
+
+def test_crash_after_the_answer_does_not_take_the_answer_back(worker):
+    command = worker("""
+        print(json.dumps({"event": "result", "value": {"ok": 1}}), flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    assert run_job("measure", {}, command=command) == {"ok": 1}
+
+
+def test_child_that_keeps_the_pipes_open_does_not_hide_a_crash(worker, tmp_path):
+    command = worker(f"""
+        import subprocess
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+        os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    with pytest.raises(WorkerError, match="SIGSEGV"):
+        run_job("measure", {}, command=command, timeout_s=120)
+    assert_gone(pid_from(tmp_path))
+
+
+def test_failing_progress_callback_leaves_no_process(worker, tmp_path):
+    command = worker(f"""
+        open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        print(json.dumps({{"event": "progress", "stage": "runs", "done": 1, "total": 9}}), flush=True)
+        time.sleep(600)
+    """)
+
+    def broken(_: Progress) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_job("measure", {}, command=command, on_progress=broken)
+    assert_gone(pid_from(tmp_path))
+
+
+def test_no_file_descriptor_and_no_zombie_is_left(worker):
+    command = worker('print(json.dumps({"event": "result", "value": {}}))')
+    run_job("measure", {}, command=command)
+    process = psutil.Process()
+    before, children = process.num_fds(), len(process.children())
+    for _ in range(5):
+        run_job("measure", {}, command=command)
+    assert process.num_fds() == before
+    assert len(process.children()) == children
+
+
+def test_real_worker_refuses_a_job_that_it_does_not_know():
+    with pytest.raises(WorkerError, match="no job that it knows"):
+        run_job("dance", {})  # type: ignore[arg-type]
+
+
+def test_files_in_the_users_folder_do_not_replace_modules(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "__init__.py").write_text("raise SystemExit('hijacked')")
+    code = (
+        "from core.runner import run_job\nfrom core.errors import ModelError\n"
+        "try:\n    run_job('inspect', {'path': 'missing.onnx'})\nexcept ModelError:\n    print('fine')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_killed_parent_takes_its_worker_along(tmp_path):
+    """The worker's stdin ends with the parent: nothing keeps the machine busy for nobody."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import json, subprocess, sys, threading, time, psutil\n"
+        "from core import runner\n"
+        "plan = json.loads(sys.argv[1])\n"
+        "threading.Thread(target=runner.run_job, args=('export', plan), daemon=True).start()\n"
+        "while not psutil.Process().children():\n    time.sleep(0.01)\n"
+        "print(psutil.Process().children()[0].pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    plan = {
+        "source": "torchvision",
+        "name": "vit_b_16",
+        "path": "",
+        "output": str(tmp_path / "out.onnx"),
+        "opset": 20,
+        "dynamic_batch": True,
+        "pretrained": False,
+        "seed": 0,
+        "image_size": None,
+        "external_data": "auto",
+    }
+    parent = subprocess.Popen(
+        [sys.executable, str(script), json.dumps(plan)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert parent.stdout is not None
+    with parent:
+        pid = int(parent.stdout.readline())
+        assert psutil.pid_exists(pid)
+        parent.kill()
+    assert_gone(pid)

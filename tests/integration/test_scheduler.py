@@ -1,0 +1,600 @@
+"""The queue of trials: with a made-up runner where only the order matters, with real workers elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from core import library
+from core import scheduler as scheduler_module
+from core.errors import Cancelled, SpecError, StoreError, WorkerError
+from core.machine_queue import MachineQueue
+from core.runner import Progress, run_job
+from core.scheduler import Scheduler
+from core.spec import TrialSpec, spec_from_dict
+from core.store import Store
+from tests import tiny_models
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
+
+
+@pytest.fixture
+def schedulers():
+    opened: list[Scheduler] = []
+
+    def make(**options: Any) -> Scheduler:
+        opened.append(Scheduler(Store(), owner="tester", **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+    assert psutil.Process().children(recursive=True) == []
+
+
+def spec(path: Path, **parts: Any) -> TrialSpec:
+    parts.setdefault("protocol", {"warmup_runs": 2, "runs": 20})
+    return spec_from_dict({"model": {"path": str(path)}, **parts})
+
+
+def wait_until(condition, what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+class FakeRun:
+    """A runner whose jobs last until they are let go; it remembers what ran and how many at once."""
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.go = threading.Event()
+        if free:
+            self.go.set()
+        self.started: list[Any] = []
+        self.inside = 0
+        self.most = 0
+
+    def __call__(self, job, payload, *, on_progress=None, cancel=None, timeout_s=600.0):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.started.append(payload)
+        try:
+            while not self.go.wait(0.01):
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled("stopped")
+            return {"answer": payload}
+        finally:
+            self.inside -= 1
+
+
+# --- the queue ------------------------------------------------------------------------------------------
+
+
+def test_jobs_run_one_after_the_other_in_order(schedulers):
+    run = FakeRun(free=True)
+    one = schedulers(run=run)
+    ids = [one.submit_job("export", {"n": n}, what=f"job {n}") for n in range(8)]
+    assert one.join(WAIT_S)
+    assert [payload["n"] for payload in run.started] == list(range(8))
+    assert run.most == 1
+    assert [one.status(i).result for i in ids] == [{"answer": {"n": n}} for n in range(8)]
+    assert one.active() == []
+
+
+def test_status_tells_place_holder_and_progress(schedulers):
+    run = FakeRun()
+    one = schedulers(run=run)
+    first, second, third = (one.submit_job("export", {}, what=what) for what in ("a", "b", "c"))
+    wait_until(lambda: run.inside, "the first never began")
+    assert [(s.what, s.state, s.place) for s in one.active()] == [
+        ("a", "RUNNING", 0),
+        ("b", "WAITING", 1),
+        ("c", "WAITING", 2),
+    ]
+    assert one.status(third).holder == "tester: a"
+    assert one.status(second).started_at is None
+    assert one.status("unknown") is None
+    assert not one.join(0.01)
+    run.go.set()
+    assert one.join(WAIT_S)
+    done = one.status(first)
+    assert (done.state, done.error, done.place) == ("COMPLETE", None, 0)
+    assert done.elapsed_s > 0
+
+
+def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
+    told = threading.Event()
+
+    def run(job, payload, *, on_progress, cancel, timeout_s):
+        on_progress(Progress(stage="warmup", done=9, total=10))
+        time.sleep(0.05)
+        on_progress(Progress(stage="runs", done=0, total=100))
+        told.set()
+        time.sleep(0.3)
+        on_progress(Progress(stage="runs", done=25, total=100, text="25 of 100"))
+        cancel.wait(WAIT_S)
+        raise Cancelled("stopped")
+
+    one = schedulers(run=run)
+    job = one.submit_job("measure", {}, what="x")
+    told.wait(WAIT_S)
+    assert one.status(job).eta_s is None  # nothing done yet: nothing is known
+    wait_until(lambda: one.status(job).done == 25, "no progress")
+    status = one.status(job)
+    assert (status.stage, status.total, status.text) == ("runs", 100, "25 of 100")
+    assert 0.3 * 3 <= status.eta_s <= status.elapsed_s * 3 + 1
+
+
+def test_cancel_while_waiting_here_never_starts_the_job(schedulers):
+    run = FakeRun()
+    one = schedulers(run=run)
+    one.submit_job("export", {"n": 1}, what="a")
+    second = one.submit_job("export", {"n": 2}, what="b")
+    wait_until(lambda: run.inside, "the first never began")
+    one.cancel(second)
+    assert one.status(second).state == "CANCELLED"
+    run.go.set()
+    assert one.join(WAIT_S)
+    assert run.started == [{"n": 1}]
+    one.cancel(second)
+    one.cancel("unknown")
+
+
+def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
+    run = FakeRun()
+    one = schedulers(run=run)
+    first = one.submit_job("export", {"n": 1}, what="a")
+    second = one.submit_job("export", {"n": 2}, what="b")
+    wait_until(lambda: run.inside, "the first never began")
+    one.cancel(first)
+    wait_until(lambda: len(run.started) == 2, "the second never began")
+    run.go.set()
+    assert one.join(WAIT_S)
+    assert (one.status(first).state, one.status(second).state) == ("CANCELLED", "COMPLETE")
+
+
+def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, tmp_path):
+    one, path = schedulers(run=FakeRun(free=True)), tiny_models.mul(tmp_path / "m.onnx")
+    with MachineQueue().turn("somebody", "measure vit"):
+        trial = one.submit(spec(path))
+        wait_until(lambda: one.status(trial).holder, "it never queued")
+        status = one.status(trial)
+        assert (status.state, status.place, status.holder) == ("WAITING", 1, "somebody: measure vit")
+        after = one.submit(spec(path))
+        assert (one.status(after).place, one.status(after).holder) == (2, "somebody: measure vit")
+        one.cancel(trial)
+        one.cancel(after)
+        assert one.join(WAIT_S)
+    assert {one.store.trial(i).state for i in (trial, after)} == {"CANCELLED"}
+    assert one.store.trial(trial).error["type"] == "Cancelled"
+
+
+def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
+    def run(job, payload, **_):
+        if payload["n"] == 0:
+            raise WorkerError("It crashed.", hint="Try again.")
+        if payload["n"] == 1:
+            raise ZeroDivisionError("a defect")
+        return payload
+
+    one = schedulers(run=run)
+    ids = [one.submit_job("export", {"n": n}, what=str(n)) for n in range(3)]
+    assert one.join(WAIT_S)
+    crash, defect, fine = (one.status(i) for i in ids)
+    assert crash.error == {"type": "WorkerError", "message": "It crashed.", "hint": "Try again."}
+    assert defect.state == "FAIL"
+    assert "ZeroDivisionError: a defect" in defect.error["message"]
+    assert "ZeroDivisionError" in caplog.text
+    assert fine.state == "COMPLETE"
+
+
+def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
+    run = FakeRun()
+    one = schedulers(run=run)
+    trials = [one.submit(spec(tmp_path / "m.onnx")) for _ in range(3)]
+    tiny_models.mul(tmp_path / "m.onnx")
+    wait_until(lambda: one.status(trials[0]).state != "WAITING", "the first never began")
+    one.close()
+    assert run.inside == 0
+    assert {one.store.trial(i).state for i in trials} <= {"CANCELLED", "FAIL"}
+    assert one.store.trial(trials[2]).state == "CANCELLED"
+    with pytest.raises(WorkerError, match="closed"):
+        one.submit(spec(tmp_path / "m.onnx"))
+    assert len(one.store.trials()) == 3
+
+
+def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
+    monkeypatch.setattr(scheduler_module, "KEPT", 3)
+    one = schedulers(run=FakeRun(free=True))
+    ids = [one.submit_job("export", {}, what=str(n)) for n in range(6)]
+    assert one.join(WAIT_S)
+    assert [one.status(i) is None for i in ids] == [True, True, True, False, False, False]
+
+
+def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
+    code = (
+        "import os, sys\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.spec import spec_from_dict\n"
+        "def run(*args, **kw):\n    os._exit(0)\n"
+        "s = Scheduler(Store(), owner='doomed', run=run)\n"
+        "for i in range(2):\n    s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
+        "s.join()\n"
+    )
+    path = tiny_models.mul(tmp_path / "m.onnx")
+    subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        timeout=WAIT_S,
+    )
+    assert sorted(one.state for one in Store().trials()) == ["RUNNING", "WAITING"]
+    own = schedulers(run=FakeRun())
+    running = own.submit(spec(path))
+    schedulers()  # a second one in this process must not take the first one's trials for orphans
+    left = [one for one in own.store.trials() if one.id != running]
+    assert [one.state for one in left] == ["FAIL", "FAIL"]
+    assert all("interrupted" in one.error["message"] for one in left)
+    assert own.store.trial(running).state in ("WAITING", "RUNNING")
+
+
+def test_trial_of_another_host_is_believed_for_a_day():
+    """Two containers may share a store; neither sees the other's processes."""
+    elsewhere = "some-other-host/1/1000.0"
+    assert scheduler_module._is_alive(elsewhere, time.time() - 3600)
+    assert not scheduler_module._is_alive(elsewhere, time.time() - 2 * 86_400)
+    assert not scheduler_module._is_alive("", time.time())
+    assert not scheduler_module._is_alive(f"{socket.gethostname()}/no/number", time.time())
+    assert not scheduler_module._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
+
+
+# --- two schedulers, one machine ------------------------------------------------------------------------
+
+MEASURES = """
+import sys, time
+from core.scheduler import Scheduler
+from core.store import Store
+
+log = open(sys.argv[1], "a", buffering=1)
+
+def run(job, payload, **_):
+    began = time.monotonic()
+    time.sleep(0.05)
+    log.write(f"{began} {time.monotonic()}\\n")
+    return {}
+
+one = Scheduler(Store(), owner=sys.argv[2], run=run)
+for number in range(4):
+    one.submit_job("measure", {}, what=str(number))
+assert one.join(100)
+one.close()
+"""
+
+
+def test_two_schedulers_in_two_processes_never_measure_at_once(tmp_path):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", MEASURES, str(tmp_path / "log"), name],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for name in ("a", "b", "c")
+    ]
+    assert [worker.wait(WAIT_S) for worker in workers] == [0, 0, 0]
+    rows = sorted(tuple(map(float, line.split())) for line in (tmp_path / "log").read_text().splitlines())
+    assert len(rows) == 12
+    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(rows))
+
+
+# --- real trials ----------------------------------------------------------------------------------------
+
+
+def finished(one: Scheduler, trial_id: str):
+    assert one.join(WAIT_S), one.status(trial_id)
+    return one.store.trial(trial_id)
+
+
+def measures(one: Scheduler, trial_id: str) -> bool:
+    """The measuring worker runs the model."""
+    return one.status(trial_id).stage == "warm-up" and bool(psutil.Process().children())
+
+
+def test_real_measurement_is_stored_with_everything_the_contract_names(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.mlp(tmp_path / "mlp.onnx")
+    asked = spec(path, workload={"batch_size": 3}, session={"intra_op_num_threads": 1})
+    trial = finished(one, one.submit(asked, study="s"))
+    assert trial.error is None
+    assert (trial.state, trial.study, trial.model_name) == ("COMPLETE", "s", "mlp")
+    result = trial.result
+    assert result["batch_size"] == 3
+    assert len(result["latencies_s"]) == result["runs"] == 20
+    assert min(result["latencies_s"]) > 0
+    assert len(result["warmup_latencies_s"]) == 2
+    assert result["effective_providers"] == ["CPUExecutionProvider"]
+    assert result["fallback"] is False
+    assert set(result["placement"]) == {"CPUExecutionProvider"}
+    assert result["placement"]["CPUExecutionProvider"]["nodes"] >= 1
+    assert result["throughput_per_s"] == pytest.approx(60 / sum(result["latencies_s"]))
+    assert result["environment"]["fingerprint"] == trial.fingerprint != ""
+    assert trial.created_at <= trial.started_at <= trial.finished_at
+    assert trial.model_sha256 == one.store.cached_info(str(path))[1]["content_sha256"]
+    assert json.loads(json.dumps(trial.to_dict()))["latencies_s"] == result["latencies_s"]
+
+
+def test_stored_spec_carries_the_hash_and_is_found_for_reuse(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.mul(tmp_path / "mul.onnx")
+    trial = finished(one, one.submit(spec(path)))
+    stored = spec_from_dict(trial.spec)
+    assert stored.model.sha256 == one.store.cached_info(str(path))[1]["sha256"]
+    assert stored.key() == trial.key
+    found = one.store.find_complete(stored.key(), trial.fingerprint, model_sha256=trial.model_sha256)
+    assert found.id == trial.id
+    again = finished(one, one.submit(stored))
+    assert (again.state, again.key) == ("COMPLETE", trial.key)
+
+
+def test_real_profile_keeps_its_table_and_its_trace(schedulers, tmp_path):
+    one = schedulers()
+    asked = spec(tiny_models.mlp(tmp_path / "mlp.onnx"), protocol={"warmup_runs": 1, "runs": 6})
+    trial = finished(one, one.submit(asked, kind="profile"))
+    assert trial.error is None
+    assert trial.result["profile"]["runs"] == trial.result["runs"] > 0
+    assert trial.result["unprofiled_latencies_s"]
+    assert trial.result["overhead"]["ratio"] > 0
+    trace = one.store.artifact_path(trial.id, trial.result["trace"])
+    assert json.loads(trace.read_text())
+    assert "profile" not in one.store.trials()[0].result
+
+
+def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
+    jobs: list[str] = []
+
+    def run(job, payload, **options):
+        jobs.append(job)
+        return run_job(job, payload, **options)
+
+    one = schedulers(run=run)
+    path = tiny_models.mlp(tmp_path / "mlp.onnx")
+    halves = {"path": str(path), "precision": "fp16"}
+    for model in (halves, halves, {**halves, "keep_io_types": False}):
+        asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
+        trial = finished(one, one.submit(asked))
+        assert trial.error is None
+        fed = {one["name"]: one["dtype"] for one in trial.result["inputs"]}
+        wanted = "float32" if model.get("keep_io_types", True) else "float16"
+        assert set(fed.values()) == {wanted}
+        assert trial.result["casts"]["computes_in_float32"]
+    assert jobs.count("fp16") == 2
+    names = sorted(file.name for file in (one.store.folder / "cache" / "fp16").glob("*.onnx"))
+    content = trial.model_sha256
+    assert names == [f"{content}-cast.onnx", f"{content}-keep.onnx"]
+
+
+def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
+    one = schedulers()
+    asked = spec(tiny_models.fixed_batch(tmp_path / "m.onnx", 2), workload={"batch_size": 5})
+    trial = finished(one, one.submit(asked))
+    assert (trial.state, trial.error["type"]) == ("FAIL", "SpecError")
+    assert "fixed at 2" in trial.error["message"]
+    assert trial.model_sha256 != ""
+
+
+def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_path):
+    one = schedulers()
+    missing = one.submit(spec(tmp_path / "gone.onnx"))
+    broken = one.submit(spec(tiny_models.not_onnx(tmp_path / "x.onnx")))
+    assert one.join(WAIT_S)
+    assert [one.store.trial(i).error["type"] for i in (missing, broken)] == ["ModelError"] * 2
+    assert one.status(missing).error == one.store.trial(missing).error
+
+
+def test_another_models_hash_is_refused_with_both_hashes(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.mul(tmp_path / "m.onnx")
+    asked = spec_from_dict({"model": {"path": str(path), "sha256": "ab" * 32}})
+    trial = finished(one, one.submit(asked))
+    assert trial.error["type"] == "SpecError"
+    own = one.store.cached_info(str(path))[1]["sha256"]
+    assert "another model" in trial.error["message"]
+    assert f"`{own[:12]}`" in trial.error["message"]
+    assert "`abababababab`" in trial.error["message"]
+
+
+def test_model_that_moved_is_found_in_the_library_by_its_hash(schedulers, tmp_path):
+    one = schedulers()
+    record, _ = library.import_files(one.store, [tiny_models.mul(tmp_path / "m.onnx")], name="square")
+    asked = spec_from_dict({"model": {"path": "elsewhere/m.onnx", "sha256": record.sha256}})
+    trial = finished(one, one.submit(asked))
+    assert (trial.state, trial.error) == ("COMPLETE", None)
+    assert trial.spec["model"]["path"] == record.path
+
+
+def test_provider_without_its_library_fails_and_names_it(schedulers, tmp_path):
+    one = schedulers()
+    asked = spec(
+        tiny_models.mul(tmp_path / "m.onnx"), session={"providers": [{"name": "CUDAExecutionProvider"}]}
+    )
+    trial = finished(one, one.submit(asked))
+    if trial.state == "COMPLETE":
+        pytest.skip("this machine has CUDA")
+    assert trial.error["type"] == "ProviderError"
+    assert trial.error["hint"]
+
+
+def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
+    one = schedulers()
+    asked = spec(tiny_models.slow(tmp_path / "slow.onnx"))
+    trial = one.submit(asked)
+    wait_until(lambda: measures(one, trial), "it never began to measure")
+    one.cancel(trial)
+    assert one.join(WAIT_S)
+    assert one.store.trial(trial).state == "CANCELLED"
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, tmp_path):
+    one = schedulers()
+    asked = spec(
+        tiny_models.slow(tmp_path / "slow.onnx"), protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 2}
+    )
+    trial = finished(one, one.submit(asked))
+    assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
+    assert "did not finish within 2 s" in trial.error["message"]
+
+
+def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_path):
+    one = schedulers()
+    victim = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))
+    after = one.submit(spec(tiny_models.mul(tmp_path / "mul.onnx")))
+    wait_until(lambda: measures(one, victim), "it never began to measure")
+    for child in psutil.Process().children():
+        child.kill()
+    assert one.join(WAIT_S)
+    error = one.store.trial(victim).error
+    assert error["type"] == "WorkerError"
+    assert "SIGKILL" in error["message"]
+    assert "memory" in error["message"]
+    assert one.store.trial(after).state == "COMPLETE"
+
+
+def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, tmp_path):
+    def run(job, payload, **options):
+        if job == "profile":
+            raise WorkerError("The profiler broke.")
+        return run_job(job, payload, **options)
+
+    one = schedulers(run=run)
+    trial = finished(one, one.submit(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
+    assert any("The profiler broke" in note for note in trial.result["notes"])
+
+
+def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedulers, tmp_path):
+    def run(job, payload, **options):
+        if job == "environment":
+            raise WorkerError("No idea where we are.")
+        return run_job(job, payload, **options)
+
+    one = schedulers(run=run)
+    trial = finished(one, one.submit(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
+    assert any("No idea where we are" in note for note in trial.result["notes"])
+
+
+def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
+    schedulers, tmp_path, monkeypatch
+):
+    one = schedulers()
+    original = one.store.update_trial
+
+    def full(trial_id: str, **changes: Any) -> bool:
+        if "result" in changes:
+            raise StoreError("The disk is full.")
+        return original(trial_id, **changes)
+
+    monkeypatch.setattr(one.store, "update_trial", full)
+    trial = one.submit(spec(tiny_models.mul(tmp_path / "m.onnx")))
+    assert one.join(WAIT_S)
+    kept = one.store.folder / f"rescued-{trial}.json"
+    status = one.status(trial)
+    assert status.state == "FAIL"
+    assert str(kept) in status.error["message"]
+    assert kept.exists()
+    schedulers()
+    assert not kept.exists()
+    stored = Store().trial(trial)
+    assert (stored.state, len(stored.result["latencies_s"])) == ("COMPLETE", 20)
+
+
+def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, tmp_path):
+    one = schedulers()
+    trial = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))
+    wait_until(lambda: one.status(trial).state == "RUNNING", "it never began")
+    one.store.delete_trials([trial])
+    one.cancel(trial)
+    assert one.join(WAIT_S)
+    assert one.store.trials() == []
+    assert not (one.store.folder / "artifacts" / trial).exists()
+
+
+def test_store_that_takes_no_trial_refuses_at_once(schedulers, tmp_path, monkeypatch):
+    one = schedulers()
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("The disk is full.")
+
+    monkeypatch.setattr(one.store, "create_trial", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        one.submit(spec(tmp_path / "m.onnx"))
+    assert one.active() == []
+
+
+def test_machine_is_described_once(schedulers):
+    jobs: list[str] = []
+
+    def run(job, payload, **options):
+        jobs.append(job)
+        return run_job(job, payload, **options)
+
+    one = schedulers(run=run)
+    assert one.environment() == one.environment()
+    assert one.environment()["fingerprint"]
+    assert jobs == ["environment"]
+    one.environment(refresh=True)
+    assert jobs == ["environment"] * 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
+    code = (
+        "import sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.spec import spec_from_dict\n"
+        "s = Scheduler(Store(), owner='doomed')\n"
+        "t = s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
+        "while s.status(t).stage != 'warm-up':\n    time.sleep(0.01)\n"
+        "print('measuring', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    path = tiny_models.slow(tmp_path / "slow.onnx")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "measuring\n"
+        children = psutil.Process(parent.pid).children(recursive=True)
+        assert children
+        parent.send_signal(number)
+        parent.wait(WAIT_S)
+    _gone, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
+    with MachineQueue().turn("next", "x"):
+        assert [entry.owner for entry in MachineQueue().entries()] == ["next"]
+
+
+def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
+    with pytest.raises(SpecError):
+        spec(tmp_path / "m.onnx", workload={"batch_size": 0})

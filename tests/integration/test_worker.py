@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import tiny_models
+from tests.integration.test_benchmark import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+ALLOWED_PACKAGES = {"core", "numpy", "onnxruntime", "cython_runtime"}  # the last is numpy.random's
+NOT_IN_A_MEASUREMENT = {
+    "onnx", "torch", "pydantic", "msgspec", "psutil", "pandas", "streamlit", "PIL", "yaml", "pynvml",
+}  # fmt: skip
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux ends orphans by a signal")
+
+Worker = subprocess.Popen[bytes]
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Worker]]:
+    started: list[Worker] = []
+    yield started
+    for worker in started:
+        worker.kill()
+        worker.wait()
+        for pipe in (worker.stdin, worker.stdout, worker.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def start(workers: list[Worker], *command: str) -> Worker:
+    worker = subprocess.Popen(
+        [sys.executable, *(command or ("-m", "core.worker"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    workers.append(worker)
+    return worker
+
+
+def send(worker: Worker, job: str, payload: Any) -> None:
+    assert worker.stdin is not None
+    worker.stdin.write(json.dumps({"job": job, "payload": payload}).encode() + b"\n")
+    worker.stdin.flush()
+
+
+def events(worker: Worker) -> list[dict[str, Any]]:
+    """All events until the worker leaves; stdin stays open meanwhile, as the protocol wants."""
+    assert worker.stdout is not None
+    return [json.loads(line) for line in worker.stdout]
+
+
+def ask(workers: list[Worker], job: str, payload: Any) -> dict[str, Any]:
+    """The last event of a worker that does `job`."""
+    worker = start(workers)
+    send(worker, job, payload)
+    answer = events(worker)[-1]
+    assert worker.wait(30) == 0
+    return answer
+
+
+def with_job(body: str) -> tuple[str, str]:
+    """A command line: the real worker with one more job, `extra`, of the given body."""
+    lines = "\n    ".join(body.strip().splitlines())
+    return "-c", (
+        f"import core.worker as worker\ndef extra(payload, progress):\n    {lines}\n"
+        f"worker.JOBS['extra'] = extra\nworker.main()\n"
+    )
+
+
+def wait_for_progress(worker: Worker, stage: str) -> None:
+    assert worker.stdout is not None
+    for line in worker.stdout:
+        if json.loads(line).get("stage") == stage:
+            return
+    raise AssertionError("the worker left before that stage")
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(pid)
+
+
+# -- the protocol ------------------------------------------------------------------------------------------
+
+
+def test_a_measurement_goes_out_and_its_answer_comes_back(workers: list[Worker], tmp_path: Path) -> None:
+    worker = start(workers)
+    send(worker, "measure", make_plan(tiny_models.mlp(tmp_path / "m.onnx"), batch=3, runs=10))
+    seen = events(worker)
+    assert [event["event"] for event in seen[:-1]] == ["progress"] * (len(seen) - 1)
+    assert seen[-1]["event"] == "result"
+    assert len(seen[-1]["value"]["latencies_ns"]) == 10
+    assert seen[-1]["value"]["batch_size"] == 3
+    assert worker.wait(30) == 0
+
+
+def test_stray_prints_of_any_kind_do_not_break_the_protocol(workers: list[Worker]) -> None:
+    worker = start(
+        workers,
+        *with_job("""
+import os
+print("noise", flush=True)
+os.write(1, b"raw noise\\n")
+os.system("echo noise of a child")
+progress("half", 1, 2)
+return {"done": True}
+"""),
+    )
+    send(worker, "extra", {})
+    assert events(worker) == [
+        {"event": "progress", "stage": "half", "done": 1, "total": 2, "text": ""},
+        {"event": "result", "value": {"done": True}},
+    ]
+    assert worker.stderr is not None
+    noise = worker.stderr.read()
+    assert b"raw noise" in noise
+    assert b"noise of a child" in noise
+
+
+def test_an_error_of_ours_crosses_with_type_message_and_hint(workers: list[Worker], tmp_path: Path) -> None:
+    plan = make_plan(tiny_models.mlp(tmp_path / "m.onnx")) | {"model_path": str(tmp_path / "none.onnx")}
+    answer = ask(workers, "measure", plan)
+    assert answer["event"] == "error"
+    assert answer["error"]["type"] == "ModelError"
+    assert "no model file" in answer["error"]["message"]
+    assert answer["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise KeyError('surprise')", "KeyError: 'surprise'"),
+        ("raise MemoryError('Unable to allocate 1 TiB')", "out of memory: Unable to allocate 1 TiB"),
+        ("raise MemoryError", "out of memory."),
+        ("return {'not json': object()}", "not JSON serializable"),
+    ],
+)
+def test_an_unexpected_error_is_a_worker_error_with_its_words(
+    workers: list[Worker], body: str, message: str
+) -> None:
+    worker = start(workers, *with_job(body))
+    send(worker, "extra", {})
+    answer = events(worker)[-1]
+    assert answer["event"] == "error"
+    assert answer["error"]["type"] == "WorkerError"
+    assert message in answer["error"]["message"]
+    assert worker.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "request_line", [b"nonsense\n", b'{"job": "sing", "payload": {}}\n', b"[]\n", b"{}\n"]
+)
+def test_a_job_it_does_not_know_is_refused(workers: list[Worker], request_line: bytes) -> None:
+    worker = start(workers)
+    assert worker.stdin is not None
+    worker.stdin.write(request_line)
+    worker.stdin.flush()
+    assert "no job that it knows" in events(worker)[-1]["error"]["message"]
+
+
+def test_a_crash_leaves_its_signal_and_its_stack(workers: list[Worker]) -> None:
+    worker = start(workers, *with_job("import ctypes\nctypes.string_at(0)"))
+    send(worker, "extra", {})
+    assert events(worker) == []
+    assert worker.wait(30) == -signal.SIGSEGV
+    assert worker.stderr is not None
+    assert b"in extra" in worker.stderr.read()
+
+
+# -- what it loads and what it may use ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_measuring_worker_loads_numpy_and_onnxruntime_only(tmp_path: Path, bound: bool) -> None:
+    plan = make_plan(tiny_models.mlp(tmp_path / "m.onnx"), use_io_binding=bound)
+    code = (
+        "import json, sys\n"
+        "before = set(sys.modules)\n"  # a .pth file of the environment may have loaded something
+        "from core.worker import JOBS\n"
+        "JOBS['measure'](json.loads(sys.argv[1]), lambda *a: None)\n"
+        "print(json.dumps([n for n in sys.modules if n not in before]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(plan)],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    packages = {name.split(".")[0] for name in json.loads(done.stdout)}
+    third_party = {name for name in packages - set(sys.stdlib_module_names) if not name.startswith("_")}
+    assert third_party == ALLOWED_PACKAGES
+    parent_side = {"core.spec", "core.plan", "core.knobs", "core.measurement", "core.store", "core.runner"}
+    assert not parent_side & set(json.loads(done.stdout))
+    assert not packages & NOT_IN_A_MEASUREMENT
+
+
+@needs_linux
+def test_allocating_more_than_the_container_has_is_an_error_and_not_the_end(
+    workers: list[Worker], tmp_path: Path
+) -> None:
+    model = tiny_models.huge_memory(tmp_path / "m.onnx", gibibytes=2)
+    worker = start(
+        workers,
+        *with_job("""
+from core import limits
+limits.memory_limit = lambda: 1 << 30
+return worker.JOBS["measure"](payload, progress)
+"""),
+    )
+    send(worker, "extra", make_plan(model))
+    error = events(worker)[-1]["error"]
+    assert error["type"] == "WorkerError"
+    assert "out of memory" in error["message"]
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("provider", "capped"), [("CPUExecutionProvider", True), ("CUDAExecutionProvider", False)]
+)
+def test_memory_is_capped_on_the_cpu_only(workers: list[Worker], provider: str, capped: bool) -> None:
+    worker = start(
+        workers,
+        *with_job("""
+import resource
+before = resource.getrlimit(resource.RLIMIT_DATA)
+worker._cap_memory({"session": {"providers": [{"name": payload}]}})
+after = resource.getrlimit(resource.RLIMIT_DATA)
+return {"changed": after != before, "hard": after[1] == before[1]}
+"""),
+    )
+    send(worker, "extra", provider)
+    assert events(worker)[-1]["value"] == {"changed": capped, "hard": True}
+
+
+@needs_linux
+def test_the_worker_offers_itself_to_the_oom_killer(workers: list[Worker]) -> None:
+    worker = start(workers, *with_job("return {'score': open('/proc/self/oom_score_adj').read().strip()}"))
+    send(worker, "extra", {})
+    assert events(worker)[-1]["value"] == {"score": "1000"}
+
+
+# -- it never outlives its parent --------------------------------------------------------------------------
+
+
+def test_the_end_of_stdin_ends_a_busy_worker_at_once(workers: list[Worker], tmp_path: Path) -> None:
+    worker = start(workers)
+    send(worker, "measure", make_plan(tiny_models.slow(tmp_path / "m.onnx")))
+    wait_for_progress(worker, "warm-up")
+    assert worker.poll() is None
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert worker.wait(30) == 70
+
+
+def test_the_end_of_stdin_before_a_job_ends_the_worker(workers: list[Worker]) -> None:
+    worker = start(workers)
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert worker.wait(30) in (0, 70)
+
+
+PARENT = """
+import json, subprocess, sys
+worker = subprocess.Popen([sys.executable, "-m", "core.worker"], stdin={stdin}, stdout=subprocess.PIPE)
+{send}
+for line in worker.stdout:
+    if b"warm-up" in line:
+        print(worker.pid, flush=True)
+"""
+
+
+@needs_linux
+@pytest.mark.parametrize("stdin_stays_open", [False, True])
+def test_a_killed_parent_leaves_no_worker(
+    workers: list[Worker], tmp_path: Path, stdin_stays_open: bool
+) -> None:
+    """With stdin kept open by somebody else, only the parent-death signal can end the worker."""
+    job = {"job": "measure", "payload": make_plan(tiny_models.slow(tmp_path / "m.onnx"))}
+    line = json.dumps(job).encode() + b"\n"
+    code = (
+        PARENT.format(stdin="None", send="")
+        if stdin_stays_open
+        else PARENT.format(
+            stdin="subprocess.PIPE", send=f"worker.stdin.write({line!r})\nworker.stdin.flush()"
+        )
+    )
+    parent = start(workers, "-c", code)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    if stdin_stays_open:
+        parent.stdin.write(line)
+        parent.stdin.flush()
+    pid = int(parent.stdout.readline())
+    try:
+        assert alive(pid)
+        parent.kill()
+        wait_until_gone(pid)
+    finally:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,482 @@
+"""What the charts show, asserted on their plain data; and that every figure can be drawn from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.measurement import Trial
+from core.profiling import NodeTime, Profile, Span, parse_profile
+from core.sweep import BATCH, THREADS, Measured
+from dashboard import profile_charts
+from dashboard.charts import (
+    MAX_SAMPLES,
+    PALETTE,
+    latency_ecdf,
+    latency_ecdf_info,
+    latency_trace,
+    latency_trace_info,
+    plain,
+    provider_label,
+    thin,
+)
+from dashboard.curve_charts import curve, curve_info
+from dashboard.profile_charts import (
+    INSERTED,
+    REST,
+    Ran,
+    bars,
+    node_info,
+    operator_info,
+    provider_info,
+    skew,
+    timeline,
+    timeline_info,
+    with_medians,
+)
+
+DATA = Path(__file__).parents[1] / "data"
+FELL_BACK = Ran(
+    requested=("CUDAExecutionProvider", "CPUExecutionProvider"),
+    effective=("CPUExecutionProvider",),
+    fallback=True,
+)
+
+
+def trial(*, latencies_s: list[float], warmup_s: list[float] | None = None, **result: Any) -> Trial:
+    facts: dict[str, Any] = {
+        "latencies_s": latencies_s,
+        "warmup_latencies_s": warmup_s or [],
+        "effective_providers": ["CPUExecutionProvider"],
+        "requested_providers": ["CPUExecutionProvider"],
+        "fallback": False,
+    }
+    return Trial(
+        id="0123456789ab",
+        kind="measure",
+        state="COMPLETE",
+        spec={"model": {"path": "m.onnx"}},
+        model_name="digits",
+        model_sha256="",
+        key="",
+        created_at=0.0,
+        result=facts | result,
+    )
+
+
+def point(batch: int, *, p50: float, p95: float | None = None, throughput: float, **changes: Any) -> Measured:
+    facts: dict[str, Any] = {
+        "values": {BATCH: batch, THREADS: batch},
+        "trial": f"trial-{batch}",
+        "state": "COMPLETE",
+        "reused": False,
+        "rows": batch,
+        "runs": 100,
+        "latency": {
+            "p50_s": p50,
+            "p50_s_low": p50 * 0.9,
+            "p50_s_high": p50 * 1.1,
+            "p95_s": p95,
+            "p95_s_low": None,
+            "p95_s_high": None,
+            "mean_s": p50,
+            "mean_s_low": p50 * 0.8,
+            "mean_s_high": p50 * 1.25,
+        },
+        "throughput_per_s": throughput,
+        "providers": ("CPUExecutionProvider",),
+        "requested": ("CPUExecutionProvider",),
+    }
+    return Measured(**(facts | changes))
+
+
+# --- what ran ------------------------------------------------------------------------------------------
+
+
+def test_a_fallback_is_named_as_one_and_never_called_cuda() -> None:
+    label = provider_label(["CPUExecutionProvider"], FELL_BACK.requested, fallback=True)
+    assert label == "CPUExecutionProvider — fallback, CUDA was asked"
+    assert provider_label(["CUDAExecutionProvider", "CPUExecutionProvider"], (), fallback=False) == (
+        "CUDAExecutionProvider"
+    )
+
+
+def test_every_missing_provider_of_a_chain_is_named() -> None:
+    asked = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
+    label = provider_label(["CPUExecutionProvider"], asked, fallback=True)
+    assert label.endswith("fallback, Tensorrt, CUDA was asked")
+
+
+def test_text_from_a_model_cannot_become_markup() -> None:
+    assert plain('<a href="x">node</a>') == '&lt;a href="x"&gt;node&lt;/a&gt;'
+
+
+# --- latency of one trial ------------------------------------------------------------------------------
+
+
+def test_warm_up_stands_apart_from_the_timed_runs_in_milliseconds() -> None:
+    (trace,) = latency_trace_info([trial(latencies_s=[0.002, 0.003], warmup_s=[0.01, 0.004])])
+    assert trace.warmup_runs == [-1, 0]
+    assert trace.warmup_ms == pytest.approx([10, 4])
+    assert trace.runs == [1, 2]
+    assert trace.run_ms == pytest.approx([2, 3])
+    assert not trace.thinned
+
+
+def test_a_trial_without_samples_is_not_drawn() -> None:
+    assert latency_trace_info([trial(latencies_s=[])]) == []
+    assert latency_ecdf_info([trial(latencies_s=[])]) == []
+
+
+def test_thinning_keeps_every_outlier_and_the_order() -> None:
+    values = [1.0] * 50_000
+    values[31_415], values[9_000] = 99.0, 0.1
+    indices, kept = thin(values, MAX_SAMPLES)
+    assert len(kept) <= MAX_SAMPLES
+    assert indices == sorted(indices)
+    assert (31_415, 99.0) in zip(indices, kept, strict=True)
+    assert (9_000, 0.1) in zip(indices, kept, strict=True)
+
+
+def test_the_distribution_says_which_fraction_of_runs_is_at_or_below() -> None:
+    (steps,) = latency_ecdf_info([trial(latencies_s=[0.004, 0.001, 0.002, 0.002])])
+    assert steps.ms == pytest.approx([1, 2, 2, 4])
+    assert steps.fraction == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_a_long_distribution_is_thinned_but_keeps_its_ends() -> None:
+    (steps,) = latency_ecdf_info([trial(latencies_s=[i / 1e6 for i in range(1, 100_001)])])
+    assert len(steps.ms) <= MAX_SAMPLES + 2
+    assert steps.ms[0] == pytest.approx(0.001)
+    assert (steps.ms[-1], steps.fraction[-1]) == (pytest.approx(100), 1.0)
+
+
+def test_figures_of_trials_have_units_and_name_a_fallback() -> None:
+    fell = trial(
+        latencies_s=[0.001, 0.002],
+        warmup_s=[0.01],
+        fallback=True,
+        requested_providers=["CUDAExecutionProvider", "CPUExecutionProvider"],
+    )
+    for figure in (latency_trace([fell]), latency_ecdf([fell])):
+        text = figure.to_json()
+        assert "Latency (ms)" in text
+        assert all("fallback, CUDA was asked" in trace.name for trace in figure.data)
+        assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
+
+
+# --- curves --------------------------------------------------------------------------------------------
+
+
+def test_a_curve_has_one_series_per_statistic_with_its_interval() -> None:
+    points = [
+        point(4, p50=0.004, p95=0.006, throughput=900),
+        point(1, p50=0.001, p95=0.002, throughput=1000),
+    ]
+    info = curve_info(points, x=BATCH, y=["p50_s", "p95_s"])
+    assert [series.name for series in info.series] == [
+        "p50 · CPUExecutionProvider",
+        "p95 · CPUExecutionProvider",
+    ]
+    assert info.series[0].x == [1, 4]
+    assert info.series[0].y == pytest.approx([1, 4])
+    assert info.series[0].low == pytest.approx([0.9, 3.6])
+    assert info.series[1].low == [None, None]
+    assert info.y_title == "Latency (ms)"
+    assert "p50: 1 ms" in info.series[0].hover[0]
+    assert "95 %: 0.9 to 1.1 ms" in info.series[0].hover[0]
+
+
+def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None:
+    points = [
+        point(1, p50=0.001, p95=0.002, throughput=1000),
+        point(2, p50=0.002, p95=None, throughput=1000),
+    ]
+    info = curve_info(points, x=BATCH, y=["p50_s", "p95_s"])
+    assert [series.x for series in info.series] == [[1, 2], [1]]
+
+
+def test_throughput_has_the_interval_of_the_mean_latency() -> None:
+    info = curve_info([point(8, p50=0.004, throughput=2000)], x=BATCH, y="throughput")
+    (series,) = info.series
+    assert info.y_title == "Throughput (rows/s)"
+    assert series.y == [2000]
+    assert series.low == pytest.approx([8 / 0.005])
+    assert series.high == pytest.approx([8 / 0.0032])
+    assert "2,000 rows/s" in series.hover[0]
+
+
+def test_a_fallback_point_gets_a_series_of_its_own() -> None:
+    fell = point(2, p50=0.002, throughput=1000, fallback=True, requested=FELL_BACK.requested)
+    real = point(
+        1,
+        p50=0.001,
+        throughput=1000,
+        providers=("CUDAExecutionProvider",),
+        requested=FELL_BACK.requested,
+    )
+    info = curve_info([real, fell], x=BATCH, y="throughput")
+    assert [series.name for series in info.series] == [
+        "CUDAExecutionProvider",
+        "CPUExecutionProvider — fallback, CUDA was asked",
+    ]
+
+
+def test_axes_are_logarithmic_where_the_values_span_far() -> None:
+    wide = [point(batch, p50=0.001 * batch, throughput=1000.0 + batch) for batch in (1, 2, 4, 8, 16, 32)]
+    latency = curve_info(wide, x=BATCH, y="p50_s")
+    assert (latency.x_log, latency.y_log) == (True, True)
+    assert latency.ticks == [1, 2, 4, 8, 16, 32]
+    assert not curve_info(wide, x=BATCH, y="throughput").y_log
+    assert not curve_info(wide[:2], x=BATCH, y="p50_s").x_log
+
+
+def test_thread_count_zero_keeps_the_axis_linear() -> None:
+    points = [
+        point(1, p50=0.001, throughput=1, values={THREADS: 0}),
+        point(1, p50=0.001, throughput=1, values={THREADS: 8}),
+    ]
+    assert not curve_info(points, x=THREADS, y="p50_s").x_log
+
+
+def test_failed_points_are_not_drawn() -> None:
+    failed = point(4, p50=0.1, throughput=1, latency=None, throughput_per_s=None, state="FAIL")
+    info = curve_info([failed], x=BATCH, y="p50_s")
+    assert info.series == []
+    curve(info)
+
+
+def test_the_line_and_the_best_point_are_marked_on_the_figure() -> None:
+    points = [point(1, p50=0.001, throughput=1000), point(8, p50=0.004, throughput=2000, reused=True)]
+    info = curve_info(points, x=BATCH, y=["p50_s"], line_s=0.0025, best=points[0])
+    assert info.line == pytest.approx(2.5)
+    assert info.best == (1, pytest.approx(1.0))
+    figure = curve(info)
+    assert figure.layout.shapes[0].y0 == pytest.approx(2.5)
+    assert "latency line 2.5 ms" in figure.to_json()
+    marked = [trace for trace in figure.data if trace.name == "best under the line"]
+    assert marked[0].x == (1,)
+    line = next(trace for trace in figure.data if trace.customdata is not None)
+    assert list(line.marker.symbol) == ["circle", "circle-open"]
+
+
+def test_a_throughput_curve_has_no_latency_line() -> None:
+    info = curve_info([point(1, p50=0.001, throughput=9)], x=BATCH, y="throughput", line_s=0.002)
+    assert info.line is None
+
+
+def test_series_differ_in_dash_and_marker_and_not_only_in_colour() -> None:
+    points = [
+        point(1, p50=0.001, p95=0.002, throughput=1),
+        point(2, p50=0.002, p95=0.004, throughput=1),
+    ]
+    lines = [
+        t for t in curve(curve_info(points, x=BATCH, y=["p50_s", "p95_s"])).data if t.customdata is not None
+    ]
+    assert len({line.line.dash for line in lines}) == 2
+    assert len({line.marker.symbol[0] for line in lines}) == 2
+    assert len({line.line.color for line in lines}) == 2
+
+
+@pytest.mark.parametrize("background", ["#FFFFFF", "#0F172A"])
+def test_the_palette_stands_out_on_light_and_on_dark(background: str) -> None:
+    for color in PALETTE:
+        assert contrast(color, background) >= 3.0, color
+
+
+def contrast(a: str, b: str) -> float:
+    """Contrast ratio of two colours. Source: WCAG 2."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# --- profiles ------------------------------------------------------------------------------------------
+
+
+def node(name: str, op_type: str, self_s: float, **changes: Any) -> NodeTime:
+    facts: dict[str, Any] = {
+        "name": name,
+        "op_type": op_type,
+        "provider": "CPUExecutionProvider",
+        "node_index": 0,
+        "path": (),
+        "inserted": False,
+        "calls": 10,
+        "calls_per_run": 1.0,
+        "self_s": self_s,
+        "inclusive_s": self_s,
+        "total_s": self_s * 10,
+        "min_s": self_s,
+        "median_s": self_s,
+        "share": self_s,
+        "inputs": (),
+        "outputs": (),
+        "parameter_bytes": 0,
+        "activation_bytes": 0,
+        "output_bytes": 0,
+    }
+    return NodeTime(**(facts | changes))
+
+
+def profile(nodes: list[NodeTime], spans: list[Span] | None = None, **changes: Any) -> Profile:
+    ordered = tuple(sorted(nodes, key=lambda one: -one.self_s))
+    facts: dict[str, Any] = {
+        "nodes": ordered,
+        "runs": 10,
+        "skipped_runs": 0,
+        "run_s": (1.2,) * 10,
+        "execute_s": 1.1,
+        "self_s": sum(one.self_s for one in nodes),
+        "remainder_s": 0.2,
+        "parallel": False,
+        "model_loading_s": 0.1,
+        "session_initialization_s": 0.1,
+        "truncated": False,
+        "dropped_events": 0,
+        "events": 100,
+        "ignored_events": 0,
+        "timeline": tuple(spans or ()),
+        "timeline_run": 4,
+        "timeline_omitted": 0,
+    }
+    return Profile(**(facts | changes))
+
+
+def span(op_type: str, start_s: float, duration_s: float, *, tid: int = 7, depth: int = 0) -> Span:
+    return Span(
+        name=op_type.lower(),
+        op_type=op_type,
+        provider="CPUExecutionProvider",
+        tid=tid,
+        depth=depth,
+        start_s=start_s,
+        duration_s=duration_s,
+    )
+
+
+MIXED = [
+    node("c1", "Conv", 0.5, provider="CUDAExecutionProvider"),
+    node("c2", "Conv", 0.25),
+    node("cast", "Cast", 0.15, inserted=True),
+    node("r", "Relu", 0.1),
+]
+
+
+def test_operators_are_summed_by_provider_and_inserted_ones_are_told_apart() -> None:
+    info = operator_info(profile(MIXED), Ran())
+    assert [(bar.label, bar.series, round(bar.ms), bar.nodes) for bar in info] == [
+        ("Conv", "CPUExecutionProvider", 250, 1),
+        ("Conv", "CUDAExecutionProvider", 500, 1),
+        ("Cast", f"CPUExecutionProvider · {INSERTED}", 150, 1),
+        ("Relu", "CPUExecutionProvider", 100, 1),
+    ]
+
+
+def test_the_smallest_operators_are_summed_so_that_nothing_is_lost() -> None:
+    many = [node(f"n{i}", f"Op{i:02}", 0.01 * (i + 1)) for i in range(30)]
+    info = operator_info(profile(many), Ran(), limit=5)
+    assert len({bar.label for bar in info}) == 6
+    assert info[0].label == "Op29"
+    assert info[-1].label == "other (25 types)"
+    assert sum(bar.ms for bar in info) == pytest.approx(sum(one.self_s for one in many) * 1e3)
+    nodes = node_info(profile(many), Ran(), limit=5)
+    assert nodes[-1].label == "25 other nodes"
+    assert sum(bar.ms for bar in nodes) == pytest.approx(sum(one.self_s for one in many) * 1e3)
+
+
+def test_two_nodes_with_one_name_are_two_bars() -> None:
+    info = node_info(profile([node("", "Conv", 0.2), node("", "Conv", 0.1)]), Ran())
+    assert len({bar.label for bar in info}) == 2
+
+
+def test_providers_and_the_rest_between_the_nodes_make_up_a_run() -> None:
+    one = profile(MIXED)
+    info = provider_info(one, Ran())
+    assert info[-1].label == REST
+    assert sum(bar.ms for bar in info) == pytest.approx((one.self_s + one.remainder_s) * 1e3)
+
+
+def test_a_profile_that_fell_back_marks_the_cpu_as_the_fallback_in_every_chart() -> None:
+    cpu_only = profile([one for one in MIXED if one.provider == "CPUExecutionProvider"])
+    named = "CPUExecutionProvider — fallback, CUDA was asked"
+    assert {bar.series for bar in provider_info(cpu_only, FELL_BACK)} == {named, REST}
+    assert all(bar.series.startswith(named) for bar in operator_info(cpu_only, FELL_BACK))
+    assert "CUDAExecutionProvider" not in bars(provider_info(cpu_only, FELL_BACK)).to_json()
+
+
+def test_bars_have_units_patterns_and_the_longest_row_first() -> None:
+    figure = bars(operator_info(profile(MIXED), Ran()))
+    assert figure.layout.xaxis.title.text == "Self time per run (ms)"
+    assert figure.layout.yaxis.ticktext[0] == "Conv"
+    assert figure.layout.yaxis.autorange == "reversed"
+    assert len({(t.marker.color, t.marker.pattern.shape) for t in figure.data}) == len(figure.data)
+    assert "500 ms per run" in figure.to_json()
+
+
+def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:
+    spans = [
+        span("If", 0.0, 0.5),
+        span("MatMul", 0.1, 0.3, depth=1),
+        span("Add", 0.5, 0.1),
+        span("Conv", 0.2, 0.2, tid=9),
+    ]
+    info = timeline_info(profile(MIXED, spans), Ran())
+    assert info.lanes == ["thread 1", "thread 1 · in a body", "thread 2"]
+    lanes = {bundle.op_type: bundle.lane for bundle in info.bundles}
+    assert lanes == {"If": [0], "MatMul": [1], "Conv": [2], "Add": [0]}
+    assert info.total_ms == pytest.approx(1200)
+    (matmul,) = (bundle for bundle in info.bundles if bundle.op_type == "MatMul")
+    assert matmul.start_ms == pytest.approx([100])
+    assert matmul.ms == pytest.approx([300])
+
+
+def test_a_timeline_of_many_spans_keeps_the_longest_and_counts_the_rest() -> None:
+    spans = [span(f"Op{i % 40}", i * 1e-4, 1e-5 * (1 + i % 100)) for i in range(12_000)]
+    info = timeline_info(profile(MIXED, spans, timeline_omitted=500), Ran())
+    assert info.drawn == profile_charts.MAX_TIMELINE_SPANS
+    assert info.omitted == 7_500
+    assert len(info.bundles) == profile_charts.MAX_TIMELINE_TYPES + 1
+    assert info.bundles[-1].op_type == profile_charts.OTHER or "other" in {b.op_type for b in info.bundles}
+    figure = timeline(info)
+    assert sum(len(trace.x) for trace in figure.data) == info.drawn
+    assert len(figure.to_json()) < 3_000_000
+
+
+def test_medians_replace_means_and_their_shares_add_up() -> None:
+    stalled = [node("a", "Conv", 0.5, median_s=0.1), node("b", "Relu", 0.3, median_s=0.3)]
+    usual = with_medians(profile(stalled, run_s=(0.5, 0.5, 3.0)))
+    assert [one.name for one in usual.nodes] == ["b", "a"]
+    assert sum(one.share for one in usual.nodes) == pytest.approx(1.0)
+    assert usual.self_s == pytest.approx(0.4)
+    assert usual.remainder_s == pytest.approx(0.1)
+    assert skew(profile(stalled, run_s=(0.5, 0.5, 3.0))) == pytest.approx(4 / 3 / 0.5)
+    assert with_medians(profile([], run_s=())).self_s == 0
+
+
+def test_a_profile_without_a_timeline_still_draws() -> None:
+    assert timeline_info(profile([], run_s=()), Ran()).lanes == []
+    timeline(timeline_info(profile([], run_s=()), Ran()))
+    bars(operator_info(profile([]), Ran()))
+
+
+@pytest.mark.parametrize("name", ["chain", "if", "loop", "parallel", "fp16_cpu"])
+def test_a_recorded_profile_of_onnx_runtime_is_drawn_without_losing_time(name: str) -> None:
+    recorded = parse_profile(DATA / f"profile_1.31.1_{name}.json")
+    for info in (operator_info(recorded, Ran()), node_info(recorded, Ran())):
+        assert sum(bar.ms for bar in info) == pytest.approx(recorded.self_s * 1e3)
+        json.loads(bars(info).to_json())
+    assert timeline_info(recorded, Ran()).drawn == len(recorded.timeline)
+
+
+def test_the_body_of_an_if_has_a_lane_below_its_thread() -> None:
+    recorded = parse_profile(DATA / "profile_1.31.1_if.json")
+    assert timeline_info(recorded, Ran()).lanes[:2] == ["thread 1", "thread 1 · in a body"]

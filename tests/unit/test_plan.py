@@ -1,0 +1,292 @@
+"""Plans: nothing unasked is set, and every input gets a shape of numbers or a clear refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import wire
+from core.errors import SpecError
+from core.knobs import KNOBS
+from core.plan import feed_plan, resolve_batch, session_plan
+from core.presets import PRESETS, preset
+from core.spec import WorkloadSpec, session_from_dict, spec_from_dict
+
+Shape = list[int | str] | None
+
+
+def info(
+    *inputs: tuple[str, Shape], batch_dim: str | None = None, fixed: int | None = None, dtype: str = "float32"
+) -> wire.ModelInfo:
+    """What `inspect` finds, as far as a plan looks at it."""
+    found: list[wire.InputInfo] = [{"name": name, "dtype": dtype, "shape": shape} for name, shape in inputs]
+    free = list(dict.fromkeys(dim for _, shape in inputs for dim in shape or [] if isinstance(dim, str)))
+    axes = {name: shape.index(batch_dim) for name, shape in inputs if shape and batch_dim in shape}
+    if fixed is not None:
+        axes = {name: 0 for name, shape in inputs if shape and shape[0] == fixed}
+    return {
+        "path": "m.onnx",
+        "sha256": "0" * 64,
+        "content_sha256": "0" * 64,
+        "size_bytes": 1,
+        "ir_version": 10,
+        "opset": {"": 20},
+        "producer": "",
+        "inputs": found,
+        "outputs": [],
+        "free_dims": free,
+        "batch_dim": batch_dim,
+        "batch_axes": axes,
+        "fixed_batch": fixed,
+        "nodes": 1,
+        "op_counts": {},
+        "parameters": 0,
+        "external_data": [],
+        "metadata": {},
+    }
+
+
+def workload(**fields: Any) -> WorkloadSpec:
+    return spec_from_dict({"model": {"path": "m.onnx"}, "workload": fields}).workload
+
+
+def shapes(plan: wire.FeedPlan) -> dict[str, Sequence[int]]:
+    return {one["name"]: one["shape"] for one in plan["inputs"]}
+
+
+def refusal(model: wire.ModelInfo, **fields: Any) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        feed_plan(workload(**fields), model)
+    return caught.value
+
+
+IMAGES = info(("x", ["n", 3, 8, 8]), batch_dim="n")
+TOKENS = info(("ids", ["batch", "seq"]), ("mask", ["batch", "seq"]), batch_dim="batch")
+FIXED = info(("x", [2, 3]), fixed=2)
+NO_ROWS = info(("x", []), fixed=1)
+
+
+# --- the session ------------------------------------------------------------------------------------------
+
+
+def test_an_empty_session_sets_nothing() -> None:
+    assert session_plan(session_from_dict({})) == {
+        "attributes": {},
+        "config_entries": {},
+        "providers": [{"name": "CPUExecutionProvider", "options": {}}],
+        "disabled_optimizers": [],
+        "allow_fallback": False,
+    }
+
+
+def test_what_is_asked_for_is_set_even_where_it_is_the_default() -> None:
+    plan = session_plan(
+        session_from_dict(
+            {
+                "intra_op_num_threads": 0,
+                "enable_mem_pattern": True,
+                "graph_optimization_level": "ORT_ENABLE_ALL",
+            }
+        )
+    )
+    assert plan["attributes"] == {
+        "intra_op_num_threads": 0,
+        "enable_mem_pattern": True,
+        "graph_optimization_level": "ORT_ENABLE_ALL",
+    }
+
+
+def test_every_attribute_of_the_table_reaches_the_plan() -> None:
+    values = {
+        k.name: k.choices[0] if k.kind == "choice" else k.kind == "bool" or 3
+        for k in KNOBS
+        if k.target == "attribute"
+    }
+    assert session_plan(session_from_dict(values))["attributes"] == values
+
+
+def test_the_order_of_the_chain_is_kept_and_booleans_are_written_as_each_parser_reads_them() -> None:
+    chain = [
+        {
+            "name": "TensorrtExecutionProvider",
+            "options": {"trt_fp16_enable": "1", "trt_int8_enable": "false", "trt_ep_context_embed_mode": "1"},
+        },
+        {"name": "CUDAExecutionProvider", "options": {"use_tf32": "False", "device_id": "1"}},
+        {"name": "CPUExecutionProvider"},
+    ]
+    assert session_plan(session_from_dict({"providers": chain}))["providers"] == [
+        {
+            "name": "TensorrtExecutionProvider",
+            "options": {
+                "trt_fp16_enable": "True",
+                "trt_int8_enable": "False",
+                "trt_ep_context_embed_mode": "1",
+            },
+        },
+        {"name": "CUDAExecutionProvider", "options": {"use_tf32": "0", "device_id": "1"}},
+        {"name": "CPUExecutionProvider", "options": {}},
+    ]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_makes_a_plan(name: str) -> None:
+    session, _ = preset(name)
+    plan = session_plan(session)
+    assert plan["providers"]
+    assert set(plan["attributes"]) <= {k.name for k in KNOBS if k.target == "attribute"}
+
+
+# --- the batch --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "rows"),
+    [
+        (IMAGES, {}, 1),
+        (IMAGES, {"batch_size": 5}, 5),
+        (IMAGES, {"dims": {"n": 4}}, 4),
+        (IMAGES, {"dims": {"n": 4}, "batch_size": 4}, 4),
+        (FIXED, {}, 2),
+        (FIXED, {"batch_size": 2}, 2),
+        (NO_ROWS, {}, 1),
+        (NO_ROWS, {"batch_size": 1}, 1),
+    ],
+)
+def test_the_rows_to_feed(model: wire.ModelInfo, fields: dict[str, Any], rows: int) -> None:
+    assert resolve_batch(workload(**fields), model) == rows
+    assert feed_plan(workload(**fields), model)["batch_size"] == rows
+
+
+def test_a_fixed_batch_refuses_another() -> None:
+    error = refusal(FIXED, batch_size=8)
+    assert "fixed at 2" in error.message
+    assert "8" in error.message
+
+
+def test_a_model_without_rows_refuses_a_batch() -> None:
+    assert "No input of the model has rows" in refusal(NO_ROWS, batch_size=8).message
+
+
+def test_two_different_batches_are_refused() -> None:
+    error = refusal(IMAGES, batch_size=8, dims={"n": 4})
+    assert "8" in error.message
+    assert "4" in error.message
+
+
+# --- dimensions -------------------------------------------------------------------------------------------
+
+
+def test_every_input_gets_a_shape_of_numbers() -> None:
+    plan = feed_plan(workload(batch_size=2, dims={"seq": 16}), TOKENS)
+    assert shapes(plan) == {"ids": [2, 16], "mask": [2, 16]}
+    assert plan["batch_axes"] == {"ids": 0, "mask": 0}
+
+
+def test_a_missing_free_dimension_is_named_with_the_option_that_sets_it() -> None:
+    error = refusal(TOKENS)
+    assert "`seq` has no size" in error.message
+    assert "`--dim seq=128`" in error.hint
+
+
+def test_several_missing_dimensions_are_all_named() -> None:
+    model = info(("x", ["n", "x:1", "x:2"]), batch_dim="n")
+    error = refusal(model)
+    assert "`x:1`, `x:2` have no size" in error.message
+
+
+def test_an_unknown_dimension_is_refused_with_the_nearest_name() -> None:
+    error = refusal(TOKENS, dims={"sek": 4})
+    assert "Did you mean `seq`?" in error.message
+    assert "batch, seq" in error.hint
+
+
+def test_a_dimension_of_a_model_without_free_ones_is_refused() -> None:
+    assert "Remove it" in refusal(FIXED, dims={"n": 4}).hint
+
+
+def test_an_input_no_machine_could_hold_is_refused_before_a_worker_starts() -> None:
+    error = refusal(TOKENS, batch_size=2**20, dims={"seq": 2**31 - 1})
+    assert "`ids`" in error.message
+
+
+@given(
+    st.lists(
+        st.lists(st.one_of(st.integers(1, 4), st.sampled_from(["n", "a", "b"])), max_size=4), min_size=1
+    ),
+    st.fixed_dictionaries({"a": st.integers(1, 9), "b": st.integers(1, 9)}),
+    st.integers(1, 9),
+)
+def test_a_plan_has_no_free_dimension_left(
+    lists: list[list[int | str]], dims: dict[str, int], batch: int
+) -> None:
+    inputs: list[tuple[str, Shape]] = [(f"x{i}", list(shape)) for i, shape in enumerate(lists)]
+    free = {dim for shape in lists for dim in shape if isinstance(dim, str)}
+    model = info(*inputs, batch_dim="n" if "n" in free else None, fixed=None if "n" in free else 1)
+    asked = {name: size for name, size in dims.items() if name in free}
+    plan = feed_plan(workload(batch_size=batch if "n" in free else None, dims=asked), model)
+    sizes = {**asked, "n": batch}
+    for one, shape in zip(plan["inputs"], lists, strict=True):
+        assert one["shape"] == [sizes[dim] if isinstance(dim, str) else dim for dim in shape]
+
+
+# --- sources of the feeds ---------------------------------------------------------------------------------
+
+
+def test_random_feeds_take_their_range_from_the_model() -> None:
+    model = info(("ids", ["n"]), batch_dim="n", dtype="int64")
+    model["inputs"][0] |= {"low": 0, "high": 50}
+    (one,) = feed_plan(workload(seed=7), model)["inputs"]
+    assert one == {"name": "ids", "dtype": "int64", "shape": [1], "low": 0, "high": 50}
+    assert feed_plan(workload(seed=7), model)["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    ("feeds", "source", "path"),
+    [
+        ("random", "random", None),
+        ("a/b.npz", "npz", "a/b.npz"),
+        ("B.NPZ", "npz", "B.NPZ"),
+        ("photo.jpg", "images", "photo.jpg"),
+        ("folder", "images", "folder"),
+    ],
+)
+def test_where_the_feeds_come_from(feeds: str, source: str, path: str | None) -> None:
+    plan = feed_plan(workload(feeds=feeds), IMAGES)
+    assert (plan["source"], plan["path"]) == (source, path)
+
+
+def test_an_npz_brings_its_own_sizes() -> None:
+    plan = feed_plan(workload(feeds="a.npz", batch_size=2), TOKENS)
+    assert shapes(plan) == {"ids": [2, -1], "mask": [2, -1]}
+
+
+def test_a_fixed_value_brings_its_own_sizes_where_no_other_input_shares_them() -> None:
+    model = info(("x", ["n", 4]), ("state", ["k"]), batch_dim="n")
+    plan = feed_plan(workload(feed_values={"state": [1.0, 2.0]}), model)
+    assert shapes(plan) == {"x": [1, 4], "state": [-1]}
+    assert plan["values"] == {"state": [1.0, 2.0]}
+
+
+def test_a_fixed_value_does_not_size_a_dimension_that_another_input_shares() -> None:
+    assert "`seq` has no size" in refusal(TOKENS, feed_values={"ids": [[1, 2]]}).message
+
+
+def test_a_fixed_value_for_no_input_is_refused_with_the_nearest_name() -> None:
+    error = refusal(TOKENS, dims={"seq": 2}, feed_values={"idss": 1})
+    assert "no input `idss`" in error.message
+    assert "Did you mean `ids`?" in error.message
+
+
+def test_an_input_of_unknown_rank_is_fed_a_scalar() -> None:
+    assert shapes(feed_plan(workload(), info(("x", None), fixed=1))) == {"x": []}
+
+
+def test_an_fp16_copy_without_kept_types_is_fed_float16_where_the_model_had_float32() -> None:
+    model = info(("x", [2]), ("i", [2]), fixed=2)
+    model["inputs"][1]["dtype"] = "int64"
+    plan = feed_plan(workload(), model, "float16")
+    assert [one["dtype"] for one in plan["inputs"]] == ["float16", "int64"]

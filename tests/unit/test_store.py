@@ -1,0 +1,535 @@
+"""The store: what goes in comes out, and no file is ever harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from core import database, wire
+from core.errors import StoreError
+from core.measurement import Trial
+from core.store import RAW_FIELDS, ModelRecord, Store, home
+
+ROOT = Path(__file__).parents[2]
+SHA = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "home" / "ortune.db")
+
+
+def trial(id: str = "aaaaaa000001", **changes: Any) -> Trial:
+    values: dict[str, Any] = {
+        "id": id,
+        "kind": "measure",
+        "state": "WAITING",
+        "spec": {"model": {"path": "m.onnx"}},
+        "model_name": "m",
+        "model_sha256": "sha",
+        "key": "key",
+        "created_at": 1000.0,
+    }
+    return Trial(**{**values, **changes})
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    return {
+        "batch_size": 2,
+        "latency": {"p50_s": 0.001, "p99_s": None},
+        "latencies_s": [0.001, 0.00125],
+        "warmup_latencies_s": [0.5],
+        "notes": ["µs – ünïcode"],
+        "fingerprint": "f1",
+        **changes,
+    }
+
+
+def record(content: str = SHA, **changes: Any) -> ModelRecord:
+    values: dict[str, Any] = {
+        "content_sha256": content,
+        "sha256": "f" + content[1:],
+        "name": "digits",
+        "path": f"/models/{content[:6]}.onnx",
+        "source": "upload",
+        "info": cast(wire.ModelInfo, {"nodes": 3}),
+        "note": "random weights",
+        "created_at": 5.0,
+        "details": {"max_abs": 1e-6},
+    }
+    return ModelRecord(**{**values, **changes})
+
+
+# --- trials ---------------------------------------------------------------------------------------------
+
+
+def test_trial_comes_back_as_it_went_in(store):
+    one = trial(
+        study="s", owner="me", state="FAIL", error={"type": "ModelError", "message": "m", "hint": "h"}
+    )
+    store.create_trial(one)
+    assert store.trial(one.id) == one
+
+
+def test_result_comes_back_with_every_sample(store):
+    store.create_trial(trial())
+    assert store.update_trial(
+        "aaaaaa000001", state="COMPLETE", result=result(), finished_at=2.0, fingerprint="f1"
+    )
+    got = store.trial("aaaaaa000001")
+    assert got.result == result()
+    assert (got.state, got.finished_at, got.fingerprint) == ("COMPLETE", 2.0, "f1")
+
+
+def test_list_leaves_raw_samples_out_and_keeps_the_rest(store):
+    store.create_trial(trial(state="COMPLETE", result=result(profile={"nodes": []})))
+    (listed,) = store.trials()
+    assert listed.result == {k: v for k, v in result().items() if k not in RAW_FIELDS}
+
+
+def test_new_result_replaces_the_samples_of_the_old(store):
+    store.create_trial(trial(result=result()))
+    store.update_trial("aaaaaa000001", result=result(latencies_s=[7.0]))
+    assert store.trial("aaaaaa000001").result["latencies_s"] == [7.0]
+    store.update_trial("aaaaaa000001", result=None)
+    assert store.trial("aaaaaa000001").result is None
+
+
+def test_trials_are_listed_newest_first_and_filtered(store):
+    for number, (study, kind, state) in enumerate(
+        [("a", "measure", "COMPLETE"), ("a", "profile", "COMPLETE"), ("b", "measure", "FAIL")]
+    ):
+        store.create_trial(
+            trial(f"t{number}", study=study, kind=kind, state=state, created_at=100.0 + number)
+        )
+
+    def ids(**filters: Any) -> list[str]:
+        return [one.id for one in store.trials(**filters)]
+
+    assert ids() == ["t2", "t1", "t0"]
+    assert ids(limit=2) == ["t2", "t1"]
+    assert ids(study="a") == ["t1", "t0"]
+    assert ids(study="a", kind="measure") == ["t0"]
+    assert ids(state="FAIL") == ["t2"]
+    assert ids(model_sha256="other") == []
+
+
+def test_trials_of_the_same_instant_keep_their_order(store):
+    for number in range(5):
+        store.create_trial(trial(f"t{number}"))
+    assert [one.id for one in store.trials()] == ["t4", "t3", "t2", "t1", "t0"]
+
+
+def test_trial_is_found_by_six_characters_and_not_by_five(store):
+    store.create_trial(trial("abcdef123456"))
+    assert store.trial("abcdef").id == "abcdef123456"
+    with pytest.raises(StoreError, match="no trial `abcde`"):
+        store.trial("abcde")
+
+
+def test_prefix_of_two_trials_is_refused(store):
+    store.create_trial(trial("abcdef1"))
+    store.create_trial(trial("abcdef2"))
+    with pytest.raises(StoreError, match="More than one trial begins with `abcdef`"):
+        store.trial("abcdef")
+    assert store.trial("abcdef1").id == "abcdef1"
+
+
+@pytest.mark.parametrize("ref", ["%%%%%%", "______", "' OR 1=1 --", ""])
+def test_prefix_is_no_pattern_and_no_sql(store, ref):
+    store.create_trial(trial())
+    with pytest.raises(StoreError, match="no trial"):
+        store.trial(ref)
+
+
+def test_update_of_a_deleted_trial_says_so(store):
+    assert store.update_trial("gone", state="COMPLETE") is False
+
+
+def test_delete_removes_samples_files_and_baseline(store):
+    store.create_trial(trial(result=result()))
+    store.create_trial(trial("bbbbbb"))
+    trace = store.artifact_path("aaaaaa000001", "trace.json")
+    trace.write_text("[]")
+    store.pin_baseline("sha", "aaaaaa000001")
+    store.delete_trials(["aaaaaa000001", "never existed"])
+    assert [one.id for one in store.trials()] == ["bbbbbb"]
+    assert not trace.parent.exists()
+    assert store.baseline("sha") is None
+    with closing(sqlite3.connect(store.path)) as db:
+        assert db.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+
+
+def test_delete_cannot_leave_the_folder_of_artifacts(store):
+    (store.folder / "precious").mkdir()
+    store.delete_trials(["../precious"])
+    assert (store.folder / "precious").is_dir()
+
+
+def test_newest_complete_measurement_is_found_for_reuse(store):
+    common = {"state": "COMPLETE", "fingerprint": "f1"}
+    store.create_trial(trial("old", **common, finished_at=1.0, result=result()))
+    store.create_trial(trial("new", **common, finished_at=2.0, result=result()))
+    store.create_trial(trial("prof", **common, finished_at=3.0, kind="profile"))
+    store.create_trial(trial("fail", state="FAIL", fingerprint="f1", finished_at=4.0))
+    store.create_trial(trial("other", state="COMPLETE", fingerprint="f2", finished_at=5.0))
+    found = store.find_complete("key", "f1")
+    assert found is not None
+    assert found.id == "new"
+    assert store.find_complete("another key", "f1") is None
+    assert store.find_complete("key", "f1", model_sha256="sha") is not None
+    assert store.find_complete("key", "f1", model_sha256="other weights") is None
+
+
+def test_unfinished_trials_of_dead_processes_fail(store):
+    store.create_trial(trial("waits", state="WAITING"), process="dead")
+    store.create_trial(trial("runs", state="RUNNING"), process="dead")
+    store.create_trial(trial("lives", state="RUNNING"), process="alive")
+    store.create_trial(trial("done", state="COMPLETE"), process="dead")
+    assert store.interrupt_orphans(lambda process, created_at: process == "alive") == 2
+    assert {one.id: one.state for one in store.trials()} == {
+        "waits": "FAIL",
+        "runs": "FAIL",
+        "lives": "RUNNING",
+        "done": "COMPLETE",
+    }
+    error = store.trial("waits").error
+    assert error is not None
+    assert "was interrupted" in error["message"]
+
+
+def test_list_of_thousands_of_trials_does_not_read_their_samples(store):
+    """A list costs the same whether a trial has two samples or a thousand."""
+    few = Store(store.folder / "few.db")
+    for number in range(300):
+        store.create_trial(trial(f"t{number}", result=result(latencies_s=[1e-3 + i for i in range(3000)])))
+        few.create_trial(trial(f"t{number}", result=result()))
+
+    def seconds(one: Store) -> float:
+        began = time.perf_counter()
+        assert len(one.trials(limit=300)) == 300
+        return time.perf_counter() - began
+
+    assert min(seconds(store) for _ in range(7)) < 3 * min(seconds(few) for _ in range(7))
+
+
+# --- results that the database does not take ------------------------------------------------------------
+
+
+@pytest.fixture
+def full(store):
+    patch = pytest.MonkeyPatch()
+    original = database._connection
+
+    def limited(path: Path):
+        manager = original(path)
+
+        class Limited:
+            def __enter__(self):
+                db = manager.__enter__()
+                db.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size for it
+                return db
+
+            def __exit__(self, *details):
+                return manager.__exit__(*details)
+
+        return Limited()
+
+    store.create_trial(trial())
+    patch.setattr(database, "_connection", limited)
+    yield patch
+    patch.undo()
+
+
+def test_full_disk_is_named_and_nothing_is_half_written(store, full):
+    long = result(latencies_s=[0.1] * 20_000)
+    with pytest.raises(StoreError, match="disk is full") as caught:
+        store.update_trial("aaaaaa000001", state="COMPLETE", result=long)
+    assert "Free disk space" in caught.value.hint
+    assert store.trial("aaaaaa000001") == trial()
+
+
+def test_rescued_result_is_taken_back_when_there_is_space_again(store, full):
+    finished = trial(state="COMPLETE", result=result(latencies_s=[0.1] * 20_000), fingerprint="f1")
+    path = store.rescue(finished)
+    assert path.parent == store.folder
+    with pytest.raises(StoreError, match="disk is full"):
+        store.adopt_rescued()
+    assert path.exists()
+    full.undo()
+    assert store.adopt_rescued() == 1
+    assert store.trial(finished.id) == finished
+    assert not path.exists()
+    assert store.adopt_rescued() == 0
+
+
+def test_rescued_file_of_somebody_else_stays(store):
+    for name, text in [("a", "{"), ("b", "[]"), ("c", '{"id": "x"}'), ("d", '{"id": 3}')]:
+        (store.folder / f"rescued-{name}.json").write_text(text)
+    assert store.adopt_rescued() == 0
+    assert len(list(store.folder.glob("rescued-*.json"))) == 4
+
+
+def test_result_goes_to_the_temporary_folder_when_its_own_takes_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    store.folder = tmp_path / "gone"
+    path = store.rescue(trial(result=result()))
+    assert path.parent == tmp_path
+    assert json.loads(path.read_text())["result"] == result()
+
+
+def test_result_that_can_be_kept_nowhere_is_an_error(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "gone"))
+    store.folder = tmp_path / "gone as well"
+    with pytest.raises(StoreError, match="could not be kept anywhere"):
+        store.rescue(trial(result=result()))
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_really_full_file_system_is_named(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "ortune-test", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("this container may not mount")
+    try:
+        store = Store(folder / "ortune.db")
+        store.create_trial(trial())
+        with pytest.raises(StoreError, match="disk is full"):
+            store.update_trial("aaaaaa000001", result=result(latencies_s=[0.123456789] * 50_000))
+        assert store.trial("aaaaaa000001") == trial()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+# --- models and settings --------------------------------------------------------------------------------
+
+
+def test_model_is_found_by_name_path_and_either_hash(store):
+    one = record()
+    store.put_model(one)
+    for ref in ("digits", one.path, SHA, SHA[:6], one.sha256, one.sha256[:8], SHA[:6].upper()):
+        assert store.model(ref) == one
+    assert store.model("012345x") is None
+    assert store.model("01234") is None
+    assert store.models() == [one]
+
+
+def test_ambiguous_reference_names_the_candidates(store):
+    store.put_model(record())
+    store.put_model(record("0123456789ab" + "0" * 52, path="/other.onnx"))
+    with pytest.raises(StoreError, match="names 2 models"):
+        store.model("digits")
+    with pytest.raises(StoreError, match="names 2 models"):
+        store.model(SHA[:8])
+
+
+def test_another_model_at_the_same_path_takes_its_place(store):
+    store.put_model(record(path="/m.onnx"))
+    store.put_model(record("9" * 64, path="/m.onnx", name="new"))
+    assert [one.name for one in store.models()] == ["new"]
+
+
+def test_removed_model_is_gone(store):
+    store.put_model(record())
+    store.remove_model(SHA)
+    assert store.models() == []
+
+
+def test_inspection_is_kept_with_the_stamps_of_its_files(store):
+    info = cast(wire.ModelInfo, {"nodes": 3})
+    assert store.cached_info("/m.onnx") is None
+    store.put_info("/m.onnx", {"/m.onnx": [1, 2, 3]}, info)
+    store.put_info("/m.onnx", {"/m.onnx": [4, 5, 6]}, info)
+    assert store.cached_info("/m.onnx") == ({"/m.onnx": [4, 5, 6]}, info)
+
+
+def test_baseline_is_pinned_per_model_and_unpinned(store):
+    store.pin_baseline("a", "t1")
+    store.pin_baseline("b", "t2")
+    store.pin_baseline("a", "t3")
+    assert (store.baseline("a"), store.baseline("b"), store.baseline("c")) == ("t3", "t2", None)
+    store.pin_baseline("a", None)
+    assert store.baseline("a") is None
+
+
+# --- the file -------------------------------------------------------------------------------------------
+
+
+def test_file_of_a_newer_version_is_refused_and_not_touched(store):
+    store.create_trial(trial())
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("PRAGMA user_version = 99")
+        db.commit()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = store.path.read_bytes()
+    with pytest.raises(StoreError, match=r"has format 99, but this version knows 1 at most") as caught:
+        Store(store.path)
+    assert "Update ORTune" in caught.value.hint
+    assert store.path.read_bytes() == before
+    assert sorted(path.name for path in store.folder.iterdir()) == ["ortune.db"]
+
+
+def test_newer_version_that_only_its_journal_tells_is_refused_too(store):
+    with closing(sqlite3.connect(store.path)) as reader, closing(sqlite3.connect(store.path)) as writer:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM trials").fetchall()  # holds back the checkpoint
+        writer.execute("PRAGMA user_version = 99")
+        writer.commit()
+        with pytest.raises(StoreError, match="has format 99"):
+            Store(store.path)
+
+
+def test_database_of_another_program_is_refused_and_not_touched(tmp_path):
+    path = tmp_path / "ortune.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA application_id = 1234")
+        db.execute("CREATE TABLE t (x)")
+        db.commit()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough " * 9, b"x", b"\0" * 4096])
+def test_damaged_file_is_kept_aside_and_the_next_start_is_fresh(tmp_path, content):
+    path = tmp_path / "ortune.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        Store(path)
+    (kept,) = tmp_path.glob("ortune.db.corrupt-*")
+    assert kept.read_bytes() == content
+    assert kept.name in caught.value.message
+    assert Store(path).trials() == []
+
+
+def test_two_damaged_files_in_one_second_are_both_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.strftime", lambda _: "20260101-000000")
+    path = tmp_path / "ortune.db"
+    for content in (b"first wreck" * 20, b"second wreck" * 20):
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match="is damaged"):
+            Store(path)
+    assert sorted(kept.read_bytes()[:5] for kept in tmp_path.glob("*.corrupt-*")) == [b"first", b"secon"]
+
+
+def test_overwritten_pages_are_noticed_at_the_start(store):
+    for number in range(50):
+        store.create_trial(trial(f"t{number}", result=result(latencies_s=[0.5] * 500)))
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with store.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(4096 * 8))
+    with pytest.raises(StoreError, match="is damaged"):
+        Store(store.path)
+    assert not store.path.exists()
+    assert len(list(store.folder.glob("ortune.db.corrupt-*"))) >= 1
+
+
+def test_file_damaged_while_it_is_open_is_an_error_that_says_what_to_do(store):
+    store.path.write_bytes(b"overwritten by something else" * 50)
+    for companion in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + companion).unlink(missing_ok=True)
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        store.trials()
+    assert type(caught.value) is StoreError
+    assert "Start ORTune again" in caught.value.hint
+
+
+def test_empty_file_becomes_a_store(tmp_path):
+    (tmp_path / "ortune.db").touch()
+    assert Store(tmp_path / "ortune.db").trials() == []
+
+
+def test_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "file" / "ortune.db")
+
+
+def test_folder_in_the_place_of_the_file_is_an_error(tmp_path):
+    (tmp_path / "ortune.db").mkdir()
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "ortune.db")
+
+
+def test_store_that_is_locked_for_long_is_an_error(store, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="Another process has been writing"):
+            store.create_trial(trial())
+
+
+def test_migration_brings_an_older_file_forward_once(tmp_path, monkeypatch):
+    path = tmp_path / "ortune.db"
+    Store(path).create_trial(trial())
+    monkeypatch.setattr(
+        database, "MIGRATIONS", (*database.MIGRATIONS, ("ALTER TABLE trials ADD COLUMN extra TEXT",))
+    )
+    monkeypatch.setattr(database, "SCHEMA", 2)
+    assert Store(path).trial("aaaaaa000001") == trial()
+    assert Store(path).trial("aaaaaa000001") == trial()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("SELECT extra FROM trials").fetchall() == [(None,)]
+
+
+def test_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "ortune.db"
+    Store(path).create_trial(trial())
+    broken = ("ALTER TABLE trials ADD COLUMN extra TEXT", "this is no SQL")
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, broken))
+        patch.setattr(database, "SCHEMA", 2)
+        with pytest.raises(StoreError):
+            Store(path)
+    assert Store(path).trial("aaaaaa000001") == trial()
+    with closing(sqlite3.connect(path)) as db:
+        assert "extra" not in [row[1] for row in db.execute("PRAGMA table_info(trials)")]
+
+
+def test_processes_that_make_the_store_at_once_all_get_it(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from core.store import Store\n"
+        "from core.measurement import Trial\n"
+        "s = Store(Path(sys.argv[1]))\n"
+        "for i in range(10):\n"
+        "    s.create_trial(Trial(id=f'{sys.argv[2]}-{i}', kind='measure', state='FAIL', spec={},\n"
+        "        model_name='m', model_sha256='', key='k', created_at=float(i)))\n"
+    )
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "new" / "ortune.db"), str(number)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for number in range(4)
+    ]
+    assert [worker.wait(120) for worker in workers] == [0] * 4
+    assert len(Store(tmp_path / "new" / "ortune.db").trials()) == 40
+
+
+def test_home_is_named_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "own"))
+    assert home() == tmp_path / "own"
+    monkeypatch.delenv("ORTUNE_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert home() == tmp_path / "data" / "ortune"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert home() == tmp_path / ".local" / "share" / "ortune"

@@ -1,0 +1,310 @@
+"""Which points a sweep has, what is refused, which point is best, and how long it may take."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from core import wire
+from core.errors import SpecError
+from core.measurement import Trial, latency_summary
+from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.sweep import (
+    BATCH,
+    MAX_POINTS,
+    THREADS,
+    Axis,
+    Measured,
+    Point,
+    axis,
+    axis_names,
+    axis_of_study,
+    best_under,
+    default_values,
+    expand,
+    measured,
+    parse_values,
+    predict_s,
+    study_name,
+    supported_percentile,
+    surely_under,
+    with_values,
+)
+
+BASE = TrialSpec(model=ModelRef(path="m.onnx"))
+
+
+def info(**changes: Any) -> wire.ModelInfo:
+    facts: dict[str, Any] = {
+        "free_dims": ["batch", "sequence"],
+        "batch_dim": "batch",
+        "batch_axes": {"ids": 0},
+        "fixed_batch": None,
+    }
+    return cast(wire.ModelInfo, facts | changes)
+
+
+def trial(
+    spec: TrialSpec, *, latency_s: float = 0.002, runs: int = 100, rows: int = 1, **changes: Any
+) -> Trial:
+    samples = [latency_s * (1 + 0.01 * (index % 7)) for index in range(runs)]
+    result = {
+        "batch_size": rows,
+        "runs": runs,
+        "latency": latency_summary(samples),
+        "throughput_per_s": rows * runs / sum(samples),
+        "effective_providers": ["CPUExecutionProvider"],
+        "requested_providers": ["CPUExecutionProvider"],
+        "fallback": False,
+    }
+    facts: dict[str, Any] = {
+        "id": "abc123def",
+        "kind": "measure",
+        "state": "COMPLETE",
+        "spec": spec.to_dict(),
+        "model_name": "m",
+        "model_sha256": "0" * 64,
+        "key": spec.key(),
+        "created_at": 1000.0,
+        "result": result,
+    }
+    return Trial(**(facts | changes))
+
+
+def complete(batch: int, *, p95_s: float | None, throughput: float, high: float | None = None) -> Measured:
+    return Measured(
+        values={BATCH: batch},
+        trial=f"trial-{batch}",
+        state="COMPLETE",
+        reused=False,
+        rows=batch,
+        runs=100,
+        latency={"p50_s": 0.001, "p95_s": p95_s, "p95_s_high": high},
+        throughput_per_s=throughput,
+    )
+
+
+def test_a_list_of_values_is_read_in_order_and_each_value_once() -> None:
+    assert parse_values(" 1, 2,4 8;2 ", name=BATCH) == (1, 2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rule"),
+    [
+        ("", BATCH, "No values for `batch_size`"),
+        ("1,two", BATCH, "whole numbers, but got `two`"),
+        ("1.5", BATCH, "whole numbers, but got `1.5`"),
+        ("0", BATCH, "1 <= batch_size"),
+        ("-3", THREADS, "0 <= intra_op_num_threads"),
+        ("9" * 40, BATCH, "whole numbers"),
+        ("0,16", "sequence", "1 <= sequence"),
+        (",".join(map(str, range(1, 400))), BATCH, f"at most {MAX_POINTS} points"),
+    ],
+)
+def test_a_list_that_cannot_be_measured_is_refused_with_the_value(text: str, name: str, rule: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_values(text, name=name)
+    assert rule in caught.value.message
+    assert caught.value.hint
+
+
+@given(some.lists(some.integers(1, 4096), min_size=1, max_size=40))
+def test_whatever_is_written_with_commas_is_read_back(values: list[int]) -> None:
+    assert parse_values(",".join(map(str, values)), name=BATCH) == tuple(dict.fromkeys(values))
+
+
+def test_the_last_axis_varies_fastest_and_every_point_asks_for_its_values() -> None:
+    points = expand(BASE, [axis(BATCH, [1, 2]), axis(THREADS, [1, 4])], info())
+    assert [dict(point.values) for point in points] == [
+        {BATCH: 1, THREADS: 1},
+        {BATCH: 1, THREADS: 4},
+        {BATCH: 2, THREADS: 1},
+        {BATCH: 2, THREADS: 4},
+    ]
+    last = points[-1].spec
+    assert (last.workload.batch_size, last.session.intra_op_num_threads) == (2, 4)
+    assert len({point.spec.key() for point in points}) == 4
+
+
+def test_a_free_dimension_keeps_the_others_of_the_base() -> None:
+    base = spec_from_dict(
+        {"model": {"path": "m.onnx"}, "workload": {"dims": {"sequence": 16, "heads": 4}, "batch_size": 2}}
+    )
+    points = expand(base, [axis("sequence", [32, 64])], info(free_dims=["batch", "sequence", "heads"]))
+    assert [point.spec.workload.dims for point in points] == [
+        {"sequence": 32, "heads": 4},
+        {"sequence": 64, "heads": 4},
+    ]
+    assert {point.spec.workload.batch_size for point in points} == {2}
+
+
+def test_the_batch_dimension_under_its_own_name_is_the_batch() -> None:
+    base = spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"dims": {"batch": 3}}})
+    (point,) = expand(base, [axis("batch", [8])], info())
+    assert point.values == {BATCH: 8}
+    assert point.spec.workload.batch_size == 8
+    assert point.spec.workload.dims == {}
+
+
+def test_what_a_sweep_does_not_vary_stays_as_it_was() -> None:
+    base = spec_from_dict(
+        {
+            "model": {"path": "m.onnx", "sha256": "a" * 64},
+            "session": {"graph_optimization_level": "ORT_ENABLE_BASIC"},
+            "protocol": {"runs": 7},
+        }
+    )
+    changed = with_values(base, {THREADS: 2})
+    assert changed.session.graph_optimization_level == "ORT_ENABLE_BASIC"
+    assert changed.protocol.runs == 7
+    assert changed.model == base.model
+
+
+@pytest.mark.parametrize(
+    ("axes", "model", "rule"),
+    [
+        ([axis(BATCH, [1])], info(batch_dim=None, fixed_batch=4, free_dims=[]), "fixed at 4"),
+        ([axis(BATCH, [1])], info(batch_dim=None, free_dims=[]), "no batch size to sweep"),
+        ([axis("sequnce", [8])], info(), "Did you mean `sequence`?"),
+        ([axis(THREADS, [1]), axis(THREADS, [2])], info(), "swept twice"),
+        ([axis(BATCH, range(1, 30)), axis(THREADS, range(1, 30))], info(), "841"),
+    ],
+)
+def test_a_sweep_that_the_model_cannot_do_is_refused(axes: list[Axis], model: Any, rule: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        expand(BASE, axes, model)
+    assert rule in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_point_that_no_spec_allows_is_refused() -> None:
+    base = spec_from_dict(
+        {
+            "model": {"path": "m.onnx"},
+            "session": {
+                "intra_op_num_threads": 2,
+                "session_config_entries": {"session.intra_op_thread_affinities": "1"},
+            },
+        }
+    )
+    with pytest.raises(SpecError, match="intra_op_thread_affinities"):
+        expand(base, [axis(THREADS, [2, 4])])
+
+
+def test_a_model_offers_its_batch_its_threads_and_its_other_dimensions() -> None:
+    assert axis_names(info()) == [BATCH, THREADS, "sequence"]
+    assert axis_names(info(batch_dim=None, free_dims=[])) == [THREADS]
+
+
+@pytest.mark.parametrize(
+    ("usable", "expected"), [(1, (1,)), (3, (1, 2, 3)), (8, tuple(range(1, 9))), (24, (1, 2, 4, 8, 16, 24))]
+)
+def test_thread_values_never_pass_what_the_container_allows(usable: int, expected: tuple[int, ...]) -> None:
+    assert default_values(THREADS, usable_threads=usable) == expected
+
+
+def test_default_values_of_the_other_axes() -> None:
+    assert default_values(BATCH, usable_threads=2) == (1, 2, 4, 8, 16, 32)
+    assert default_values("sequence", usable_threads=2, current=16) == (4, 8, 16, 32, 64)
+    assert default_values("sequence", usable_threads=2, current=1) == (1, 2, 4)
+
+
+@pytest.mark.parametrize("name", [BATCH, THREADS, "sequence", "x:0", "odd = name #1"])
+def test_the_name_of_a_study_is_read_back(name: str) -> None:
+    one = Axis(name=name, values=(1, 2, 16))
+    assert axis_of_study(study_name(one, "3fa2c1")) == one
+
+
+@pytest.mark.parametrize("study", ["", "search #1", "curve batch_size= #1", "curve batch_size=1,2"])
+def test_a_study_of_another_kind_is_not_taken_for_a_curve(study: str) -> None:
+    assert axis_of_study(study) is None
+
+
+def test_a_point_carries_the_rows_that_were_fed_and_its_throughput_interval() -> None:
+    point = Point(values={BATCH: 8}, spec=BASE)
+    one = measured(point, trial(BASE, rows=8, latency_s=0.004), reused=True)
+    assert (one.rows, one.runs, one.reused, one.state) == (8, 100, True, "COMPLETE")
+    low, high = one.throughput_interval()
+    assert one.throughput_per_s is not None
+    assert low is not None
+    assert high is not None
+    assert low <= one.throughput_per_s <= high
+    assert one.throughput_per_s == pytest.approx(8 / 0.00412, rel=0.01)
+
+
+def test_a_failed_point_has_an_error_and_no_numbers() -> None:
+    failed = trial(
+        BASE,
+        state="FAIL",
+        result=None,
+        error={"type": "WorkerError", "message": "The worker was killed.", "hint": "Use a smaller batch."},
+    )
+    one = measured(Point(values={BATCH: 8}, spec=BASE), failed, reused=False)
+    assert one.latency is None
+    assert one.throughput_per_s is None
+    assert one.error == "The worker was killed."
+    assert one.throughput_interval() == (None, None)
+
+
+def test_the_best_point_has_the_highest_throughput_under_the_line() -> None:
+    points = [
+        complete(1, p95_s=0.001, throughput=1000),
+        complete(8, p95_s=0.0026, throughput=3120),
+        complete(16, p95_s=0.005, throughput=3300),
+    ]
+    best = best_under(points, 0.003, "p95_s")
+    assert best is not None
+    assert best.values == {BATCH: 8}
+    assert best_under(points, 0.005, "p95_s") is points[2]  # exactly on the line counts
+    assert best_under(points, 0.0005, "p95_s") is None
+
+
+def test_a_point_whose_runs_do_not_carry_the_percentile_is_never_best() -> None:
+    points = [complete(1, p95_s=0.001, throughput=10), complete(64, p95_s=None, throughput=9999)]
+    best = best_under(points, 1.0, "p95_s")
+    assert best is points[0]
+
+
+def test_of_two_equal_throughputs_the_lower_latency_wins() -> None:
+    points = [complete(2, p95_s=0.002, throughput=100), complete(1, p95_s=0.001, throughput=100)]
+    assert best_under(points, 1.0, "p95_s") is points[1]
+
+
+def test_surely_under_needs_the_upper_bound_under_the_line() -> None:
+    assert surely_under(complete(1, p95_s=0.001, throughput=1, high=0.0015), 0.002, "p95_s")
+    assert not surely_under(complete(1, p95_s=0.001, throughput=1, high=0.0025), 0.002, "p95_s")
+    assert not surely_under(complete(1, p95_s=0.001, throughput=1, high=None), 0.002, "p95_s")
+
+
+def test_the_line_applies_to_p95_only_where_all_points_have_one() -> None:
+    both = [complete(1, p95_s=0.001, throughput=1), complete(2, p95_s=0.002, throughput=2)]
+    assert supported_percentile(both) == "p95_s"
+    assert supported_percentile([*both, complete(4, p95_s=None, throughput=3)]) == "p50_s"
+    assert supported_percentile([]) == "p50_s"
+
+
+def test_the_predicted_time_scales_with_the_batch_and_counts_warm_up() -> None:
+    base = spec_from_dict({"model": {"path": "m"}, "protocol": {"warmup_runs": 10, "runs": 100}})
+    known = trial(with_values(base, {BATCH: 1}), latency_s=0.01, started_at=0.0, finished_at=3.0)
+    mean = known.result["latency"]["mean_s"] if known.result else 0.0
+    fixed = 3.0 - mean * 110
+    points = expand(base, [axis(BATCH, [1, 4])], info())
+    assert predict_s(points, [known]) == pytest.approx(2 * fixed + mean * 110 * 5)
+
+
+def test_without_a_finished_trial_there_is_no_prediction() -> None:
+    points = expand(BASE, [axis(BATCH, [1])], info())
+    assert predict_s(points, []) is None
+    assert predict_s(points, [trial(BASE, state="FAIL", result=None)]) is None
+
+
+def test_the_nearest_batch_predicts() -> None:
+    fast = trial(with_values(BASE, {BATCH: 1}), latency_s=0.001, started_at=0.0, finished_at=1.0)
+    slow = trial(with_values(BASE, {BATCH: 64}), latency_s=0.1, rows=64, started_at=0.0, finished_at=20.0)
+    (point,) = expand(BASE, [axis(BATCH, [32])], info())
+    predicted = predict_s([point], [fast, slow])
+    mean = slow.result["latency"]["mean_s"] if slow.result else 0.0
+    assert predicted == pytest.approx((20 - 110 * mean) + 110 * mean / 2)

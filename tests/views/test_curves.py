@@ -1,0 +1,310 @@
+"""The Curves page on invented points, and on one sweep that is really measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import sweep, wire
+from core.store import ModelRecord
+from core.sweep import Axis
+from dashboard import state
+from tests import tiny_models
+from tests.views import invented
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+TITLES = ("Latency", "Throughput")
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the page asks the scheduler to measure; nothing is run."""
+    asked: list[dict[str, Any]] = []
+
+    def submit(spec: Any, **how: Any) -> str:
+        asked.append({"spec": spec, **how})
+        return f"trial-{len(asked)}"
+
+    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    return asked
+
+
+def figure(at: AppTest, index: int) -> dict[str, Any]:
+    return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
+
+
+def lines(at: AppTest, index: int) -> dict[str, Any]:
+    """The drawn lines by name, intervals and marks left out."""
+    return {one["name"]: one for one in figure(at, index)["data"] if "customdata" in one}
+
+
+def set_values(at: AppTest, text: str, axis: str = "batch_size") -> AppTest:
+    return at.text_input(key=f"curves.values.{axis}").set_value(text).run()
+
+
+def texts(at: AppTest) -> str:
+    parts = [*at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+
+
+def table(at: AppTest) -> Any:
+    return at.dataframe[0].value
+
+
+def test_without_points_the_page_says_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("curves", model=mlp)
+    assert "No points yet" in texts(at)
+    assert at.text_input(key="curves.values.batch_size").value == "1, 2, 4, 8, 16, 32"
+    assert at.button(key="curves.run").label == "Measure 6 points"
+    assert "time unknown until this model has been measured once" in texts(at)
+    assert len(at.get("plotly_chart")) == 0
+
+
+def test_the_threads_suggested_are_what_this_machine_may_use(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    at = open_page("curves", model=mlp)
+    at.get_by_key("curves.axis").set_value("intra_op_num_threads").run()
+    values = sweep.parse_values(
+        at.text_input(key="curves.values.intra_op_num_threads").value, name=sweep.THREADS
+    )
+    assert max(values) == machine["cpu"]["usable"]
+    assert min(values) == 1
+
+
+def test_run_asks_for_one_trial_per_value_in_one_study(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = set_values(open_page("curves", model=mlp), "1, 8")
+    at.button(key="curves.run").click().run()
+    assert [one["spec"].workload.batch_size for one in submitted] == [1, 8]
+    (study,) = {one["study"] for one in submitted}
+    assert sweep.axis_of_study(study) == Axis(name="batch_size", values=(1, 8))
+    assert {one["model_name"] for one in submitted} == {mlp.name}
+    assert {one["spec"].model.sha256 for one in submitted} == {mlp.sha256}
+
+
+def test_points_measured_before_are_drawn_marked_and_not_measured_again(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, submitted: list[dict[str, Any]]
+) -> None:
+    invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
+    at = set_values(open_page("curves", model=mlp), "1, 2, 4")
+    assert "3 points, 2 reused from earlier measurements · about" in texts(at)
+    latency = lines(at, 0)
+    assert list(latency) == ["p50 · CPUExecutionProvider", "p95 · CPUExecutionProvider"]
+    assert latency["p50 · CPUExecutionProvider"]["x"] == [1, 2]
+    assert latency["p50 · CPUExecutionProvider"]["marker"]["symbol"] == ["circle-open", "circle-open"]
+    assert list(table(at)["state"]) == ["reused", "reused", "new"]
+    at.button(key="curves.run").click().run()
+    assert [one["spec"].workload.batch_size for one in submitted] == [4]
+
+
+def test_points_of_another_machine_or_other_settings_are_not_reused(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.batches(state.store(), mlp, [1], fingerprint="another machine")
+    spec = invented.spec_for(mlp, batch_size=2, intra_op_num_threads=3)
+    invented.put_measured(state.store(), mlp, spec, fingerprint=machine["fingerprint"], rows=2)
+    at = set_values(open_page("curves", model=mlp), "1, 2")
+    assert at.button(key="curves.run").label == "Measure 2 points"
+    assert "No points yet" in texts(at)
+
+
+def test_finished_points_can_be_measured_again_on_request(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, submitted: list[dict[str, Any]]
+) -> None:
+    invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
+    at = set_values(open_page("curves", model=mlp), "1, 2")
+    assert at.button(key="curves.run").disabled
+    at.toggle(key="curves.again").set_value(True).run()
+    at.button(key="curves.run").click().run()
+    assert len(submitted) == 2
+
+
+def test_the_best_point_under_a_typed_line_is_named_in_words(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.batches(state.store(), mlp, [1, 8, 32], fingerprint=machine["fingerprint"])
+    at = set_values(open_page("curves", model=mlp), "1, 8, 32")
+    assert "Set a latency line" in texts(at)
+    at.number_input(key="curves.line.number").set_value(2.0).run()
+    (found,) = [one.value.replace("\\", "") for one in at.success]
+    assert "Best under the line: **batch 8: " in found
+    assert "rows/s at p95 1.4" in found
+    assert list(table(at)["best"]) == ["", "★", ""]
+    assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
+    at.number_input(key="curves.line.number").set_value(0.1).run()
+    assert "No point has a p95 at or under" in texts(at)
+    assert len(at.success) == 0
+
+
+def test_the_slider_and_the_number_move_one_line(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.batches(state.store(), mlp, [1, 8], fingerprint=machine["fingerprint"])
+    at = set_values(open_page("curves", model=mlp), "1, 8")
+    slider = at.select_slider(key="curves.line.slider")
+    chosen = slider.options[3]
+    slider.set_value(float(chosen.removesuffix(" ms"))).run()
+    assert at.number_input(key="curves.line.number").value == pytest.approx(float(chosen.removesuffix(" ms")))
+    at.number_input(key="curves.line.number").set_value(1.0).run()
+    assert at.select_slider(key="curves.line.slider").value == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    study = sweep.study_name(Axis(name="batch_size", values=(1, 64)), "abc")
+    invented.batches(state.store(), mlp, [1], fingerprint=machine["fingerprint"], study=study)
+    invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp, batch_size=64), message="Killed by SIGKILL.", study=study
+    )
+    at = set_values(open_page("curves", model=mlp), "1, 64")
+    at.session_state["curves.study"] = study
+    at.run()
+    (error,) = at.error
+    assert "Killed by SIGKILL" in error.value
+    assert "Use a smaller batch" in error.value
+    assert list(table(at)["state"]) == ["complete", "fail"]
+    assert next(iter(lines(at, 0).values()))["x"] == [1]
+    assert at.button(key="curves.run").label == "Measure 1 point"
+
+
+def test_a_point_that_fell_back_is_never_drawn_as_cuda(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.batches(state.store(), mlp, [1], fingerprint=machine["fingerprint"], fallback=True)
+    at = set_values(open_page("curves", model=mlp), "1")
+    assert list(lines(at, 1)) == ["CPUExecutionProvider — fallback, CUDA was asked"]
+    assert "CUDAExecutionProvider" not in json.dumps(figure(at, 0)["data"])
+    assert "fallback, CUDA was asked" in texts(at)
+    assert table(at)["ran on"][0] == "CPUExecutionProvider — fallback, CUDA was asked"
+
+
+def test_a_percentile_that_some_runs_do_not_support_is_said(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    fingerprint = machine["fingerprint"]
+    invented.batches(state.store(), mlp, [1], fingerprint=fingerprint)
+    invented.batches(state.store(), mlp, [2], fingerprint=fingerprint, runs=20)
+    at = set_values(open_page("curves", model=mlp), "1, 2")
+    assert at.get_by_key("curves.statistic").value == "p50_s"
+    at.get_by_key("curves.statistic").set_value("p95_s").run()
+    at.number_input(key="curves.line.number").set_value(100.0).run()
+    assert "their runs do not support a p95: batch 2" in texts(at)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"), [("1, x", "whole numbers, but got `x`"), ("0", "1 <= batch"), ("-1", "1 <= batch")]
+)
+def test_values_that_cannot_be_measured_give_a_red_box_and_no_run(
+    open_page: Open, mlp: ModelRecord, text: str, rule: str
+) -> None:
+    at = set_values(open_page("curves", model=mlp), text)
+    assert rule in at.error[0].value.replace("\\", "")
+    assert "What to do" in at.error[0].value
+    assert not [button for button in at.button if button.key == "curves.run"]
+
+
+def test_a_model_with_a_fixed_batch_offers_its_threads(open_page: Open, add_model: Add) -> None:
+    at = open_page("curves", model=add_model(tiny_models.fixed_batch))
+    assert at.get_by_key("curves.axis").value == "intra_op_num_threads"
+    assert at.text_input(key="curves.values.intra_op_num_threads").value.startswith("1")
+
+
+def test_another_free_dimension_can_be_swept(
+    open_page: Open, add_model: Add, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page("curves", model=add_model(tiny_models.tokens))
+    at.get_by_key("curves.axis").set_value("sequence").run()
+    set_values(at, "4, 16", "sequence").button(key="curves.run").click().run()
+    assert [one["spec"].workload.dims for one in submitted] == [{"sequence": 4}, {"sequence": 16}]
+
+
+def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    study = sweep.study_name(Axis(name="batch_size", values=(3, 5)), "abc")
+    for rows in (3, 5):
+        spec = invented.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
+        invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
+    at = open_page("curves")
+    at.query_params["study"] = study
+    at.run()
+    assert not at.exception
+    assert at.text_input(key="curves.values.batch_size").value == "3, 5"
+    assert lines(at, 1)["CPUExecutionProvider"]["x"] == [3, 5]
+    assert at.session_state["knob.intra_op_num_threads"] == 1
+    assert list(table(at)["state"]) == ["complete", "complete"]
+
+
+def test_a_link_to_a_sweep_that_is_not_here_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("curves", model=mlp)
+    at.query_params["study"] = "curve batch_size=1 #nothere"
+    at.run()
+    assert "There is no sweep called" in texts(at)
+    assert not at.exception
+
+
+def test_the_best_point_becomes_the_settings_of_tune(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.batches(state.store(), mlp, [1, 8], fingerprint=machine["fingerprint"])
+    at = set_values(open_page("curves", model=mlp), "1, 8")
+    assert at.button(key="curves.use").disabled
+    at.number_input(key="curves.line.number").set_value(5.0).run()
+    assert at.button(key="curves.use").label == "Use batch 8 in Tune"
+    at.button(key="curves.use").click().run()
+    assert not at.exception
+    assert at.session_state["knob.batch_size"] == 8
+    assert at.title[0].value == "Tune"
+
+
+def test_a_running_sweep_shows_its_progress_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = sweep.study_name(Axis(name="batch_size", values=(1, 2)), "abc")
+    running = invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp, batch_size=1), message="", study=study, state="RUNNING"
+    )
+    waiting = invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp, batch_size=2), message="", study=study, state="WAITING"
+    )
+    cancelled: list[str] = []
+    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    at = set_values(open_page("curves", model=mlp), "1, 2")
+    at.session_state["curves.study"] = study
+    at.run()
+    assert at.get("progress")[0].proto.text.startswith("0 of 2 points")
+    assert at.button(key="curves.run").disabled
+    assert "first point appears here" in texts(at)
+    at.button(key="curves.cancel").click().run()
+    assert sorted(cancelled) == sorted([running.id, waiting.id])
+
+
+def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("curves", model=mlp)
+    at.session_state["knob.runs"] = 30
+    at.session_state["knob.warmup_runs"] = 2
+    set_values(at, "1, 4").button(key="curves.run").click().run()
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    assert [error.value for error in at.error] == []
+    rows = table(at)
+    assert list(rows["batch_size"]) == [1, 4]
+    assert list(rows["state"]) == ["complete", "complete"]
+    assert (rows["p50 (ms)"] > 0).all()
+    assert (rows["runs"] == 30).all()
+    assert lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
+    assert at.button(key="curves.run").label == "All points are measured"

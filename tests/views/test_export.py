@@ -1,0 +1,208 @@
+"""The Export page: YAML and Python out, YAML back in, and every file that is refused."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.library import remove_model
+from core.measurement import Trial
+from core.spec import spec_from_yaml
+from core.store import ModelRecord
+from dashboard import fields, state
+from tests import tiny_models
+from tests.views import invented
+from tests.views.test_tune import texts
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+def put(record: ModelRecord, **changes: Any) -> Trial:
+    spec = invented.spec_for(record, **changes)
+    inputs = [{"name": one["name"], "dtype": one["dtype"], "shape": [1, 16]} for one in record.info["inputs"]]
+    trial = invented.put_measured(state.store(), record, spec, fingerprint="f")
+    assert trial.result is not None
+    state.store().update_trial(trial.id, result=trial.result | {"inputs": inputs, "outputs": []})
+    return state.store().trial(trial.id)
+
+
+def load(at: AppTest, text: str) -> AppTest:
+    at.text_area(key="export.pasted").set_value(text).run()
+    return at.button(key="export.load").click().run()
+
+
+def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    at.number_input(key="knob.intra_op_num_threads").set_value(2).run()
+    at.switch_page("views/export.py").run()
+    assert "Nothing is measured yet" in texts(at)
+    spec = spec_from_yaml(at.code[0].value)
+    assert spec.session.intra_op_num_threads == 2
+    assert spec.model.sha256 == mlp.sha256
+    ast.parse(at.code[1].value)
+
+
+def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp)
+    trial = put(mlp, intra_op_num_threads=1)
+    at = open_page("tune", model=mlp)
+    at.query_params["trial"] = trial.id
+    at.switch_page("views/export.py").run()
+    at.query_params["trial"] = trial.id
+    at.run()
+    assert at.selectbox(key="export.source").value == trial.id
+    text = at.code[0].value
+    assert spec_from_yaml(text).to_dict() == trial.spec
+    assert "measured:" in text
+    assert trial.id in text
+    compile(at.code[1].value, "snippet.py", "exec")
+    assert at.get("download_button")[0].label == f"Download mlp-{trial.id[:8]}.yaml"
+
+
+def test_a_fallback_is_marked_before_it_is_taken_away(open_page: Open, mlp: ModelRecord) -> None:
+    spec = invented.spec_for(mlp)
+    trial = invented.put_measured(
+        state.store(),
+        mlp,
+        spec,
+        fingerprint="f",
+        fallback=True,
+    )
+    assert trial.result is not None
+    inputs = [{"name": mlp.info["inputs"][0]["name"], "dtype": "float32", "shape": [1, 16]}]
+    state.store().update_trial(trial.id, result=trial.result | {"inputs": inputs, "outputs": []})
+    at = open_page("export", model=mlp)
+    at.selectbox(key="export.source").set_value(trial.id).run()
+    assert "fallback: these numbers are not of the provider asked for" in texts(at)
+    assert "fallback: true" in at.code[0].value
+
+
+def test_what_was_exported_loads_back_into_the_widgets(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("tune", model=mlp)
+    at.multiselect(key="knob.providers").set_value(["CUDAExecutionProvider", "CPUExecutionProvider"]).run()
+    at.selectbox(key="option.CUDAExecutionProvider.use_tf32").set_value(fields.OFF)
+    at.selectbox(key="knob.enable_mem_pattern").set_value(fields.OFF)
+    at.text_area(key="knob.session_config_entries").set_value("session.disable_prepacking=1")
+    at.number_input(key="knob.batch_size").set_value(3).run()
+    at.switch_page("views/export.py").run()
+    text = at.code[0].value
+    at.switch_page("views/tune.py").run()
+    at.button(key="reset.all").click().run()
+    at.switch_page("views/export.py").run()
+    assert spec_from_yaml(at.code[0].value) != spec_from_yaml(text)
+    load(at, text)
+    assert [one.proto.title for one in at.success] == ["Settings replaced"]
+    assert spec_from_yaml(at.code[0].value) == spec_from_yaml(text)
+    at.switch_page("views/tune.py").run()
+    assert at.selectbox(key="option.CUDAExecutionProvider.use_tf32").value == fields.OFF
+    assert at.number_input(key="knob.batch_size").value == 3
+
+
+def test_a_file_can_be_loaded_as_well(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("export", model=mlp)
+    model = f"model: {{path: elsewhere.onnx, sha256: {mlp.sha256}}}"
+    text = f"schema: 1\n{model}\nsession: {{intra_op_num_threads: 7}}\n"
+    at.file_uploader(key="export.file").upload("x.yaml", text.encode()).run()
+    at.button(key="export.load").click().run()
+    assert at.session_state["knob.intra_op_num_threads"] == 7
+    assert "intra_op_num_threads 7" in texts(at)
+
+
+def test_the_model_of_a_file_is_found_by_its_hash(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
+    conv = add_model(tiny_models.conv)
+    at = open_page("export", model=mlp)
+    load(at, f"schema: 1\nmodel: {{path: /not/here.onnx, sha256: {conv.sha256}}}\n")
+    assert not at.error
+    assert at.session_state[state.MODEL] == conv.content_sha256
+
+
+def test_another_models_hash_is_refused_by_name(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("export", model=mlp)
+    load(
+        at,
+        f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {'f' * 64}}}\nsession: {{intra_op_num_threads: 7}}\n",
+    )
+    assert "The settings belong to another model" in texts(at)
+    assert at.session_state["knob.intra_op_num_threads"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "There is no YAML to load"),
+        ("schema: 2\nmodel: {path: a}\n", "`schema` must be 1"),
+        ("schema: 1\nmodel: {path: a}\nsesion: {}\n", "Unknown key `sesion`"),
+        ("schema: 1\nmodel: {path: a}\nsession: {intra_op_num_threads: two}\n", "intra_op_num_threads"),
+        ("schema: 1\nschema: 1\nmodel: {path: a}\n", "stands twice"),
+        ("schema: 1\nmodel: {path: !!python/object/apply:os.system [ls]}\n", "ls"),
+        ("a: [", "YAML"),
+        ("- 1\n", "mapping"),
+        ("schema: 1\nmodel: {path: /nowhere/x.onnx}\n", "x.onnx"),
+        ("x" * 2_000_000, "at most"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_red_box_and_changes_nothing(
+    open_page: Open, mlp: ModelRecord, text: str, words: str
+) -> None:
+    at = open_page(model=mlp)
+    at.number_input(key="knob.intra_op_num_threads").set_value(2).run()
+    at.switch_page("views/export.py").run()
+    load(at, text)
+    assert not at.exception
+    assert len(at.error) == 1
+    if words != "ls":
+        assert words in texts(at)
+    assert "What to do:" in texts(at)
+    assert at.session_state["knob.intra_op_num_threads"] == 2
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+
+
+def test_a_file_cannot_name_just_any_file_of_the_server(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path
+) -> None:
+    outside = tiny_models.conv(tmp_path / "secret.onnx")
+    at = open_page("export", model=mlp)
+    load(at, f"schema: 1\nmodel: {{path: {outside}}}\n")
+    assert "outside of the folders that this server opens" in texts(at)
+
+
+def test_bytes_that_are_no_text_are_refused(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("export", model=mlp)
+    at.file_uploader(key="export.file").upload("x.yaml", b"\xff\xfe\x00").run()
+    at.button(key="export.load").click().run()
+    assert "not text in UTF-8" in texts(at)
+
+
+def test_settings_that_cannot_be_used_are_said_instead_of_a_file(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    at.text_area(key="knob.session_config_entries").set_value("what?").run()
+    at.switch_page("views/export.py").run()
+    assert "Line 1 must be `key=value`" in texts(at)
+    assert not at.get("download_button")
+
+
+def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("export", model=mlp)
+    at.query_params["trial"] = "feedfeedfeedfeed"
+    at.run()
+    assert "is not a finished measurement here" in texts(at)
+
+
+def test_a_trial_of_a_deleted_model_still_exports(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
+    conv = add_model(tiny_models.conv)
+    trial = put(conv)
+    remove_model(state.store(), conv.content_sha256)
+    at = open_page("export", model=mlp)
+    at.selectbox(key="export.source").set_value(trial.id).run()
+    assert spec_from_yaml(at.code[0].value).model.sha256 == conv.sha256

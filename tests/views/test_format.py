@@ -1,0 +1,79 @@
+"""Numbers and messages as they are written on the screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard import format
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0008123, "0.8123 ms"),
+        (0.00002251, "0.02251 ms"),
+        (1.5, "1,500 ms"),
+        (0.0, "0 ms"),
+        (None, "–"),
+        (12.3456, "12,346 ms"),
+    ],
+)
+def test_times_are_milliseconds_with_four_digits(seconds: float | None, text: str) -> None:
+    assert format.ms(seconds) == text
+
+
+def test_an_interval_says_which_side_is_open() -> None:
+    assert format.interval_ms(0.001, 0.002) == "1.000 to 2.000 (95 %)"
+    assert format.interval_ms(0.001, None) == "1.000 or more (95 %)"
+    assert format.interval_ms(None, None) == "interval unknown: too few runs"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.50 KiB"),
+        (15.4 * 2**20, "15.4 MiB"),
+        (3 * 2**40, "3.00 TiB"),
+        (None, "–"),
+    ],
+)
+def test_sizes_have_binary_units(count: float | None, text: str) -> None:
+    assert format.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.42, "0.4 s"), (12, "12 s"), (119.7, "120 s"), (125, "2 min 05 s"), (None, "–")]
+)
+def test_durations_are_for_people(seconds: float | None, text: str) -> None:
+    assert format.duration(seconds) == text
+
+
+def test_changes_carry_their_sign() -> None:
+    assert format.percent(0.032) == "+3.2 %"
+    assert format.percent(-0.5) == "-50.0 %"
+
+
+def test_markdown_in_names_is_literal_and_code_stays() -> None:
+    assert format.plain("a_b [x](y) `c_d` $z$ :red[w]") == r"a\_b \[x\](y) `c_d` \$z\$ \:red\[w\]"
+
+
+def test_long_text_is_cut_in_the_middle() -> None:
+    assert format.short("abcdefghij", 7) == "abc…hij"
+    assert format.short("abc", 7) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "on"),
+        (False, "off"),
+        (4, "4"),
+        ({"a": 1}, "a=1"),
+        (("CUDAExecutionProvider", "CPUExecutionProvider"), "CUDA → CPU"),
+        ((), "none"),
+    ],
+)
+def test_values_of_settings_are_written_as_people_do(value: object, text: str) -> None:
+    assert format.value(value) == text

@@ -1,0 +1,195 @@
+"""The History page: finding a trial, looking at it, taking its settings up again, deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.library import remove_model
+from core.measurement import Trial
+from core.store import ModelRecord
+from dashboard import fields, state
+from tests import tiny_models
+from tests.views import invented
+from tests.views.test_tune import texts
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+TABLE = "history.table"
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+def put(record: ModelRecord, created_at: float = 1_000_000.0, **changes: Any) -> Trial:
+    workload = {name: changes.pop(name) for name in ("batch_size", "intra_op_num_threads") if name in changes}
+    spec = invented.spec_for(record, **workload)
+    return invented.put_measured(
+        state.store(),
+        record,
+        spec,
+        fingerprint="f",
+        rows=workload.get("batch_size", 1),
+        created_at=created_at,
+        **changes,
+    )
+
+
+def table(at: AppTest) -> Any:
+    return next(one.value for one in at.dataframe if "Trial" in one.value)
+
+
+def select(at: AppTest, *rows: int) -> AppTest:
+    at.session_state[TABLE] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    return at.run()
+
+
+def test_without_trials_the_page_says_what_to_do(open_page: Open) -> None:
+    at = open_page("history")
+    assert "No trials yet" in texts(at)
+    assert at.page_link[0].value == "Open Tune"
+
+
+def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: ModelRecord) -> None:
+    old = put(mlp, 1_000_000.0, batch_size=4)
+    new = put(mlp, 2_000_000.0, fallback=True)
+    bad = invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp), message="It crashed.", created_at=3_000_000.0
+    )
+    rows = table(open_page("history"))
+    assert rows["Trial"].tolist() == [bad.id[:12], new.id[:12], old.id[:12]]
+    assert rows["State"].tolist() == ["failed", "complete", "complete"]
+    assert rows["Ran on"].tolist() == ["", "CPU (fallback)", "CPU"]
+    assert rows["Error"].tolist() == ["It crashed.", "", ""]
+    assert rows["Batch"].tolist()[2] == 4
+    assert rows["Settings"].tolist() == ["defaults", "defaults", "batch_size 4"]
+    assert rows["p50 (ms)"][2] == pytest.approx(old.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
+
+
+def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
+    conv = add_model(tiny_models.conv)
+    put(mlp, intra_op_num_threads=1)
+    put(conv)
+    invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="Out of memory.")
+    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    at = open_page("history")
+    assert len(table(at)) == 4
+    at.selectbox(key="history.model").set_value("conv").run()
+    assert table(at)["Model"].tolist() == ["conv"]
+    at.selectbox(key="history.model").set_value("all")
+    at.selectbox(key="history.kind").set_value("profile").run()
+    assert table(at)["Kind"].tolist() == ["profile"]
+    at.selectbox(key="history.kind").set_value("all")
+    at.multiselect(key="history.state").set_value(["FAIL"]).run()
+    assert table(at)["State"].tolist() == ["failed"]
+    at.multiselect(key="history.state").set_value([])
+    at.text_input(key="history.search").set_value("MLP intra_op_num_threads").run()
+    assert table(at)["Settings"].tolist() == ["intra_op_num_threads 1"]
+    at.text_input(key="history.search").set_value("memory").run()
+    assert table(at)["Error"].tolist() == ["Out of memory."]
+    at.text_input(key="history.search").set_value("nothing like it").run()
+    assert "No trial matches" in texts(at)
+
+
+def test_a_selected_trial_is_shown_with_numbers_and_charts(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp)
+    at = select(open_page("history"), 0)
+    assert {one.label for one in at.metric} >= {"p50 latency", "Throughput"}
+    assert len(at.get("plotly_chart")) == 2
+    assert not at.exception
+
+
+def test_a_selected_failure_shows_its_error_and_hint(open_page: Open, mlp: ModelRecord) -> None:
+    invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="The worker was killed.")
+    at = select(open_page("history"), 0)
+    assert "The worker was killed." in texts(at)
+    assert "Use a smaller batch." in texts(at)
+
+
+def test_a_link_opens_its_trial(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp, 2_000_000.0)
+    linked = put(mlp, 1_000_000.0, latency_s=0.5)
+    at = open_page("history")
+    at.query_params["trial"] = linked.id
+    at.run()
+    assert next(one.value for one in at.metric if one.label == "p50 latency").startswith("53")
+
+
+def test_reopening_loads_settings_and_model_into_tune(
+    open_page: Open, mlp: ModelRecord, add_model: Add
+) -> None:
+    conv = add_model(tiny_models.conv)
+    trial = put(mlp, intra_op_num_threads=3, batch_size=4)
+    at = open_page("history", model=conv)
+    at.session_state["option.CUDAExecutionProvider.use_tf32"] = fields.OFF
+    select(at, 0)
+    at.button(key="history.reopen").click().run()
+    assert at.title[0].value == "Tune"
+    assert at.number_input(key="knob.intra_op_num_threads").value == 3
+    assert at.number_input(key="knob.batch_size").value == 4
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+    assert at.session_state[state.TRIAL] == trial.id
+    assert "option.CUDAExecutionProvider.use_tf32" not in at.session_state
+
+
+def test_reopening_a_trial_whose_model_is_gone_says_so_and_changes_nothing(
+    open_page: Open, mlp: ModelRecord, add_model: Add
+) -> None:
+    conv = add_model(tiny_models.conv)
+    put(conv, intra_op_num_threads=3)
+    remove_model(state.store(), conv.content_sha256)
+    at = select(open_page("history", model=mlp), 0)
+    at.button(key="history.reopen").click().run()
+    assert at.title[0].value == "History"
+    assert len(at.error) == 1
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+    assert at.session_state["knob.intra_op_num_threads"] is None
+
+
+def test_a_trial_can_be_pinned_as_baseline(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp)
+    at = select(open_page("history"), 0)
+    at.button(key="history.pin").click().run()
+    assert state.store().baseline(mlp.content_sha256) == trial.id
+
+
+def test_deleting_asks_first_and_takes_all_selected(open_page: Open, mlp: ModelRecord) -> None:
+    kept = put(mlp, 3_000_000.0)
+    put(mlp, 2_000_000.0)
+    put(mlp, 1_000_000.0)
+    at = select(open_page("history"), 1, 2)
+    assert at.button(key="history.delete").label == "Delete 2 trials"
+    at.button(key="history.delete").click().run()
+    assert "2 trials with raw samples" in texts(at)
+    assert len(state.store().trials()) == 3
+    assert at.button(key="history.confirm")
+    assert kept.id in {one.id for one in state.store().trials()}
+
+
+def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelRecord) -> None:
+    gone = put(mlp, 1_000_000.0)
+    kept = put(mlp, 2_000_000.0)
+
+    def script(trial_id: str) -> None:
+        import runpy
+        from pathlib import Path
+
+        import streamlit as st
+
+        import dashboard
+        from dashboard import state
+
+        views = Path(dashboard.__file__).parent / "views"
+        history = runpy.run_path(str(views / "history.py"))
+        st.session_state[state.TRIAL] = trial_id
+        history["delete"]([trial_id])
+
+    at = AppTest.from_function(script, args=(gone.id,), default_timeout=60).run()
+    assert not at.exception
+    assert [one.id for one in state.store().trials()] == [kept.id]
+    assert at.session_state[state.TRIAL] is None

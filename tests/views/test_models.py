@@ -1,0 +1,403 @@
+"""The Models page: library, inspection, upload, the server's folder, export, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.errors import ModelError
+from core.scheduler import Status
+from core.store import ModelRecord
+from dashboard import exporting, feeding, fields, folders, state, upload
+from tests import tiny_models
+from tests.views import invented
+from tests.views.test_tune import texts
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+
+def library(at: AppTest) -> Any:
+    return at.dataframe[0].value
+
+
+def sent(files: Mapping[str, bytes], batch: str = "a" * 32) -> list[Path]:
+    """Files as the upload route leaves them."""
+    place = upload.folder() / batch
+    place.mkdir(parents=True)
+    for name, data in files.items():
+        (place / name).write_bytes(data)
+    return upload.take(batch, list(files))
+
+
+def after_upload(at: AppTest, files: list[Path]) -> AppTest:
+    at.session_state["models.pending"] = [str(file) for file in files]
+    at.run()
+    assert not at.exception
+    return at
+
+
+# --- the library ------------------------------------------------------------------------------------------
+
+
+def test_the_samples_are_in_the_library_and_the_current_model_is_inspected(open_page: Open) -> None:
+    at = open_page("models")
+    assert {"digits_cnn", "tiny_transformer"} <= set(library(at)["Name"])
+    assert "current in Tune" in texts(at)
+    tensors = next(one.value for one in at.dataframe if "Shape" in one.value)
+    assert tensors["Name"][0] == "image"
+    assert "batch" in tensors["Shape"][0]
+
+
+def test_an_empty_library_says_what_to_do(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "sample_models", lambda: [])
+    at = open_page("models")
+    assert "No models yet" in texts(at)
+
+
+def test_every_free_dimension_and_operator_is_shown(open_page: Open, add_model: Add) -> None:
+    record = add_model(tiny_models.unnamed_dims)
+    at = open_page("models", model=record)
+    for dim in record.info["free_dims"]:
+        assert f"`{dim}`" in texts(at)
+    operators = next(one.value for one in at.dataframe if "Operator" in one.value)
+    assert dict(zip(operators["Operator"], operators["Nodes"], strict=True)) == record.info["op_counts"]
+    facts = str(at.table[0].value)
+    assert record.sha256[:30] in facts
+    assert "IR 10" in facts
+
+
+def test_a_model_with_external_data_names_its_files(open_page: Open, tmp_path: Path) -> None:
+    path = tiny_models.external_data(tmp_path / "big.onnx")
+    files = sent({"big.onnx": path.read_bytes(), "weights.bin": (tmp_path / "weights.bin").read_bytes()})
+    at = after_upload(open_page("models"), files)
+    assert "weights.bin" in str(at.table[0].value)
+    assert not at.error
+
+
+def test_use_in_tune_opens_tune_with_that_model(open_page: Open, add_model: Add) -> None:
+    mlp, conv = add_model(tiny_models.mlp), add_model(tiny_models.conv)
+    at = open_page("models", model=mlp)
+    row = library(at)["Name"].tolist().index("conv")
+    at.session_state["models.table"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    at.run()
+    at.button(key="models.use").click().run()
+    assert at.title[0].value == "Tune"
+    assert at.session_state[state.MODEL] == conv.content_sha256
+
+
+def test_deleting_a_model_asks_first_and_keeps_its_trials(open_page: Open, add_model: Add) -> None:
+    mlp = add_model(tiny_models.mlp)
+    trial = invented.put_measured(state.store(), mlp, invented.spec_for(mlp), fingerprint="f")
+    at = open_page("models", model=mlp)
+    at.button(key="models.delete").click().run()
+    assert "Its trials stay in the history" in texts(at)
+    assert state.store().model(mlp.content_sha256) is not None
+
+    def script(sha: str) -> None:
+        import runpy
+        from pathlib import Path
+
+        import dashboard
+        from dashboard import state
+
+        page = runpy.run_path(str(Path(dashboard.__file__).parent / "views" / "models.py"))
+        record = state.store().model(sha)
+        assert record is not None
+        page["remove"](record)
+
+    assert not AppTest.from_function(script, args=(mlp.content_sha256,), default_timeout=60).run().exception
+    assert state.store().model(mlp.content_sha256) is None
+    assert not Path(mlp.path).exists()
+    assert state.store().trial(trial.id)
+
+
+# --- upload -----------------------------------------------------------------------------------------------
+
+
+def test_an_uploaded_model_is_in_the_library_and_open(open_page: Open, tmp_path: Path) -> None:
+    data = tiny_models.mlp(tmp_path / "x.onnx").read_bytes()
+    at = after_upload(open_page("models"), sent({"my model.onnx": data}))
+    record = state.store().model("my model")
+    assert record is not None
+    assert record.source == "upload"
+    assert Path(record.path).read_bytes() == data
+    assert at.session_state["models.detail"] == record.content_sha256
+    assert not list(upload.folder().iterdir())
+
+
+def test_a_duplicate_is_recognised_by_its_content_and_said(open_page: Open, add_model: Add) -> None:
+    known = add_model(tiny_models.mlp)
+    at = open_page("models", model=known)
+    before = len(state.store().models())
+    after_upload(at, sent({"again.onnx": Path(known.path).read_bytes()}))
+    assert "Already in the library as mlp" in str(at.toast[0].value)
+    assert len(state.store().models()) == before
+    assert state.store().model("again") is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        tiny_models.not_onnx,
+        tiny_models.truncated,
+        tiny_models.newer_opset,
+        tiny_models.newer_ir,
+        tiny_models.external_data_outside,
+    ],
+)
+def test_a_file_that_is_no_usable_model_is_a_red_box_and_leaves_nothing(
+    open_page: Open, tmp_path: Path, make: Callable[..., Path]
+) -> None:
+    at = open_page("models")
+    before = {one.content_sha256 for one in state.store().models()}
+    after_upload(at, sent({"bad.onnx": make(tmp_path / "bad.onnx").read_bytes()}))
+    assert len(at.error) == 1
+    assert "What to do:" in texts(at)
+    assert {one.content_sha256 for one in state.store().models()} == before
+    assert not list(upload.folder().iterdir())
+
+
+def test_missing_external_data_is_said(open_page: Open, tmp_path: Path) -> None:
+    path = tiny_models.external_data(tmp_path / "big.onnx")
+    at = after_upload(open_page("models"), sent({"big.onnx": path.read_bytes()}))
+    assert "weights.bin" in texts(at)
+    assert len(at.error) == 1
+
+
+def test_uploaded_feeds_are_kept_and_chosen(
+    add_model: Add, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: dict[str, Any] = {}
+    monkeypatch.setattr(feeding.st, "session_state", chosen)
+    feeding.feeds_uploaded(sent({"a.npz": b"1"}))
+    assert Path(chosen[fields.FEEDS_PATH]).read_bytes() == b"1"
+    feeding.feeds_uploaded(sent({"a.png": b"1", "b.png": b"2"}, batch="b" * 32))
+    assert sorted(one.name for one in Path(chosen[fields.FEEDS_PATH]).iterdir()) == ["a.png", "b.png"]
+    upload.remove_stale(now=1e12)
+    assert Path(chosen[fields.FEEDS_PATH]).is_dir()
+
+
+# --- the server's folder ----------------------------------------------------------------------------------
+
+
+def test_without_a_configured_folder_the_page_says_how_to_get_one(open_page: Open) -> None:
+    assert "python -m dashboard --models FOLDER" in texts(open_page("models"))
+
+
+def test_a_model_of_the_configured_folder_can_be_added(
+    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "models"
+    (root / "sub").mkdir(parents=True)
+    path = tiny_models.mlp(root / "sub" / "mine.onnx")
+    monkeypatch.setenv("ORTUNE_MODELS", str(root))
+    at = open_page("models")
+    assert at.selectbox(key="models.folder").options == [str(path)]
+    at.button(key="models.folder_add").click().run()
+    record = state.store().model("mine")
+    assert record is not None
+    assert (record.source, record.path) == ("folder", str(path))
+
+
+def test_a_typed_path_is_added_when_it_lies_inside(
+    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "models"
+    root.mkdir()
+    monkeypatch.setenv("ORTUNE_MODELS", str(root))
+    path = tiny_models.mlp(root / "typed.onnx")
+    at = open_page("models")
+    at.text_input(key="models.path").set_value(str(path)).run()
+    at.button(key="models.path_add").click().run()
+    assert state.store().model("typed") is not None
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "/etc/passwd", "~/x.onnx", "../../etc/passwd", "/nowhere", "a\0b", "x" * 5000]
+)
+def test_other_paths_of_the_server_are_refused(open_page: Open, typed: str) -> None:
+    with pytest.raises(ModelError):
+        folders.allowed_path(typed)
+
+
+def test_a_link_out_of_the_folder_is_followed_before_it_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "models"
+    root.mkdir()
+    (root / "link.onnx").symlink_to("/etc/hostname")
+    monkeypatch.setenv("ORTUNE_MODELS", str(root))
+    with pytest.raises(ModelError, match="outside"):
+        folders.allowed_path(str(root / "link.onnx"))
+
+
+def test_a_refused_path_is_a_red_box(open_page: Open) -> None:
+    at = open_page("models")
+    at.text_input(key="models.path").set_value("/etc/passwd").run()
+    at.button(key="models.path_add").click().run()
+    assert "outside of the folders" in texts(at)
+    assert not at.exception
+
+
+# --- export -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What the page asks the scheduler to do, while nothing is done."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def submit(job: str, payload: dict[str, Any], **_: Any) -> str:
+        asked.append((job, payload))
+        return f"job{len(asked)}"
+
+    monkeypatch.setattr(state.scheduler(), "submit_job", submit)
+    return asked
+
+
+def stand(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    facts: dict[str, Any] = {"id": "job1", "kind": "export", "state": "RUNNING", "what": "export of resnet18"}
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: Status(**(facts | changes)))
+
+
+def reply(path: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "sha256": "",
+        "size_bytes": 5000,
+        "nodes": 4,
+        "op_counts": {"Gemm": 2},
+        "parameters": 676,
+        "opset": 20,
+        "ir_version": 10,
+        "weights": "random",
+        "notes": ["No download here."],
+        "seconds": 2.5,
+        "differences": [
+            {"batch": 1, "max_abs": 1e-7, "max_rel": 2e-7},
+            {"batch": 3, "max_abs": 3e-7, "max_rel": 4e-7},
+        ],
+    } | changes
+
+
+def test_the_form_asks_for_what_it_shows(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("models")
+    at.selectbox(key="export.form.name").set_value("mobilenet_v2")
+    at.selectbox(key="export.form.opset").set_value(18)
+    at.toggle(key="export.form.dynamic").set_value(False)
+    at.toggle(key="export.form.pretrained").set_value(False).run()
+    stand(monkeypatch, done=2, total=4, stage="export", elapsed_s=3.0)
+    at.button(key="export.form.start").click().run()
+    [(job, plan)] = jobs
+    assert job == "export"
+    assert (plan["source"], plan["name"], plan["opset"]) == ("torchvision", "mobilenet_v2", 18)
+    assert (plan["dynamic_batch"], plan["pretrained"]) == (False, False)
+    assert Path(plan["output"]).name == "mobilenet_v2.onnx"
+    assert at.button(key="export.form.start").disabled
+    assert at.progress[0].value == 50
+
+
+def test_a_running_export_can_be_cancelled(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    at = open_page("models")
+    stand(monkeypatch)
+    at.button(key="export.form.start").click().run()
+    at.button(key="export.cancel").click().run()
+    assert cancelled == ["job1"]
+    stand(monkeypatch, state="CANCELLED")
+    at.run()
+    assert not at.progress
+    assert not at.error
+
+
+def test_a_finished_export_is_in_the_library_with_its_card(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("models")
+    stand(monkeypatch)
+    at.button(key="export.form.start").click().run()
+    output = Path(jobs[0][1]["output"])
+    tiny_models.mlp(output)
+    stand(monkeypatch, state="COMPLETE", result=reply(output))
+    at.run()
+    assert not at.exception
+    record = state.store().model("resnet18")
+    assert record is not None
+    assert record.source == "export"
+    assert Path(record.path).is_file()
+    assert not output.parent.exists()
+    assert "random weights: timings are real, predictions are not" in texts(at).lower()
+    differences = next(one.value for one in at.dataframe if "Compared at" in one.value)
+    assert differences["Compared at"].tolist() == ["batch 1", "batch 3"]
+    assert differences.iloc[1, 1] == "3e-07"
+    assert "No download here." in texts(at)
+
+
+def test_an_export_outlives_the_tab_that_started_it(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("models")
+    stand(monkeypatch)
+    at.button(key="export.form.start").click().run()
+    other = open_page("models")
+    assert other.progress
+    output = tiny_models.mlp(Path(jobs[0][1]["output"]))
+    stand(monkeypatch, state="COMPLETE", result=reply(output, weights="pretrained"))
+    other.run()
+    assert state.store().model("resnet18") is not None
+
+
+def test_a_failed_export_says_why(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("models")
+    stand(monkeypatch)
+    at.button(key="export.form.start").click().run()
+    stand(
+        monkeypatch,
+        state="FAIL",
+        error={"type": "ModelError", "message": "Opset 13 is too old.", "hint": "Choose 18 or newer."},
+    )
+    at.run()
+    assert "Opset 13 is too old." in texts(at)
+    assert "Choose 18 or newer." in texts(at)
+    assert not exporting.is_running()
+
+
+def test_a_pt2_file_is_called_code_and_must_be_reachable(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]]
+) -> None:
+    at = open_page("models")
+    at.get_by_key("export.form.source").set_value(exporting.PT2).run()
+    assert "can run code" in texts(at)
+    at.text_input(key=exporting.PT2_PATH).set_value("/etc/passwd").run()
+    at.button(key="export.form.start").click().run()
+    assert "outside of the folders" in texts(at)
+    assert jobs == []
+
+
+def test_a_sample_that_is_not_made_yet_can_be_made(
+    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("models")
+    stand(monkeypatch)
+    at.button(key="sample.resnet18").click().run()
+    [(_, plan)] = jobs
+    assert plan["name"] == "resnet18"
+    path = tiny_models.mlp(Path(plan["output"]))
+    stand(monkeypatch, state="COMPLETE", result=reply(path))
+    at.run()
+    record = state.store().model("resnet18")
+    assert record is not None
+    assert record.path == str(path)
+    assert path.is_file()

@@ -1,0 +1,338 @@
+"""The Profile page on recorded profiles, and on one that is really made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.store import ModelRecord
+from dashboard import state
+from dashboard.profile_results import matching
+from tests import tiny_models
+from tests.views import invented
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+@pytest.fixture
+def put(mlp: ModelRecord) -> Callable[..., Any]:
+    """Store a recorded profile as one of the MLP."""
+    return lambda **changes: invented.put_profile(
+        state.store(), mlp, invented.spec_for(mlp, runs=20), **changes
+    )
+
+
+def texts(at: AppTest) -> str:
+    parts = [*at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+
+
+def figure(at: AppTest) -> dict[str, Any]:
+    return dict(json.loads(at.get("plotly_chart")[0].proto.spec))
+
+
+def view(at: AppTest, name: str) -> AppTest:
+    at.get_by_key("profile.view").set_value(name).run()
+    assert not at.exception
+    return at
+
+
+def metrics(at: AppTest) -> dict[str, tuple[str, str]]:
+    return {one.label: (one.value, one.delta) for one in at.metric}
+
+
+def test_without_a_profile_the_page_says_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("profile", model=mlp)
+    assert "No profile of this model yet" in texts(at)
+    assert not at.button(key="profile.run").disabled
+    assert len(at.get("plotly_chart")) == 0
+
+
+def test_run_asks_for_a_profile_of_the_current_settings(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def submit(spec: Any, **how: Any) -> str:
+        asked.append({"spec": spec, **how})
+        return invented.put_profile(state.store(), mlp, spec).id
+
+    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    at = open_page("profile", model=mlp)
+    at.session_state["knob.batch_size"] = 8
+    at.number_input(key="profile.runs").set_value(7)
+    at.button(key="profile.run").click().run()
+    (one,) = asked
+    assert one["kind"] == "profile"
+    assert one["spec"].workload.batch_size == 8
+    assert one["spec"].protocol.runs == 7
+    assert not at.exception
+    assert "Run, profiler on (p50)" in metrics(at)
+
+
+def test_what_the_profiler_costs_and_what_lies_between_the_nodes_is_stated(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = open_page("profile", model=mlp)
+    shown = metrics(at)
+    assert shown["Run, profiler on (p50)"][1] == "+25.0 % by the profiler"
+    assert shown["In the nodes (mean)"][1].endswith("of a run")
+    assert shown["Between the nodes (mean)"][1].endswith("of a run")
+    shares = [
+        float(shown[name][1].split("%")[0]) for name in ("In the nodes (mean)", "Between the nodes (mean)")
+    ]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert "Of each call, up to 5 to 8 µs are the instrument's own noise" in texts(at)
+
+
+def test_time_by_operator_adds_up_to_the_nodes(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    trial = put()
+    at = open_page("profile", model=mlp)
+    table = at.dataframe[0].value
+    assert {"If", "MatMul"} <= set(table["operator"])
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table["self (ms/run)"].sum() == pytest.approx(trial.result["profile"]["self_s"] * 1e3)
+    drawn = sum(sum(one["x"]) for one in figure(at)["data"])
+    assert drawn == pytest.approx(trial.result["profile"]["self_s"] * 1e3, rel=1e-6)
+
+
+def test_an_if_shows_its_own_time_and_its_body_apart(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Nodes")
+    table = at.dataframe[0].value
+    outer = table[table["operator"] == "If"].iloc[0]
+    assert outer["self (ms/run)"] < outer["inclusive, mean (ms/run)"]
+    assert outer["node"] in " ".join(table["inside"])
+
+
+def test_the_table_of_nodes_can_be_searched(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Nodes")
+    everything = len(at.dataframe[0].value)
+    at.text_input(key="profile.search.nodes").set_value("MATMUL cpu").run()
+    found = at.dataframe[0].value
+    assert 0 < len(found) < everything
+    assert all("matmul" in f"{row.node} {row.operator}".lower() for row in found.itertuples())
+    assert f"{len(found)} of {everything} rows" in texts(at)
+    at.text_input(key="profile.search.nodes").set_value("no such node").run()
+    assert len(at.dataframe[0].value) == 0
+    assert not at.exception
+
+
+def test_a_search_is_for_plain_words_and_not_a_pattern() -> None:
+    frame = pd.DataFrame([{"node": "conv.1(a)", "share": 0.5}, {"node": "convX1a", "share": 0.5}])
+    assert list(matching(frame, "conv.1(")["node"]) == ["conv.1(a)"]
+    assert len(matching(frame, "")) == 2
+
+
+def test_the_providers_are_shown_with_the_rest_between_the_nodes(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Providers")
+    assert list(at.dataframe[0].value["ran on"]) == ["CPUExecutionProvider"]
+    assert [one["name"] for one in figure(at)["data"]] == ["CPUExecutionProvider", "between the nodes"]
+
+
+def test_the_timeline_has_a_lane_for_the_body_of_an_if(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Timeline")
+    assert figure(at)["layout"]["yaxis"]["ticktext"][:2] == ["thread 1", "thread 1 · in a body"]
+    assert "the one with the median duration" in texts(at)
+
+
+def test_a_truncated_profile_says_so(open_page: Open, mlp: ModelRecord, put: Callable[..., Any]) -> None:
+    put(profile_changes={"truncated": True, "dropped_events": 12_022})
+    at = open_page("profile", model=mlp)
+    assert "cut off: 12,022 events are missing" in texts(at)
+
+
+def test_one_stall_of_the_machine_does_not_decide_what_is_shown_first(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    nodes = put().result["profile"]["nodes"]
+    stalled = {**nodes[-1], "self_s": 0.5, "share": 0.99}
+    put(profile_changes={"run_s": [0.001, 0.001, 0.001, 0.05], "nodes": [*nodes[:-1], stalled]})
+    at = open_page("profile", model=mlp)
+    assert "the mean run took 13.3 times the median one" in texts(at)
+    assert "In the nodes (median)" in metrics(at)
+    assert at.dataframe[0].value["operator"][0] != stalled["op_type"]
+    at.get_by_key(f"profile.basis.{at.session_state['profile.shown']}").set_value("Mean").run()
+    assert not at.exception
+    assert "In the nodes (mean)" in metrics(at)
+    assert at.dataframe[0].value["operator"][0] == stalled["op_type"]
+
+
+def test_nodes_that_onnx_runtime_inserted_are_called_out(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put(recording="fp16_cpu")
+    at = open_page("profile", model=mlp)
+    assert "that the model does not have" in texts(at)
+    assert "Cast" in texts(at)
+    assert "compute in **FP32** behind these Casts" in texts(at)
+
+
+def test_a_profile_that_fell_back_says_so_and_is_never_called_cuda(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put(
+        fallback=True,
+        requested_providers=invented.ASKED_CUDA,
+        effective_providers=invented.CPU,
+        fallback_reason="The CUDA library is missing.",
+    )
+    at = open_page("profile", model=mlp)
+    assert (
+        "Fallback. Asked for: CUDAExecutionProvider, CPUExecutionProvider; ran: CPUExecutionProvider."
+        in texts(at)
+    )
+    assert "The CUDA library is missing." in texts(at)
+    names = [one["name"] for one in figure(at)["data"]]
+    assert all("CPUExecutionProvider — fallback, CUDA was asked" in name for name in names)
+
+
+def test_times_of_cuda_nodes_are_called_host_launch_time(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    trial = put()
+    nodes = [{**node, "provider": "CUDAExecutionProvider"} for node in trial.result["profile"]["nodes"]]
+    put(profile_changes={"nodes": nodes}, effective_providers=invented.ASKED_CUDA)
+    at = open_page("profile", model=mlp)
+    at.selectbox(key="profile.shown").select_index(0).run()
+    assert "host launch time" in texts(at)
+
+
+def test_earlier_profiles_can_be_chosen(open_page: Open, mlp: ModelRecord, put: Callable[..., Any]) -> None:
+    put(recording="loop")
+    second = put(recording="chain")
+    at = open_page("profile", model=mlp)
+    box = at.selectbox(key="profile.shown")
+    assert len(box.options) == 2
+    shown = at.dataframe[0].value
+    box.select_index(1 if box.value == second.id else 0).run()
+    assert not at.exception
+    assert not at.dataframe[0].value.equals(shown)
+
+
+def test_a_link_opens_the_profile_it_names(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any], add_model: Add
+) -> None:
+    wanted = put(recording="loop")
+    put(recording="chain")
+    at = open_page("profile", model=add_model(tiny_models.conv))
+    at.query_params["trial"] = wanted.id
+    at.run()
+    assert at.selectbox(key="profile.shown").value == wanted.id
+    assert "Loop" in set(at.dataframe[0].value["operator"])
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+
+
+def test_a_link_to_a_measured_trial_offers_to_profile_it(open_page: Open, mlp: ModelRecord) -> None:
+    spec = invented.spec_for(mlp, batch_size=16, intra_op_num_threads=1)
+    trial = invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=16)
+    at = open_page("profile", model=mlp)
+    at.query_params["trial"] = trial.id
+    at.run()
+    assert not at.exception
+    assert at.get_by_key("profile.source").value == "A measured trial"
+    assert at.selectbox(key="profile.measured").value == trial.id
+
+
+def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("profile", model=mlp)
+    at.query_params["trial"] = "nosuchtrial"
+    at.run()
+    assert len(at.error) == 1
+    assert not at.exception
+
+
+def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> None:
+    invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp), message="Killed by SIGSEGV.", kind="profile"
+    )
+    at = open_page("profile", model=mlp)
+    assert "Killed by SIGSEGV" in at.error[0].value
+    assert not at.button(key="profile.run").disabled
+
+
+def test_a_running_profile_shows_progress_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = invented.put_failed(
+        state.store(),
+        mlp,
+        invented.spec_for(mlp),
+        message="",
+        kind="profile",
+        state="WAITING",
+        model_sha256="",
+    )
+    cancelled: list[str] = []
+    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    at = open_page("profile", model=mlp)
+    assert len(at.get("progress")) == 1
+    assert at.button(key="profile.run").disabled
+    at.button(key="profile.cancel").click().run()
+    assert cancelled == [running.id]
+
+
+def test_the_settings_of_a_profile_go_back_to_tune_but_not_its_number_of_runs(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    spec = invented.spec_for(mlp, batch_size=4, runs=20)
+    invented.put_profile(state.store(), mlp, spec)
+    at = open_page("profile", model=mlp)
+    at.button(key="profile.use").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.session_state["knob.batch_size"] == 4
+    assert at.session_state["knob.runs"] == 100
+
+
+def test_the_trace_is_offered_only_while_it_is_there(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put(trace=False)
+    at = open_page("profile", model=mlp)
+    assert at.get("download_button")[0].proto.disabled
+    put()
+    at.run()
+    at.selectbox(key="profile.shown").select_index(0).run()
+    assert not at.get("download_button")[0].proto.disabled
+
+
+def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:
+    record = add_model(tiny_models.conv)
+    at = open_page("profile", model=record)
+    at.number_input(key="profile.runs").set_value(5)
+    at.button(key="profile.run").click().run()
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    assert [error.value for error in at.error] == []
+    assert {"Gemm"} <= set(at.dataframe[0].value["operator"])
+    shown = metrics(at)
+    assert float(shown["Run, profiler off (p50)"][0].split()[0]) > 0
+    trace = state.store().artifact_path(at.session_state["profile.shown"], "trace.json")
+    assert any(event["name"] == "model_run" for event in json.loads(trace.read_text()))
