@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -25,13 +27,16 @@ def checker_complaint(file: Path) -> str:
     return ""
 
 
-def open_checked(file: Path, what: str, *, use_checker: bool = True) -> ort.InferenceSession:
+def open_checked(
+    file: Path, what: str, *, use_checker: bool = True, level: str = "ORT_ENABLE_ALL"
+) -> ort.InferenceSession:
     """Check `file` with ONNX's checker and load it in ONNX Runtime on the CPU.
 
     Args:
         file: the model; external data is found beside it.
         what: how it came about, for the message ("the exported model").
         use_checker: False where the checker refused already what `file` was made from.
+        level: how far to optimize, by ONNX Runtime's name.
 
     Raises:
         ModelError: the checker or ONNX Runtime refuses it.
@@ -44,6 +49,7 @@ def open_checked(file: Path, what: str, *, use_checker: bool = True) -> ort.Infe
         )
     options = ort.SessionOptions()
     options.log_severity_level = 4  # what it would log is raised as an error below
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     try:
         return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS as error:
@@ -51,6 +57,22 @@ def open_checked(file: Path, what: str, *, use_checker: bool = True) -> ort.Infe
             f"ONNX Runtime cannot load {what}: {first_line(error)}",
             hint="Try another opset, or keep the model as it is.",
         ) from None
+
+
+def crashes_by_default(file: Path) -> bool:
+    """True when ONNX Runtime's default optimizations kill the process that loads `file` on the CPU.
+
+    Tried in a process of its own.
+    """
+    code = (
+        "import sys, onnxruntime as ort; options = ort.SessionOptions(); options.log_severity_level = 4; "
+        "ort.InferenceSession(sys.argv[1], options, providers=['CPUExecutionProvider'])"
+    )
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)], stdin=quiet, stdout=quiet, stderr=quiet, check=False
+    )
+    return done.returncode < 0  # ended by a signal
 
 
 def first_line(error: Exception) -> str:

@@ -357,7 +357,10 @@ def _seen(trial: Trial) -> _Seen | None:
     mean = ((trial.result or {}).get("latency") or {}).get("mean_s")
     if trial.state != "COMPLETE" or trial.result is None or not mean:
         return None
-    spec = spec_from_dict(trial.spec)
+    try:
+        spec = spec_from_dict(trial.spec)
+    except SpecError:  # stored by another version
+        return None
     fixed = WORKER_START_S
     if trial.started_at is not None and trial.finished_at is not None:
         runs = spec.protocol.runs + spec.protocol.warmup_runs

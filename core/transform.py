@@ -16,7 +16,7 @@ import onnx.shape_inference
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from core.checking import checker_complaint, first_line, open_checked
+from core.checking import checker_complaint, crashes_by_default, first_line, open_checked
 from core.errors import ModelError
 from core.graphs import bodies_of, nodes_of, tensors_of
 from core.models import inspect_model, read_model
@@ -24,6 +24,10 @@ from core.wire import Fp16Reply
 
 _ONE_FILE_BYTES = 1_900_000_000  # protobuf holds 2 GiB, the graph itself included
 _STAGES = 4
+_CRASH_NOTE = (
+    "ONNX Runtime crashes when it loads this copy on the CPU with its default optimizations: "
+    "disable the optimizer `NchwcTransformer`, or set `graph_optimization_level` to ORT_ENABLE_EXTENDED"
+)
 _LARGEST_FLOAT16 = 65504.0
 
 # What ONNX's shape inference and ORT's converter raise for a model they cannot treat.
@@ -63,7 +67,8 @@ def fp16(path: str, output: str, keep_io_types: bool, progress: Progress) -> Fp1
     notes = _notes(model)
     converted = _converted(model, source.name, keep_io_types=keep_io_types)
     progress("check", 2, _STAGES)
-    _write_checked(converted, target, use_checker=not checker_complaint(source))
+    if _write_checked(converted, target, use_checker=not checker_complaint(source)):
+        notes.append(_CRASH_NOTE)
     progress("write", 3, _STAGES, target.name)
     info = inspect_model(str(target))
     progress("write", _STAGES, _STAGES, target.name)
@@ -185,17 +190,23 @@ def _replace_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
     graph.node.extend(copies)
 
 
-def _write_checked(model: ModelProto, target: Path, *, use_checker: bool) -> None:
-    """Write into a folder beside the target, prove that it loads, then move: a failure leaves nothing."""
+def _write_checked(model: ModelProto, target: Path, *, use_checker: bool) -> bool:
+    """Write into a folder beside the target, prove that it loads, then move: a failure leaves nothing.
+
+    Loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a Transpose before a
+    MatMul, as in ViT). True when the default optimizations crash.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix=".fp16-", dir=target.parent) as folder:
             draft = Path(folder) / target.name
             stored = sum(len(one.raw_data) + 4 * len(one.int32_data) for one in tensors_of(model))
             large = stored > _ONE_FILE_BYTES
             onnx.save_model(model, str(draft), save_as_external_data=large, location=f"{target.name}.data")
-            open_checked(draft, "the float16 copy", use_checker=use_checker)
+            open_checked(draft, "the float16 copy", use_checker=use_checker, level="ORT_ENABLE_EXTENDED")
+            crashes = crashes_by_default(draft)
             for file in sorted(Path(folder).iterdir(), key=lambda one: one.name == target.name):
                 file.replace(target.parent / file.name)
+            return crashes
     except OSError as error:
         raise ModelError(
             f"Cannot write `{target}`: {error.strerror or error}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -133,10 +134,12 @@ def _line_from(widget: str) -> None:
     st.session_state[LINE] = float(value) if value else None
 
 
-def _line_from_click() -> None:
+def _line_from_click(judged_ms: Mapping[str, float]) -> None:
+    """Put the line at what is judged of the clicked point, whichever of its markers was clicked."""
     chosen = st.session_state[LATENCY_CHART]["selection"]["points"]
     if chosen:
-        st.session_state[LINE] = float(f"{chosen[0]['y'] * 1.0005:.4g}")  # rounded up: the point is under it
+        value = judged_ms.get(str(chosen[0].get("customdata")), chosen[0]["y"])
+        st.session_state[LINE] = float(f"{value * 1.0005:.4g}")  # rounded up: the point is under the line
 
 
 def _verdict(
@@ -190,6 +193,7 @@ def _charts(
     one: Axis, complete: Sequence[Measured], percentile: str, line_s: float | None, best: Measured | None
 ) -> None:
     shown = list(dict.fromkeys(["p50_s", percentile]))
+    judged = {row.trial: v * 1e3 for row in complete if (v := (row.latency or {}).get(percentile))}
     left, right = st.columns(2)
     latency = curve_charts.curve_info(complete, x=one.name, y=shown, line_s=line_s, best=best)
     throughput = curve_charts.curve_info(complete, x=one.name, y="throughput", best=best)
@@ -198,7 +202,7 @@ def _charts(
         st.plotly_chart(
             curve_charts.curve(latency),
             key=LATENCY_CHART,
-            on_select=_line_from_click,
+            on_select=partial(_line_from_click, judged),
             selection_mode="points",
             config={"displaylogo": False},
             alt=f"Latency over {one.name} for {len(complete)} measured points.",

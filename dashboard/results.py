@@ -139,8 +139,8 @@ def plots(trials: list[Trial], key: str) -> None:
 
 
 def failed(trial: Trial) -> None:
-    """Draw a trial that has no numbers."""
-    if trial.error:
+    """Draw a trial that has no numbers: a failure as such, a wish to stop as what it is."""
+    if trial.state == "CANCELLED":
+        st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
+    elif trial.error:
         state.report_record(trial.error)
-    elif trial.state == "CANCELLED":
-        st.info("This trial was cancelled before it had a result.", icon=":material/cancel:")

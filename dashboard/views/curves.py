@@ -191,7 +191,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     total, reused = len(points), len(points) - len(todo)
     text = f"{total} point{'s' * (total != 1)}"
     if reused:
-        text += f", {reused} reused from earlier measurements"
+        text += f", {reused} already measured"
     if not todo:
         return text
     known = state.store().trials(

@@ -124,8 +124,7 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 
 def _measured_label(trial: Trial) -> str:
     p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
-    asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {format.short(asked, 90)}"
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {_asked_for(trial)}"
 
 
 # --- run, cancel, choose ------------------------------------------------------------------------------
@@ -209,10 +208,17 @@ def _chosen() -> None:
     st.query_params[state.TRIAL_PARAM] = st.session_state[SHOWN]
 
 
+def _asked_for(trial: Trial) -> str:
+    try:
+        lines = controls.summary(state.trial_spec(trial))
+    except TunerError:
+        return "settings of another version"
+    return format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+
+
 def _profile_label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
-    asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {format.short(asked, 90)}"
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_asked_for(trial)}"
 
 
 def _live(shown: Trial | None) -> None:

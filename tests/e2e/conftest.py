@@ -134,14 +134,19 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
         page.on("websocket", lambda socket_: requests.append(socket_.url))
         page.goto(app_url + path)
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
+        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
         return page
 
     yield open_it
-    crashed = [page for context in contexts for page in context.pages if page.get_by_test_id("stException").count()]
+    crashed = [
+        page for context in contexts for page in context.pages if page.get_by_test_id("stException").count()
+    ]
     for context in contexts:
         context.close()
     assert not crashed
-    hosts = {urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob", "about")}
+    hosts = {
+        urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob", "about")
+    }
     assert hosts <= {urlsplit(app_url).netloc}
     assert "Traceback" not in (home / "server.log").read_text()
 

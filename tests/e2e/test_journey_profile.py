@@ -8,31 +8,27 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.e2e.conftest import visit
+
 pytestmark = pytest.mark.e2e
 PROFILED_MS = 120_000
 
 
-def open_from_sidebar(page: Page, name: str) -> None:
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name=name).click()
-    expect(page.get_by_role("heading", name=name, level=1)).to_be_visible(timeout=60_000)
-
-
 def show(page: Page, view: str) -> None:
     page.locator(".st-key-profile-view").get_by_role("radio", name=view).click()
-    expect(page.locator(f".st-key-profile-{view.lower()} .main-svg").first).to_be_visible(timeout=30_000)
+    expect(page.locator(f".st-key-profile-{view.lower()} .main-svg").first).to_be_visible()
 
 
 def test_a_profile_shows_operators_nodes_timeline_and_gives_a_trace(page: Page, tmp_path: Path) -> None:
-    open_from_sidebar(page, "Profile")
-    expect(page.get_by_text("No profile of this model yet")).to_be_visible(timeout=60_000)
+    visit(page, "Profile")
     page.locator(".st-key-profile-run").get_by_role("button").first.click()
     expect(page.locator(".st-key-profile-cancel button")).to_be_visible()
     expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
 
-    expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible(timeout=30_000)
+    expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
     table = page.get_by_test_id("stDataFrame").first
     table.scroll_into_view_if_needed()
-    expect(table.locator("canvas").first).to_be_visible(timeout=30_000)
+    expect(table.locator("canvas").first).to_be_visible()
     expect(table.locator("table")).to_contain_text("Conv")
     expect(page.get_by_text("by the profiler", exact=False)).to_be_visible()
     expect(page.get_by_text("are the instrument's own noise")).to_be_visible()
@@ -56,20 +52,19 @@ def test_a_profile_shows_operators_nodes_timeline_and_gives_a_trace(page: Page, 
     assert {"model_run", "session_initialization"} <= {event["name"] for event in events}
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
     assert "Conv" in {event["args"].get("op_name") for event in events if event["cat"] == "Node"}
-    assert page.get_by_test_id("stException").count() == 0
 
     assert "trial=" in page.url
     linked = page.context.new_page()
     linked.goto(page.url)
-    expect(linked.get_by_text("Run, profiler on (p50)")).to_be_visible(timeout=60_000)
-    expect(linked.locator(".st-key-profile-operators .main-svg").first).to_be_visible(timeout=30_000)
+    expect(linked.get_by_text("Run, profiler on (p50)")).to_be_visible()
+    expect(linked.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
 
 
 def test_a_second_profile_runs_and_the_first_stays_selectable(page: Page) -> None:
-    open_from_sidebar(page, "Profile")
+    visit(page, "Profile")
     run = page.locator(".st-key-profile-run").get_by_role("button").first
     for _ in range(2):
-        expect(run).to_be_enabled(timeout=60_000)
+        expect(run).to_be_enabled()
         run.click()
         expect(page.locator(".st-key-profile-cancel button")).to_be_visible()
         expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
@@ -78,6 +73,5 @@ def test_a_second_profile_runs_and_the_first_stays_selectable(page: Page) -> Non
     page.locator(".st-key-profile-shown input").first.click()
     page.get_by_role("option").nth(1).click()
     expect(page).not_to_have_url(newest)
-    expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible(timeout=30_000)
-    assert page.get_by_test_id("stException").count() == 0
+    expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
     assert len(page.url.split("trial=")[1]) == 16  # an id, nothing else

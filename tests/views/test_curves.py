@@ -99,7 +99,7 @@ def test_points_measured_before_are_drawn_marked_and_not_measured_again(
 ) -> None:
     invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
     at = set_values(open_page("curves", model=mlp), "1, 2, 4")
-    assert "3 points, 2 reused from earlier measurements · about" in texts(at)
+    assert "3 points, 2 already measured · about" in texts(at)
     latency = lines(at, 0)
     assert list(latency) == ["p50 · CPUExecutionProvider", "p95 · CPUExecutionProvider"]
     assert latency["p50 · CPUExecutionProvider"]["x"] == [1, 2]

@@ -1,0 +1,191 @@
+"""From opening the page to the downloaded YAML, and what else a visitor meets on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from core.spec import spec_from_yaml
+from core.store import Store
+from tests import tiny_models
+from tests.e2e.conftest import run, visit
+
+pytestmark = pytest.mark.e2e
+Open = Callable[..., Page]
+
+
+def number(page: Page, name: str) -> Locator:
+    """The field of a setting, by its ORT name."""
+    return page.locator(f".st-key-knob-{name} input")
+
+
+def set_number(page: Page, name: str, value: int) -> None:
+    number(page, name).fill(str(value))
+    number(page, name).press("Enter")
+    expect(page.get_by_text(re.compile(r"changed from default"))).to_be_visible()
+
+
+def shown_trial(page: Page) -> str:
+    expect(page).to_have_url(re.compile("trial="))
+    return parse_qs(urlsplit(page.url).query)["trial"][0]
+
+
+def p50(page: Page) -> str:
+    metric = page.get_by_test_id("stMetric").filter(has_text="p50 latency")
+    return metric.get_by_test_id("stMetricValue").inner_text()
+
+
+def workers(home: Path) -> list[psutil.Process]:
+    """Worker processes that this test's server started."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "core.worker" in (process.info["cmdline"] or []):
+            try:
+                if process.environ().get("ORTUNE_HOME") == str(home):
+                    found.append(process)
+            except psutil.Error:
+                continue
+    return found
+
+
+def test_from_the_page_to_the_yaml(open_browser: Open, home: Path, tmp_path: Path) -> None:
+    page = open_browser()
+    expect(page.get_by_role("heading", name="Tune", level=1)).to_be_visible()
+    expect(page.get_by_text("Nothing measured yet")).to_be_visible()
+
+    set_number(page, "intra_op_num_threads", 1)
+    set_number(page, "batch_size", 4)
+    run(page)
+    trial = Store(home / "ortune.db").trial(shown_trial(page))
+    assert trial.state == "COMPLETE"
+    assert trial.result is not None
+    assert (trial.spec["session"], trial.result["batch_size"]) == ({"intra_op_num_threads": 1}, 4)
+    assert p50(page).endswith("ms")
+    expect(page.get_by_text("needs 368 runs", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="What really ran")).to_be_visible()
+
+    page.get_by_role("link", name="Export YAML").click()
+    expect(page.get_by_role("heading", name="Export", level=1)).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile(r"Download .*\.yaml")).first.click()
+    target = tmp_path / download.value.suggested_filename
+    download.value.save_as(target)
+    assert trial.id[:8] in target.name
+    text = target.read_text()
+    assert spec_from_yaml(text).to_dict() == trial.spec
+    assert f"{trial.result['latency']['p50_s']}" in text
+
+    page.get_by_role("tab", name="Python").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile(r"Download .*\.py")).first.click()
+    download.value.save_as(tmp_path / "session.py")
+    compile((tmp_path / "session.py").read_text(), "session.py", "exec")
+
+
+def test_a_link_shows_the_same_trial_in_another_browser_and_after_a_reload(open_browser: Open) -> None:
+    first = open_browser()
+    set_number(first, "batch_size", 2)
+    run(first)
+    trial, value = shown_trial(first), p50(first)
+    first.reload()
+    expect(first.locator(".st-key-numbers")).to_be_visible()
+    assert p50(first) == value
+    other = open_browser(f"/?trial={trial}", scheme="dark")
+    expect(other.locator(".st-key-numbers")).to_be_visible()
+    assert p50(other) == value
+    expect(number(other, "batch_size")).to_have_value("2")
+    visit(other, "History")
+    visit(other, "Tune")
+    expect(number(other, "batch_size")).to_have_value("2")
+    expect(other.locator(".st-key-numbers")).to_be_visible()
+
+
+def test_the_keyboard_starts_a_run(page: Page) -> None:
+    page.get_by_role("heading", name="Tune", level=1).click()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".st-key-numbers")).to_be_visible()
+
+
+def test_a_pinned_baseline_stands_beside_the_next_result(page: Page) -> None:
+    run(page)
+    page.get_by_role("button", name="Pin as baseline").first.click()
+    expect(page.get_by_role("button", name="Unpin baseline").first).to_be_visible()
+    page.get_by_role("button", name="Mobile / edge").first.click()
+    expect(page.get_by_text("Settings changed since this result")).to_be_visible()
+    run(page)
+    expect(page.get_by_text("One run each is not a verdict")).to_be_visible()
+    expect(page.get_by_text("Beside the baseline")).to_be_visible()
+
+
+def test_a_mistake_is_a_red_box_that_stops_run_and_goes_with_it(page: Page) -> None:
+    page.get_by_text("Advanced", exact=True).click()
+    field = page.locator(".st-key-knob-session_config_entries textarea")
+    field.fill("session.nonsense=1")
+    field.press("Control+Enter")
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("Unknown session config entry")
+    expect(page.get_by_role("button", name="Run").first).to_be_disabled()
+    expect(page.get_by_text("Nothing measured yet")).to_be_visible()  # the same keys must not start a run
+    page.get_by_role("button", name="Reset all").first.click()
+    expect(page.get_by_test_id("stAlert")).to_have_count(0)
+    expect(page.get_by_role("button", name="Run").first).to_be_enabled()
+
+
+def test_upload_run_cancel_and_a_second_visitor_in_the_queue(
+    open_browser: Open, home: Path, tmp_path: Path
+) -> None:
+    page = open_browser()
+    visit(page, "Models")
+    page.get_by_role("tab", name="Upload").click()
+    slow = tiny_models.slow(tmp_path / "slow.onnx")
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(slow)
+    expect(page.get_by_role("heading", name="slow", level=3)).to_be_visible()
+    assert not list((home / "uploads").iterdir())
+    page.get_by_role("tab", name="Upload").click()
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(slow)
+    expect(page.get_by_test_id("stToast")).to_contain_text("Already in the library as slow")
+    page.get_by_role("button", name="Use in Tune").first.click()
+    expect(page.get_by_role("heading", name="Tune", level=1)).to_be_visible()
+    page.get_by_role("button", name="Run").first.click()
+    expect(page.locator(".st-key-live")).to_contain_text("so far")
+
+    other = open_browser()
+    other.get_by_role("button", name="Run").first.click()
+    expect(other.locator(".st-key-live")).to_contain_text("has the machine; this one is next")
+    expect(other.get_by_test_id("stSidebar")).to_contain_text("measure slow")
+    other.get_by_role("button", name="Cancel").first.click()
+    expect(other.get_by_text("This trial was cancelled")).to_be_visible()
+
+    page.reload()
+    expect(page.locator(".st-key-live")).to_contain_text("so far")
+    page.get_by_role("button", name="Cancel").first.click()
+    expect(page.get_by_text("This trial was cancelled")).to_be_visible()
+    assert workers(home) == []
+
+
+def test_an_upload_of_something_else_is_refused(open_browser: Open, home: Path, tmp_path: Path) -> None:
+    page = open_browser()
+    visit(page, "Models")
+    page.get_by_role("tab", name="Upload").click()
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(
+        tiny_models.not_onnx(tmp_path / "photo.onnx")
+    )
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("What to do")
+    assert not list((home / "uploads").iterdir())
+
+
+def test_a_deleted_trial_is_gone_after_the_question(page: Page, home: Path) -> None:
+    run(page)
+    trial = shown_trial(page)
+    visit(page, "History")
+    page.goto(f"{page.url.split('?')[0]}?trial={trial}")
+    expect(page.locator(".st-key-history-detail")).to_be_visible()
+    page.get_by_role("button", name="Delete it").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_test_id("stToast")).to_contain_text("Deleted 1 trial")
+    assert trial not in {one.id for one in Store(home / "ortune.db").trials()}
