@@ -10,8 +10,8 @@ import onnx
 import onnxruntime as ort
 
 from core.errors import ModelError
-from core.ort_errors import clean
 from core.session import ORT_ERRORS
+from core.session.ort_errors import clean
 
 
 def checker_complaint(file: Path) -> str:

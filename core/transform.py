@@ -18,8 +18,8 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from core.checking import checker_complaint, crashes_by_default, first_line, open_checked
 from core.errors import ModelError
-from core.graphs import bodies_of, nodes_of, tensors_of
 from core.models import inspect_model, read_model
+from core.models.graphs import bodies_of, nodes_of, tensors_of
 from core.wire import Fp16Reply
 
 _ONE_FILE_BYTES = 1_900_000_000  # protobuf holds 2 GiB, the graph itself included

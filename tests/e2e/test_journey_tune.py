@@ -107,6 +107,8 @@ def test_a_link_shows_the_same_trial_in_another_browser_and_after_a_reload(open_
 
 
 def test_the_keyboard_starts_a_run(page: Page) -> None:
+    expect(page.get_by_role("button", name="Run").first).to_be_enabled()
+    page.wait_for_timeout(1000)  # the browser takes up shortcuts a moment after it drew the button
     page.get_by_role("heading", name="Tune", level=1).click()
     page.keyboard.press("Control+Enter")
     expect(page.locator(".st-key-numbers")).to_be_visible()

@@ -10,10 +10,10 @@ import onnxruntime as ort
 import pytest
 
 from core.benchmark import measure, profile
+from core.benchmark.inference import prepare
+from core.benchmark.timing import clock_share_ns, cpu_s_per_run, time_runs
 from core.errors import ModelError, SpecError, WorkerError
-from core.inference import prepare
 from core.session import build_session
-from core.timing import clock_share_ns, cpu_s_per_run, time_runs
 from tests import tiny_models
 
 CPU = "CPUExecutionProvider"

@@ -17,12 +17,12 @@ import pytest
 import typer
 import yaml
 
-from core.cli_options import Given, offered, provider_name, spec_data, with_settings
+from core.cli.options import Given, offered, provider_name, spec_data, with_settings
 from core.errors import SpecError
 from core.knobs import KNOBS, Knob
+from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.machine_queue import MachineQueue
 from core.measurement import RESULT_FIELDS
-from core.provider_options import KNOWN_PROVIDERS
 from core.spec import TrialSpec, asked, spec_from_dict
 from core.store import Store
 from core.sweep import axis_of_study

@@ -12,7 +12,7 @@ import onnxruntime as ort
 import pytest
 
 from core import environment, provider_probe, wire
-from core.footprint import parse_high_water_mark, peak_rss_bytes, reset_peak
+from core.benchmark.footprint import parse_high_water_mark, peak_rss_bytes, reset_peak
 
 X86 = """processor\t: 0
 model name\t: AMD EPYC 7763 64-Core Processor

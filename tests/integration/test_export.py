@@ -28,8 +28,7 @@ with warnings.catch_warnings():
     import torch
     import torchvision
 
-    from core import torchvision_models
-    from core.export import export
+    from core.export import export, torchvision_models
 
 SMALL = "squeezenet1_1"
 

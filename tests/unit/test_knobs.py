@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import knobs
-from core.config_entries import (
+from core.errors import SpecError
+from core.knobs import KNOBS, check_config_entry, is_whole_number, knob
+from core.knobs.config_entries import (
     INTEGER_CONFIG_ENTRIES,
     KNOWN_CONFIG_ENTRIES,
     KNOWN_OPTIMIZERS,
     MIRROR_CONFIG_ENTRIES,
 )
-from core.errors import SpecError
-from core.knobs import KNOBS, check_config_entry, is_whole_number, knob
-from core.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 from core.spec import (
     ExecutionMode,
     GraphOptimizationLevel,

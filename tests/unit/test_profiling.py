@@ -347,7 +347,7 @@ def test_every_layout_of_the_same_json_gives_the_same_profile(tmp_path: Path) ->
 def test_a_large_file_in_one_line_or_pretty_printed_is_read_too(
     tmp_path: Path, indent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.trace._LONGEST_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("core.profiling.trace._LONGEST_LINE_BYTES", 1 << 20)
     events = many_runs(runs=1500)
     wanted = parse(tmp_path, events)
     path = tmp_path / "other.json"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.errors import SpecError
 from core.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, MAX_BATCH, MAX_THREADS
+from core.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.presets import PRESETS, preset
 from core.spec import (
     TrialSpec,

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from core import database, wire
+from core import wire
 from core.errors import StoreError
 from core.measurement import Trial
-from core.store import RAW_FIELDS, ModelRecord, Store, home
+from core.store import RAW_FIELDS, ModelRecord, Store, database, home
 
 ROOT = Path(__file__).parents[2]
 SHA = "0123456789abcdef" * 4

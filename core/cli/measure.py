@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli_options import Given, config_from, preset_config, spec_data, with_settings
-from core.cli_output import EXIT_FAILED, Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
-from core.cli_tables import profile_lines, sweep_lines, trial_lines
-from core.cli_watch import Interrupted, Progress, scheduler, watch
+from core.cli.options import Given, config_from, preset_config, spec_data, with_settings
+from core.cli.output import EXIT_FAILED, Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
+from core.cli.tables import profile_lines, sweep_lines, trial_lines
+from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import SpecError
 from core.measurement import Trial, TrialKind
 from core.presets import PRESETS

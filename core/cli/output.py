@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli_tables import visible
+from core.cli.tables import visible
 from core.errors import ErrorRecord, SpecError
-from core.strict_yaml import plain
+from core.spec.strict_yaml import plain
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 1, 2, 130
 

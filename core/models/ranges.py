@@ -13,7 +13,7 @@ from typing import NamedTuple
 import onnx.inliner
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from core.graphs import graphs_of, op_name
+from core.models.graphs import graphs_of, op_name
 
 
 class Range(NamedTuple):

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime as ort
 
-from core import footprint, limits, timing, wire
+from core import limits, wire
+from core.benchmark import footprint, timing
+from core.benchmark.inference import Inference, prepare, translated
 from core.errors import SpecError
 from core.feeds import rows_fed
-from core.inference import Inference, prepare, translated
 from core.session import CUDA_PROVIDERS, BuiltSession, build_session
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, helper
 
-from core.dimensions import RawDim, address, find_batch, free_dims
 from core.errors import ModelError
-from core.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
-from core.ranges import RangeFinder
+from core.models.dimensions import RawDim, address, find_batch, free_dims
+from core.models.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
+from core.models.ranges import RangeFinder
 from core.wire import ExternalFile, InputInfo, ModelInfo
 
 MAX_IR_VERSION = 13  # of ONNX Runtime 1.31; the limits are tested against the installed one

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.database import Database, unusable
 from core.errors import StoreError
 from core.measurement import Trial
+from core.store.database import Database, unusable
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from core.errors import SpecError, nearest
 from core.knobs import is_whole_number
-from core.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 
 MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
 

@@ -24,9 +24,9 @@ import torch
 from core.catalog import EXPORT_OPSETS
 from core.checking import first_line, open_checked
 from core.errors import ModelError, SpecError
-from core.export_check import TORCH_ERRORS, compare
+from core.export.check import TORCH_ERRORS, compare
+from core.export.torchvision_models import build
 from core.models import inspect_model
-from core.torchvision_models import build
 from core.wire import Difference, ExportPlan, ExportReply, ModelInfo
 
 _TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on

@@ -20,7 +20,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
 from core.errors import ProviderError, SpecError
-from core.ort_errors import (
+from core.session.ort_errors import (
     blamed_provider,
     creation_error,
     load_failure,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from core.errors import WorkerError
-from core.trace import Event, Source, number
+from core.profiling.trace import Event, Source, number
 
 _HOLDS_BODY = frozenset({"If", "Loop", "Scan"})
 _NAME_SUFFIX = "_kernel_time"

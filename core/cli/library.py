@@ -15,10 +15,10 @@ from core.catalog import (
     SAMPLE_EXPORTS,
     TORCHVISION_CLASSIFIERS,
 )
-from core.cli_options import whole_number
-from core.cli_output import Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
-from core.cli_tables import export_lines, history_lines, machine_lines, model_lines
-from core.cli_watch import Progress, scheduler, watch
+from core.cli.options import whole_number
+from core.cli.output import Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
+from core.cli.tables import export_lines, history_lines, machine_lines, model_lines
+from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError, nearest
 from core.library import import_file, resolve_model, sample_models

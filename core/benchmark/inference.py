@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from core import timing, wire
+from core import wire
+from core.benchmark import timing
 from core.errors import SpecError, TunerError
 from core.feeds import BFLOAT16, Array, Feeds, make_feeds
-from core.ort_errors import run_error
 from core.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
+from core.session.ort_errors import run_error
 
 _BFLOAT16_ONNX = 16  # TensorProto.BFLOAT16
 _ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name

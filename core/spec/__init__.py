@@ -25,8 +25,8 @@ from core.knobs import (
     check_range,
     knob,
 )
-from core.spec_checks import check_affinities, check_feed_value, check_image_statistics, check_provider
-from core.strict_yaml import dump_yaml, load_strict
+from core.spec.checks import check_affinities, check_feed_value, check_image_statistics, check_provider
+from core.spec.strict_yaml import dump_yaml, load_strict
 
 SCHEMA = 1  # 1: first public layout
 

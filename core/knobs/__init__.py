@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from core.config_entries import (
+from core.errors import SpecError, nearest
+from core.knobs.config_entries import (
     INTEGER_CONFIG_ENTRIES,
     KNOWN_CONFIG_ENTRIES,
     KNOWN_OPTIMIZERS,
     MIRROR_CONFIG_ENTRIES,
 )
-from core.errors import SpecError, nearest
-from core.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 
 __all__ = [
     "EXECUTION_MODES",

@@ -18,11 +18,11 @@ import typer
 
 from core.errors import SpecError, nearest
 from core.knobs import KNOBS, Knob
+from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.presets import preset
-from core.provider_options import KNOWN_PROVIDERS
 from core.spec import spec_from_yaml
+from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
-from core.strict_yaml import MAX_CHARACTERS
 
 Given = dict[
     str, Any

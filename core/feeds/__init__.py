@@ -354,7 +354,7 @@ def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[st
         array = array[:, None] if one.shape[1] == 1 else array[..., None]
     elif not _fits(array.shape, one.shape) and _fits(np.moveaxis(array, 3, 1).shape, one.shape):
         array = np.moveaxis(array, 3, 1)
-    from core.images import normalised
+    from core.feeds.images import normalised
 
     notes.append(f"The uint8 images for input `{one.name}` were scaled to [0, 1].")
     channel_axis = 1 if one.shape[1] in (1, 3, 4) else 3
@@ -376,6 +376,6 @@ def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
 
 
 def _from_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
-    from core.images import load_images  # Pillow comes with it
+    from core.feeds.images import load_images  # Pillow comes with it
 
     return load_images(plan, wanted)

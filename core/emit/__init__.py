@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import __version__, wire
-from core.emit_parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
+from core.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.errors import SpecError
 from core.measurement import Trial
 from core.plan import feed_plan, session_plan

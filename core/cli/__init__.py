@@ -15,9 +15,10 @@ from pathlib import Path
 
 import typer
 
-from core import cli_library, cli_measure
-from core.cli_output import EXIT_BAD_INPUT, complain, exit_code, print_json
-from core.cli_watch import Interrupted, signals
+from core.cli import library as cli_library
+from core.cli import measure as cli_measure
+from core.cli.output import EXIT_BAD_INPUT, complain, exit_code, print_json
+from core.cli.watch import Interrupted, signals
 from core.errors import Cancelled, TunerError, record_from_error
 
 app = typer.Typer(

@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
-from core.calltree import Call, NodeTotal, Totals, Trace, add_up, nest, node_name
 from core.errors import WorkerError
-from core.trace import Event, Lines, Whole, number, shapes
+from core.profiling.calltree import Call, NodeTotal, Totals, Trace, add_up, nest, node_name
+from core.profiling.trace import Event, Lines, Whole, number, shapes
 
 MAX_SPANS = 20_000  # a timeline with more is neither readable nor quick to draw
 
