@@ -5,7 +5,7 @@ No Streamlit: what stands here is tested as text. `results` draws it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,48 +47,82 @@ def cells(result: Result, baseline: Result | None) -> list[Cell]:
         _mean(result, baseline),
         _deviation(result),
         _throughput(result, baseline),
-        _plain_cell(
-            "CPU time",
-            "cpu_s_per_inference",
-            format.ms,
-            "User and system time per run, all threads, spinning included.",
-            result,
-            baseline,
-        ),
-        _plain_cell(
-            "Session creation",
-            "session_creation_s",
-            format.ms,
-            "Loading the model and optimizing its graph.",
-            result,
-            baseline,
-        ),
-        _plain_cell(
-            "First run",
-            "first_run_s",
-            format.ms,
-            "The very first run, with allocations and lazy set-up.",
-            result,
-            baseline,
-        ),
-        _plain_cell(
-            "Peak memory",
-            "peak_rss_bytes",
-            format.size,
-            "Largest resident memory of the worker above its level before the model was loaded.",
-            result,
-            baseline,
-        ),
-        _plain_cell(
-            "GPU memory",
-            "gpu_memory_bytes",
-            format.size,
-            "Of the worker process, as the driver counts it (NVML).",
-            result,
-            baseline,
-            missing="no GPU in use",
-        ),
+        *(_single(one, result, baseline) for one in SINGLES),
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """A number that a trial has once, without an interval."""
+
+    label: str
+    name: str
+    text: Callable[[float | None], str]
+    help: str
+    compare: Literal["always", "per row", "same rows"] = "always"
+    missing: str = ""
+
+
+SINGLES = (
+    Single(
+        label="CPU time",
+        name="cpu_s_per_inference",
+        text=format.ms,
+        help="User and system time per run, all threads, spinning included.",
+        compare="per row",
+    ),
+    Single(
+        label="Session creation",
+        name="session_creation_s",
+        text=format.ms,
+        help="Loading the model and optimizing its graph.",
+    ),
+    Single(
+        label="First run",
+        name="first_run_s",
+        text=format.ms,
+        help="The very first run, with allocations and lazy set-up.",
+        compare="same rows",
+    ),
+    Single(
+        label="Peak memory",
+        name="peak_rss_bytes",
+        text=format.size,
+        help="Largest resident memory of the worker above its level before the model was loaded.",
+    ),
+    Single(
+        label="GPU memory",
+        name="gpu_memory_bytes",
+        text=format.size,
+        help="Of the worker process, as the driver counts it (NVML).",
+        missing="no GPU in use",
+    ),
+)
+
+
+def _single(one: Single, result: Result, baseline: Result | None) -> Cell:
+    value = result.get(one.name)
+    change, note = _single_change(one, result, baseline or {})
+    return Cell(
+        label=one.label,
+        value=one.text(value),
+        note="one value, no interval" if value is not None else one.missing,
+        help=one.help,
+        change=change,
+        change_note=note,
+    )
+
+
+def _single_change(one: Single, result: Result, baseline: Result) -> tuple[float | None, str]:
+    value, other = result.get(one.name), baseline.get(one.name)
+    if value is None or not other:
+        return None, ""
+    rows, other_rows = result["batch_size"] or 1, baseline["batch_size"] or 1
+    if one.compare == "always" or rows == other_rows:
+        return value / other - 1, ""
+    if one.compare == "same rows":
+        return None, ""
+    return (value / rows) / (other / other_rows) - 1, "per row"
 
 
 def _percentile(name: str, result: Result, baseline: Result | None) -> Cell:
@@ -144,12 +178,12 @@ def _change(
     if own is None or other is None or other.value == 0:
         return None, "off", ""
     change = own.value / other.value - 1 if lower_is_better else other.value / own.value - 1
-    per_row = "per row, " if own.rows != other.rows else ""
+    rows_differ = lower_is_better and own.rows != other.rows  # a throughput is per row anyway
     if own.low is None or own.high is None or other.low is None or other.high is None:
-        return change, "off", f"{per_row}interval unknown"
+        return change, "off", "no interval"
     if own.low <= other.high and other.low <= own.high:
-        return change, "off", f"{per_row}within noise"
-    return change, "inverse" if lower_is_better else "normal", f"{per_row}vs baseline"
+        return change, "off", "within noise"
+    return change, "inverse" if lower_is_better else "normal", "per row" if rows_differ else "vs baseline"
 
 
 def _mean(result: Result, baseline: Result | None) -> Cell:
@@ -202,26 +236,6 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
     )
 
 
-def _plain_cell(
-    label: str,
-    name: str,
-    text: Any,
-    help_text: str,
-    result: Result,
-    baseline: Result | None,
-    missing: str = "",
-) -> Cell:
-    value, other = result.get(name), (baseline or {}).get(name)
-    change = value / other - 1 if value is not None and other else None
-    return Cell(
-        label=label,
-        value=text(value) if value is not None or not missing else format.DASH,
-        note="one value, no interval" if value is not None else missing,
-        help=help_text,
-        change=change,
-    )
-
-
 def verdict(result: Result, baseline: Result) -> tuple[bool, str]:
     """Return whether two results are clearly apart, and what may be said about them."""
     contrast = measurement.contrast(result, baseline)
@@ -229,22 +243,22 @@ def verdict(result: Result, baseline: Result) -> tuple[bool, str]:
         return False, "No p50 on one of the two sides: make more runs to compare them."
     if contrast.why_not:
         return False, f"These two cannot be compared: {contrast.why_not}."
-    ratio = f"{contrast.ratio:.2f}×"
-    span = (
-        f" (95 % interval {contrast.ratio_low:.2f}× to {contrast.ratio_high:.2f}×)"
-        if contrast.ratio_low is not None and contrast.ratio_high is not None
-        else ""
-    )
     caution = "One run each is not a verdict: what differs from one trial to the next is not in it."
+    ratio, low, high = contrast.ratio, contrast.ratio_low, contrast.ratio_high
     if not contrast.clear:
         return (
             False,
-            f"Within the noise of these two runs: p50 per row {ratio} as fast as the baseline{span}. "
-            f"{caution}",
+            f"Within the noise of these two runs: p50 per row {ratio:.2f}× as fast as the baseline"
+            f"{_ratio_span(low, high)}. {caution}",
         )
+    if ratio < 1:  # say how much slower, not how little of the speed is left
+        ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
     word = "faster" if contrast.ratio > 1 else "slower"
-    factor = contrast.ratio if contrast.ratio > 1 else 1 / contrast.ratio
-    return True, f"p50 per row {factor:.2f}× {word} than the baseline{span}. {caution}"
+    return True, f"p50 per row {ratio:.2f}× {word} than the baseline{_ratio_span(low, high)}. {caution}"
+
+
+def _ratio_span(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" (95 % interval {low:.2f}× to {high:.2f}×)"
 
 
 def comparable(result: Result, baseline: Result) -> bool:

@@ -83,6 +83,7 @@ def what_ran(result: Result) -> None:
     st.dataframe(
         rows,
         hide_index=True,
+        placeholder=format.DASH,
         key="what_ran",
         column_config={
             "Time per run (ms)": st.column_config.NumberColumn(format="%.4f"),

@@ -34,7 +34,7 @@ DEFAULTS = fields.defaults()
 
 def reset_button(label: str, key: str) -> None:
     st.button(
-        "",
+        "Reset",
         key=f"reset.{key}",
         icon=":material/undo:",
         type="tertiary",

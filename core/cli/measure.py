@@ -225,7 +225,9 @@ def _measure_points(
     with scheduler(store) as service:
         fingerprint = service.environment()["fingerprint"] if reuse else ""
         for number, point in enumerate(points, 1):
-            known = store.find_complete(point.spec.key(), fingerprint, model_sha256=model) if reuse else None
+            known = None
+            if reuse and point.spec.repeatable:
+                known = store.find_complete(point.spec.key(), fingerprint, model_sha256=model)
             if known is not None:
                 ended.append((known, True))
                 continue

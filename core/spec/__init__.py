@@ -199,6 +199,11 @@ class TrialSpec(_Spec):
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the request alone says what is fed: a file may hold other data under the same path."""
+        return self.workload.feeds == "random"
+
 
 def spec_from_dict(data: Mapping[str, Any]) -> TrialSpec:
     """Build a spec from plain data.

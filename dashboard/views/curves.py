@@ -144,7 +144,9 @@ def _rows(record: ModelRecord, points: Sequence[Point]) -> list[Measured]:
     earlier: dict[str, Trial] = {}
     for point in points:
         key = point.spec.key()
-        if found := state.store().find_complete(key, fingerprint, model_sha256=record.content_sha256):
+        if point.spec.repeatable and (
+            found := state.store().find_complete(key, fingerprint, model_sha256=record.content_sha256)
+        ):
             earlier[key] = found
     return sweep.join(points, own, earlier)
 

@@ -156,6 +156,7 @@ def _table(trials: list[Trial]) -> list[Trial]:
         rows(trials),
         key=TABLE,
         hide_index=True,
+        placeholder=format.DASH,
         on_select="rerun",
         selection_mode="multi-row",
         height=min(420, 38 + 35 * len(trials)),

@@ -285,6 +285,7 @@ def _beside(trial: Trial, baseline: Trial | None) -> None:
             cells.comparison(trial, baseline),
             hide_index=True,
             key="comparison",
+            height="content",
             alt="Settings that differ and the numbers of this result and of the baseline",
         )
 

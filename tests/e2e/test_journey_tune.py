@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 from core.spec import spec_from_yaml
 from core.store import Store
 from tests import tiny_models
-from tests.e2e.conftest import run, visit
+from tests.e2e.conftest import run, run_button, visit
 
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
@@ -107,7 +107,7 @@ def test_a_link_shows_the_same_trial_in_another_browser_and_after_a_reload(open_
 
 
 def test_the_keyboard_starts_a_run(page: Page) -> None:
-    expect(page.get_by_role("button", name="Run").first).to_be_enabled()
+    expect(run_button(page)).to_be_enabled()
     page.wait_for_timeout(1000)  # the browser takes up shortcuts a moment after it drew the button
     page.get_by_role("heading", name="Tune", level=1).click()
     page.keyboard.press("Control+Enter")
@@ -131,11 +131,11 @@ def test_a_mistake_is_a_red_box_that_stops_run_and_goes_with_it(page: Page) -> N
     field.fill("session.nonsense=1")
     field.press("Control+Enter")
     expect(page.get_by_test_id("stAlert").first).to_contain_text("Unknown session config entry")
-    expect(page.get_by_role("button", name="Run").first).to_be_disabled()
+    expect(run_button(page)).to_be_disabled()
     expect(page.get_by_text("Nothing measured yet")).to_be_visible()  # the same keys must not start a run
     page.get_by_role("button", name="Reset all").first.click()
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
-    expect(page.get_by_role("button", name="Run").first).to_be_enabled()
+    expect(run_button(page)).to_be_enabled()
 
 
 def test_upload_run_cancel_and_a_second_visitor_in_the_queue(
@@ -153,11 +153,11 @@ def test_upload_run_cancel_and_a_second_visitor_in_the_queue(
     expect(page.get_by_test_id("stToast")).to_contain_text("Already in the library as slow")
     page.get_by_role("button", name="Use in Tune").first.click()
     expect(page.get_by_role("heading", name="Tune", level=1)).to_be_visible()
-    page.get_by_role("button", name="Run").first.click()
+    run_button(page).click()
     expect(page.locator(".st-key-live")).to_contain_text("so far")
 
     other = open_browser()
-    other.get_by_role("button", name="Run").first.click()
+    run_button(other).click()
     expect(other.locator(".st-key-live")).to_contain_text("has the machine; this one is next")
     expect(other.get_by_test_id("stSidebar")).to_contain_text("measure slow")
     other.get_by_role("button", name="Cancel").first.click()

@@ -656,3 +656,8 @@ def test_the_default_preset_asks_for_nothing() -> None:
 def test_an_unknown_preset_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SpecError, match="Did you mean `cpu-latency`"):
         preset("cpu-latancy")
+
+
+def test_a_request_that_feeds_a_file_is_not_repeatable():
+    assert spec_from_dict({"model": {"path": "m.onnx"}}).repeatable
+    assert not spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"feeds": "rows.npz"}}).repeatable

@@ -401,3 +401,25 @@ def test_a_sample_that_is_not_made_yet_can_be_made(
     assert record is not None
     assert record.path == str(path)
     assert path.is_file()
+
+
+def test_a_real_export_ends_in_the_library(open_page: Open, home: Path) -> None:
+    at = open_page("models")
+    at.selectbox(key="export.form.name").set_value("squeezenet1_1")
+    at.toggle(key="export.form.pretrained").set_value(False).run()
+    at.button(key="export.form.start").click().run()
+    assert at.progress
+    assert state.scheduler().join(280)
+    at.run()
+    assert not at.exception
+    assert not at.error, [one.value for one in at.error]
+    record = state.store().model("squeezenet1_1")
+    assert record is not None
+    assert record.info["batch_dim"] is not None
+    assert "random weights" in record.note
+    differences = next(one.value for one in at.dataframe if "Compared at" in one.value)
+    assert len(differences) == 2
+    assert float(differences.iloc[0, 1]) < 1e-3
+    assert not list((home / "exports").iterdir())
+    at.button(key="models.use").click().run()
+    assert at.selectbox(key="model.picked").value == record.content_sha256

@@ -426,7 +426,7 @@ def test_results_of_different_batches_are_compared_per_row(open_page: Open, mlp:
     at = open_page(model=mlp, trial=second.id)
     p50 = next(one for one in at.metric if one.label == "p50 latency")
     assert p50.delta == "-50.0 %"
-    assert p50.proto.delta_description == "per row, vs baseline"
+    assert p50.proto.delta_description == "per row"
 
 
 def test_results_of_different_machines_are_not_compared(open_page: Open, mlp: ModelRecord) -> None:
