@@ -43,6 +43,8 @@ class ProviderError(TunerError):
 class WorkerError(TunerError):
     """A worker crashed, hung or answered nonsense."""
 
+    signal = ""  # name of the signal that ended the worker; known where it was watched, not in a record
+
 
 class StoreError(TunerError):
     """The result store is unreadable or was written by a newer version."""

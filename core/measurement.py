@@ -57,7 +57,9 @@ class Trial:
             "kind": self.kind,
             "state": self.state,
             "error": self.error,
-            "model": self.spec.get("model", {}) | {"name": self.model_name},
+            "model": {"sha256": None, "precision": "fp32"}
+            | self.spec.get("model", {})
+            | {"name": self.model_name},
             "spec": self.spec,
         }
         result = self.result or {}

@@ -292,7 +292,9 @@ def _crash(job: str, number: int, where: str, said: str) -> WorkerError:
         name, ("", "Try fewer settings, for example no graph optimizations, to find what it cannot stand.")
     )
     verb = "was killed" if name == "SIGKILL" else "crashed"
-    return WorkerError(f"The worker for `{job}` {verb} ({name}){cause}{where}.{said}", hint=hint)
+    error = WorkerError(f"The worker for `{job}` {verb} ({name}){cause}{where}.{said}", hint=hint)
+    error.signal = name
+    return error
 
 
 def _last_line(stderr: bytes) -> str:

@@ -348,9 +348,10 @@ class Scheduler:
             path = self.store.rescue(entry.trial)
         except StoreError as second:
             return StoreError(f"{failure.message} {second.message}", hint=failure.hint)
+        move = "" if path.parent == self.store.folder else f", move the file into `{self.store.folder}`"
         return StoreError(
             f"{failure.message} The result was kept as `{path}`.",
-            hint="Free disk space and start ORTune again: it takes the result back.",
+            hint=f"Free disk space{move} and start ORTune again: it takes the result back.",
         )
 
     def _forget(self) -> None:

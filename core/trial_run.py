@@ -140,9 +140,14 @@ def perform_trial(
     prepared = prepare_trial(resolved, store, run)
     machine, notes = _machine(environment)
     notes = [*(f"fp16 copy: {note}" for note in prepared.notes), *notes]
-    if kind == "profile":
-        return _profile(resolved, prepared, run, machine, notes, trace())
-    return _measure(resolved, prepared, run, machine, notes)
+    try:
+        if kind == "profile":
+            return _profile(resolved, prepared, run, machine, notes, trace())
+        return _measure(resolved, prepared, run, machine, notes)
+    except WorkerError as error:
+        if error.signal == "SIGSEGV" and prepared.notes:  # what the making of the copy found tells the way round
+            raise WorkerError(error.message, hint=f"About the fp16 copy: {'; '.join(prepared.notes)}.") from error
+        raise
 
 
 def _machine(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:

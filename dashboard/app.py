@@ -9,7 +9,8 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 
 import streamlit as st  # noqa: E402
 
-from dashboard import machine, state  # noqa: E402
+from dashboard import state  # noqa: E402
+from dashboard.panels import machine  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")

@@ -168,6 +168,8 @@ def _timing_notes(plan: wire.MeasurePlan, timed: timing.TimedRuns, throttled: li
             f"Runs this short are mostly the call from Python into ONNX Runtime, as in any Python program; "
             f"{timing.clock_share_ns() / 1e3:.2f} µs of each is the clock."
         )
+    if not plan["feeds"]["batch_axes"]:
+        notes.append("No input of this model has rows that a batch could count: each run counts as one row.")
     if not plan["warmup_runs"]:
         notes.append("There was no warm-up: the first timed run is the first run of the session.")
     if throttled.periods:

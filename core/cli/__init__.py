@@ -17,9 +17,9 @@ import typer
 
 from core.cli import library as cli_library
 from core.cli import measure as cli_measure
-from core.cli.output import EXIT_BAD_INPUT, complain, exit_code, print_json
+from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
-from core.errors import Cancelled, TunerError, record_from_error
+from core.errors import Cancelled, SpecError, TunerError, record_from_error
 
 app = typer.Typer(
     add_completion=False,
@@ -54,8 +54,8 @@ def run(argv: Sequence[str]) -> int:
     except Interrupted as interrupted:
         return _stopped(interrupted, as_json=as_json)
     except typer.TyperException as error:
-        complain(error.format_message(), f"See `{_program()} -h`, or -h after a command.")
-        return EXIT_BAD_INPUT
+        hint = f"See `{_program()} -h`, or -h after a command."
+        return _failed(SpecError(error.format_message(), hint=hint), as_json=as_json)
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

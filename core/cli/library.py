@@ -142,19 +142,22 @@ def emit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
     ] = None,
+    json_: Json = False,
 ) -> None:
     """Write a trial as a YAML file or as a Python script."""
     store = Store()
     one = store.trial(trial)
     text = emit_yaml(one) if format_ == "yaml" else _python(store, one)
-    if output is None:
+    if output is not None:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise unwritable(output, error) from None
+        typer.echo(f"Wrote {output}.", err=True)
+    if json_:
+        print_json({"trial": one.id, "format": format_, "output": str(output) if output else None, "text": text})
+    elif output is None:
         typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(output, error) from None
-    typer.echo(f"Wrote {output}.", err=True)
 
 
 def _python(store: Store, trial: Trial) -> str:

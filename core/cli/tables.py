@@ -151,7 +151,10 @@ def _placement(result: Mapping[str, Any]) -> str:
 def _precision(precision: str, result: Mapping[str, Any]) -> str:
     casts = result.get("casts") or {}
     if precision == "fp16" and casts.get("computes_in_float32"):
-        return f"fp16 model, computed in FP32 behind {casts['inserted_casts']} inserted Casts"
+        inserted = casts["inserted_casts"]
+        return "fp16 model, computed in FP32" + (
+            f" behind {inserted} inserted Casts" if inserted else "; all its Casts cancelled out"
+        )
     return precision
 
 
@@ -218,7 +221,7 @@ def profile_lines(trial: Trial, profile: Profile, *, top: int) -> list[str]:
                 ("profiled", f"{runs}, batch {result.get('batch_size')}"),
                 (
                     "time per run",
-                    f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them",
+                    f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them (mean)",
                 ),
                 ("overhead", _overhead(result)),
             ]
@@ -246,7 +249,7 @@ def _overhead(result: Mapping[str, Any]) -> str:
     if not facts or not facts.get("ratio"):
         return "not known"
     return (
-        f"a run takes {ms(facts['profiled_s'])} ms with the profiler and {ms(facts['unprofiled_s'])} ms "
+        f"the median run takes {ms(facts['profiled_s'])} ms with the profiler and {ms(facts['unprofiled_s'])} ms "
         "without: read the shares, not the times"
     )
 

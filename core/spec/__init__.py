@@ -359,6 +359,9 @@ def _without_effect_on_feeds(spec: TrialSpec) -> dict[str, str]:
 # --- YAML ---------------------------------------------------------------------------------------------
 
 
+_KINDS = {type(None): "nothing", list: "a list"}
+
+
 def spec_from_yaml(text: str) -> TrialSpec:
     """Read an exported configuration; `measured` and `environment` are informative and not part of it.
 
@@ -368,7 +371,7 @@ def spec_from_yaml(text: str) -> TrialSpec:
     data = load_strict(text)
     if not isinstance(data, dict):
         raise SpecError(
-            f"A configuration is a mapping, but this YAML holds {type(data).__name__}.",
+            f"A configuration is a mapping, but this YAML holds {_KINDS.get(type(data), 'one value')}.",
             hint="Choose a YAML file that ORTune exported.",
         )
     schema = data.pop("schema", None)

@@ -13,8 +13,9 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.sweep import Axis, Measured, Point
-from dashboard import controls, curve_results, format, state
-from dashboard.curve_results import ACTIVE, point_name
+from dashboard import controls, format, state
+from dashboard.panels import curve_results
+from dashboard.panels.curve_results import ACTIVE, point_name
 
 AXIS = "curves.axis"
 VALUES = "curves.values"  # + "." + name of the axis

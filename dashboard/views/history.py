@@ -9,7 +9,8 @@ import streamlit as st
 
 from core.errors import TunerError
 from core.measurement import Trial
-from dashboard import controls, format, results, state
+from dashboard import controls, format, state
+from dashboard.panels import results
 
 LIMIT = 2000
 TABLE = "history.table"

@@ -12,8 +12,9 @@ import streamlit as st
 from core import library, wire
 from core.errors import TunerError
 from core.store import ModelRecord, home
-from dashboard import exporting, format, state, upload
+from dashboard import format, state, upload
 from dashboard.folders import allowed_path
+from dashboard.panels import exporting
 
 TABLE = "models.table"
 PENDING = "models.pending"  # paths of uploaded files that wait to be read

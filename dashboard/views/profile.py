@@ -11,7 +11,8 @@ from core.measurement import Trial
 from core.scheduler import Status
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import controls, format, profile_results, state
+from dashboard import controls, format, state
+from dashboard.panels import profile_results
 
 SHOWN = "profile.shown"  # id of the profile that is shown
 LINKED = "profile.linked"  # the ?trial= that was followed

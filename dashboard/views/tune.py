@@ -9,7 +9,8 @@ from core.measurement import Trial
 from core.scheduler import Status
 from core.spec import SessionSpec, TrialSpec
 from core.store import ModelRecord
-from dashboard import cells, controls, format, results, state
+from dashboard import controls, format, state
+from dashboard.panels import cells, results
 
 POLL_S = 1.0  # while a trial is active; nothing is polled afterwards
 

@@ -11,7 +11,6 @@ import pytest
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, Span, parse_profile
 from core.sweep import BATCH, THREADS, Measured
-from dashboard import profile_charts
 from dashboard.charts import (
     MAX_SAMPLES,
     PALETTE,
@@ -20,11 +19,12 @@ from dashboard.charts import (
     latency_trace,
     latency_trace_info,
     plain,
+    profile_charts,
     provider_label,
     thin,
 )
-from dashboard.curve_charts import curve, curve_info
-from dashboard.profile_charts import (
+from dashboard.charts.curve_charts import curve, curve_info
+from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
     Ran,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.measurement import latency_summary
-from dashboard import cells
+from dashboard.panels import cells
 
 
 def result(

@@ -12,7 +12,9 @@ from streamlit.testing.v1 import AppTest
 from core.errors import ModelError
 from core.scheduler import Status
 from core.store import ModelRecord
-from dashboard import exporting, feeding, fields, folders, state, upload
+from dashboard import fields, folders, state, upload
+from dashboard.controls import feeding
+from dashboard.panels import exporting
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
@@ -220,6 +223,41 @@ def test_a_fixed_value_is_fed(open_page: Open, add_model: Add) -> None:
     [trial] = state.store().trials()
     assert trial.spec["workload"]["feed_values"] == {name: 0.5}
     assert trial.state == "COMPLETE", trial.error
+
+
+def test_arrays_of_a_file_are_fed_and_too_few_rows_are_refused(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path
+) -> None:
+    name = mlp.info["inputs"][0]["name"]
+    np.savez(tmp_path / "rows.npz", **{name: np.ones((3, 16), np.float32)})
+    at = open_page(model=mlp)
+    at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.NPZ).run()
+    assert at.button(key="run").disabled
+    at.text_input(key=fields.FEEDS_PATH).set_value(str(tmp_path / "rows.npz"))
+    widget(at, "batch_size").set_value(3).run()
+    run_and_wait(at)
+    assert state.store().trials()[0].state == "COMPLETE", state.store().trials()[0].error
+    widget(at, "batch_size").set_value(4).run()
+    at = run_and_wait(at)
+    assert state.store().trials()[0].state == "FAIL"
+    assert "4" in texts(at)
+    assert len(at.error) == 1
+
+
+def test_images_of_a_folder_are_fed(open_page: Open, add_model: Add, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for index in range(2):
+        Image.new("RGB", (20, 12), (index * 90, 10, 200)).save(folder / f"{index}.png")
+    at = open_page(model=add_model(tiny_models.conv))
+    at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
+    at.text_input(key=fields.FEEDS_PATH).set_value(str(folder))
+    widget(at, "batch_size").set_value(2).run()
+    run_and_wait(at)
+    [trial] = state.store().trials()
+    assert trial.state == "COMPLETE", trial.error
+    assert trial.result is not None
+    assert trial.result["batch_size"] == 2
 
 
 @pytest.mark.parametrize(

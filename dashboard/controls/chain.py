@@ -7,7 +7,7 @@ import streamlit as st
 from core import wire
 from core.knobs import PROVIDER_OPTIONS, ProviderOption, knob
 from dashboard import fields, format, state
-from dashboard.setting import LINES, help_text, reset_button
+from dashboard.controls.setting import LINES, help_text, reset_button
 
 
 def providers() -> None:

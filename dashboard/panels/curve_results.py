@@ -11,7 +11,8 @@ import streamlit as st
 
 from core import sweep
 from core.sweep import Axis, Measured, Point
-from dashboard import charts, curve_charts, format, state
+from dashboard import charts, format, state
+from dashboard.charts import curve_charts
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"

@@ -12,7 +12,7 @@ from core import wire
 from core.knobs import knob
 from core.store import ModelRecord, home
 from dashboard import fields, format, upload
-from dashboard.setting import help_text, one
+from dashboard.controls.setting import help_text, one
 
 
 def dims(record: ModelRecord) -> None:

@@ -15,8 +15,9 @@ from core.presets import PRESETS, preset
 from core.spec import TrialSpec
 from core.statistics import PERCENTILES, runs_needed
 from core.store import ModelRecord
-from dashboard import chain, feeding, fields, format, state
-from dashboard.setting import DEFAULTS, is_changed, one
+from dashboard import fields, format, state
+from dashboard.controls import chain, feeding
+from dashboard.controls.setting import DEFAULTS, is_changed, one
 
 GROUPS: tuple[tuple[str, str, bool], ...] = (
     # group of the table -> icon, open at first

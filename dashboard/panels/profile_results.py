@@ -13,8 +13,9 @@ from core.errors import TunerError
 from core.profiling import Profile, by_operator, by_provider, profile_from_dict
 from core.spec import spec_from_dict
 from core.statistics import percentile
-from dashboard import format, profile_charts, state
-from dashboard.profile_charts import Ran
+from dashboard import format, state
+from dashboard.charts import profile_charts
+from dashboard.charts.profile_charts import Ran
 
 MEAN, MEDIAN = "Mean", "Median"
 VIEW, SEARCH = "profile.view", "profile.search"

@@ -10,7 +10,7 @@ import streamlit as st
 from core.errors import TunerError
 from core.measurement import Trial
 from dashboard import charts, controls, format, state
-from dashboard.cells import Result, cast_lines, cells, placement_rows
+from dashboard.panels.cells import Result, cast_lines, cells, placement_rows
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     # state -> icon, colour, words

@@ -1,0 +1,1 @@
+"""What several pages show: results, curves, profiles, the export form, the machine's corner."""
