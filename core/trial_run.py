@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import __version__, wire
-from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
+from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
 from core.measurement import TrialKind, result_from_reply
 from core.plan import feed_plan, session_plan
@@ -145,8 +145,9 @@ def perform_trial(
             return _profile(resolved, prepared, run, machine, notes, trace())
         return _measure(resolved, prepared, run, machine, notes)
     except WorkerError as error:
-        if error.signal == "SIGSEGV" and prepared.notes:  # what the making of the copy found tells the way round
-            raise WorkerError(error.message, hint=f"About the fp16 copy: {'; '.join(prepared.notes)}.") from error
+        if error.signal == "SIGSEGV" and prepared.notes:  # making the copy has found the way round
+            about = "; ".join(prepared.notes)
+            raise WorkerError(error.message, hint=f"About the fp16 copy: {about}.") from error
         raise
 
 

@@ -157,6 +157,16 @@ def tokens(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
     return save(path, nodes, inputs, [value("y", ["batch", width])], parameters)
 
 
+def transpose_before_matmul(path: Path) -> Path:
+    """Two axes swapped, then a MatMul, as in ViT: ORT's layout optimizer crashes on it in float16."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2], name="transpose"),
+        helper.make_node("MatMul", ["t", "w"], ["y"], name="matmul"),
+    ]
+    inputs, outputs = [value("x", ["batch", "n", 8])], [value("y", ["n", "batch", 5])]
+    return save(path, nodes, inputs, outputs, [weights("w", (8, 5))])
+
+
 def unnamed_dims(path: Path) -> Path:
     """Relu of x float32 [None, 4, None]: free dimensions `x:0` and `x:2`."""
     node = helper.make_node("Relu", ["x"], ["y"], "relu")

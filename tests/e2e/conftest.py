@@ -50,7 +50,7 @@ def _executable() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:
@@ -69,13 +69,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the server of this session keeps everything."""
     return tmp_path_factory.mktemp("ortune")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def app_url(home: Path) -> Iterator[str]:
     """`python -m dashboard`, as a user starts it."""
     port = free_port()

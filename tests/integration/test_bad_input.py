@@ -327,6 +327,13 @@ def test_a_bad_command_is_refused(cli: CommandLine, tmp_path: Path, args: list[s
     refused(cli, *args, words=words, cwd=tmp_path)
 
 
+def test_wrong_usage_with_json_is_a_document_too(cli: CommandLine) -> None:
+    done = cli.run("bench", "--json", "--bogus")
+    assert done.code == 2
+    assert done.document["state"] == "FAIL"
+    assert "--bogus" in done.document["error"]["message"]
+
+
 # --- the store --------------------------------------------------------------------------------------------
 
 

@@ -196,7 +196,9 @@ def test_a_fixed_value_with_other_rows_than_the_batch_is_refused(tmp_path: Path)
 
 def test_an_input_of_unknown_rank_takes_its_shape_from_the_value(tmp_path: Path) -> None:
     plan = make_plan(tiny_models.rank_unknown(tmp_path / "m.onnx"), batch=1, values={"x": [[1, -1]]})
-    assert measure(plan, silent)["outputs"][0]["shape"] == [1, 2]
+    reply = measure(plan, silent)
+    assert reply["outputs"][0]["shape"] == [1, 2]
+    assert any("each run counts as one row" in note for note in reply["notes"])
 
 
 def test_an_index_outside_its_table_is_a_clear_error(tmp_path: Path) -> None:

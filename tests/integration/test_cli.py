@@ -291,6 +291,8 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     assert changed["spec"]["protocol"] == first["spec"]["protocol"]
 
     script = ok(cli.run("emit", first["trial"], "--format", "python")).out
+    emitted = ok(cli.run("emit", first["trial"], "--format", "python", "--json")).document
+    assert (emitted["trial"], emitted["format"], emitted["text"]) == (first["trial"], "python", script)
     (tmp_path / "script.py").write_text(script)
     done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

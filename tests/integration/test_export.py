@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import urllib.request
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,8 +198,9 @@ def test_an_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> No
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache of torch without any downloaded weights."""
+    """A cache of torch without any downloaded weights, and a downloader that looks up its proxy anew."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.setattr(urllib.request, "_opener", None)
     before = torch.hub._hub_dir  # type: ignore[attr-defined]
     torch.hub._hub_dir = None  # type: ignore[attr-defined]
     yield tmp_path / "torch"
@@ -341,6 +343,23 @@ def test_a_batch_that_the_pt2_forbids_is_noted_and_another_compared(tmp_path: Pa
     reply = export(pt2_plan(save_pt2(tmp_path / "m.pt2", smallest=3), tmp_path / "m.onnx"), silent)
     assert [one["batch"] for one in reply["differences"]] == [3]
     assert "batch 1" in reply["notes"][0]
+
+
+class Zeros(torch.nn.Module):
+    """An output that is zero whatever is fed, like that of an untrained ViT."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")
+def test_agreement_of_zeros_is_called_no_proof(tmp_path: Path) -> None:
+    program = torch.export.export(
+        Zeros().eval(), (torch.randn(2, 3),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    torch.export.save(program, tmp_path / "m.pt2")
+    reply = export(pt2_plan(tmp_path / "m.pt2", tmp_path / "m.onnx"), silent)
+    assert sum("proves nothing" in note for note in reply["notes"]) == len(reply["differences"])
 
 
 def test_what_is_no_pt2_is_refused(tmp_path: Path) -> None:

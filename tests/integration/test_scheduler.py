@@ -526,6 +526,40 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
     assert (stored.state, len(stored.result["latencies_s"])) == ("COMPLETE", 20)
 
 
+def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, monkeypatch):
+    one = schedulers()
+    elsewhere = tmp_path / "rescued-x.json"
+    original = one.store.update_trial
+
+    def full(trial_id: str, **changes: Any) -> bool:
+        if "result" in changes:
+            raise StoreError("The disk is full.")
+        return original(trial_id, **changes)
+
+    monkeypatch.setattr(one.store, "update_trial", full)
+    monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
+    trial = one.submit(spec(tiny_models.mul(tmp_path / "m.onnx")))
+    assert one.join(WAIT_S)
+    error = one.status(trial).error
+    assert str(elsewhere) in error["message"]
+    assert f"move the file into `{one.store.folder}`" in error["hint"]
+
+
+def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.transpose_before_matmul(tmp_path / "vit.onnx")
+    plan = {"model": {"path": str(path), "precision": "fp16"}, "workload": {"dims": {"n": 3}}}
+    around = {**plan, "session": {"disabled_optimizers": ["NchwcTransformer"]}}
+    crashed, worked = one.submit(spec_from_dict(plan)), one.submit(spec_from_dict(around))
+    assert one.join(WAIT_S)
+    assert one.store.trial(worked).state == "COMPLETE"
+    trial = one.store.trial(crashed)
+    if trial.state == "FAIL":  # ONNX Runtime 1.31; a later one may have mended it
+        assert trial.error["type"] == "WorkerError"
+        assert "SIGSEGV" in trial.error["message"]
+        assert "NchwcTransformer" in trial.error["hint"]
+
+
 def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, tmp_path):
     one = schedulers()
     trial = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))

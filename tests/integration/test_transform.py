@@ -215,21 +215,11 @@ def test_only_float32_is_touched(tmp_path: Path) -> None:
     assert kinds["in_float64"] == TensorProto.DOUBLE
 
 
-def transpose_before_matmul(path: Path) -> Path:
-    """Two axes swapped, then a MatMul, as in ViT: ORT's layout optimizer crashes on it in float16."""
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2], name="transpose"),
-        helper.make_node("MatMul", ["t", "w"], ["y"], name="matmul"),
-    ]
-    inputs, outputs = [tiny.value("x", ["batch", "n", 8])], [tiny.value("y", ["n", "batch", 5])]
-    return tiny.save(path, nodes, inputs, outputs, [tiny.weights("w", (8, 5))])
-
-
 @pytest.mark.parametrize("keep_io_types", [True, False])
 def test_a_copy_that_crashes_onnx_runtime_is_made_and_the_note_tells_the_way_round(
     tmp_path: Path, keep_io_types: bool
 ) -> None:
-    source = transpose_before_matmul(tmp_path / "t.onnx")
+    source = tiny.transpose_before_matmul(tmp_path / "t.onnx")
     output, reply = convert(source, keep_io_types=keep_io_types)
     load = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1])"
     crashed = subprocess.run([sys.executable, "-c", load, str(output)], check=False).returncode < 0
