@@ -116,8 +116,7 @@ class Scheduler:
         self._closing = False
         self._environment: wire.Environment | None = None
         self._describing = threading.Lock()
-        store.adopt_rescued()
-        store.interrupt_orphans(_is_alive)
+        settle(store)
         self._thread = threading.Thread(target=self._loop, name="ortune-scheduler", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -408,6 +407,12 @@ def _cancelled() -> Cancelled:
     return Cancelled(
         "The job was cancelled before it began.", hint="Start it again when you want its result."
     )
+
+
+def settle(store: Store) -> None:
+    """Take back rescued results, and fail the trials that processes which are gone have left unfinished."""
+    store.adopt_rescued()
+    store.interrupt_orphans(_is_alive)
 
 
 def _is_alive(process: str, created_at: float) -> bool:

@@ -24,6 +24,7 @@ from core.errors import SpecError, nearest
 from core.library import import_file, resolve_model, sample_models
 from core.measurement import Trial
 from core.runner import run_job
+from core.scheduler import settle
 from core.store import Store
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
@@ -155,7 +156,8 @@ def emit(
             raise unwritable(output, error) from None
         typer.echo(f"Wrote {output}.", err=True)
     if json_:
-        print_json({"trial": one.id, "format": format_, "output": str(output) if output else None, "text": text})
+        written = str(output) if output is not None else None
+        print_json({"trial": one.id, "format": format_, "output": written, "text": text})
     elif output is None:
         typer.echo(text, nl=False)
 
@@ -176,6 +178,7 @@ def history(
 ) -> None:
     """List trials, newest first."""
     store = Store()
+    settle(store)  # a command line that was killed can no longer say so itself
     sha = None if model is None else _content_sha256(store, model)
     trials = store.trials(model_sha256=sha, limit=limit)
     if json_:

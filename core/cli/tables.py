@@ -13,7 +13,7 @@ from typing import Any
 from core import wire
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, by_operator, by_provider
-from core.spec import asked, changed, spec_from_dict
+from core.spec import asked, changed, spec_from_dict, without_effect
 from core.sweep import Measured
 
 DASH = "–"
@@ -119,12 +119,14 @@ def fallback_lines(result: Mapping[str, Any]) -> list[str]:
 def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     spec = spec_from_dict(trial.spec)
     set_here = [f"{name}={_value(asked(spec, name))}" for name in changed(spec) if name != "provider_options"]
+    idle = without_effect(spec)
     options = [f"{p.name}.{k}={v}" for p in spec.session.providers for k, v in p.options.items()]
     return [
         ("ran on", _placement(result)),
         ("precision", _precision(spec.model.precision, result)),
         ("batch", f"{result.get('batch_size')} rows fed; {result.get('runs')} runs"),
         ("changed", ", ".join([*set_here, *options]) or "nothing: ONNX Runtime's defaults"),
+        *(("no effect", f"{name}: {idle[name]}") for name in changed(spec) if name in idle),
     ]
 
 
@@ -249,8 +251,8 @@ def _overhead(result: Mapping[str, Any]) -> str:
     if not facts or not facts.get("ratio"):
         return "not known"
     return (
-        f"the median run takes {ms(facts['profiled_s'])} ms with the profiler and {ms(facts['unprofiled_s'])} ms "
-        "without: read the shares, not the times"
+        f"the median run takes {ms(facts['profiled_s'])} ms with the profiler and "
+        f"{ms(facts['unprofiled_s'])} ms without: read the shares, not the times"
     )
 
 

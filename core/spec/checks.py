@@ -57,9 +57,9 @@ def check_provider(provider: str, options: Mapping[str, str], *, expert: bool) -
     known = {option.name: option for option in table}
     for name, value in options.items():
         if name not in known:
-            what = "no options of its own" if not known else f"no option `{name}`"
+            what = f"no option `{name}`" if known else f"no options of its own, but got `{name}`"
             raise SpecError(
-                f"`{provider}` has {what}, but got `{name}`.{nearest(name, known)}",
+                f"`{provider}` has {what}.{nearest(name, known)}",
                 hint="Use the session settings instead."
                 if not known
                 else "Correct the name; ONNX Runtime 1.31 does not accept it.",

@@ -314,6 +314,8 @@ def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_
     assert "rows/s" in done.out
     assert "CPUExecutionProvider" in done.out
     assert "use_io_binding=on" in done.out
+    idle = ok(cli.run("bench", mlp, *QUICK, "--inter-op-num-threads", "4"))
+    assert "no effect     inter_op_num_threads: " in idle.out
 
 
 def test_feeds_from_values_npz_and_dimensions_reach_the_model(

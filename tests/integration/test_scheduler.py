@@ -233,12 +233,13 @@ def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
 
 def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
     code = (
-        "import os, sys\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import os, sys, threading\nsubmitted = threading.Event()\n"
+        "from core.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
-        "def run(*args, **kw):\n    os._exit(0)\n"
+        "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"
         "for i in range(2):\n    s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
-        "s.join()\n"
+        "submitted.set()\ns.join()\n"
     )
     path = tiny_models.mul(tmp_path / "m.onnx")
     subprocess.run(
