@@ -74,4 +74,6 @@ def _refuse(message: str) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode=None)
+    app.command()(main)
+    app()

@@ -40,7 +40,8 @@ from core.trial_run import resolve_trial
 Model = Annotated[
     str | None,
     typer.Argument(
-        help="Path, library name, sample name or hash of a model; not needed with a --config that names one.",
+        help="Path, library name, sample name, or hash of a library model; not needed with a --config "
+        "that names one.",
         metavar="MODEL",
         show_default=False,
     ),

@@ -124,7 +124,7 @@ def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, 
     return [
         ("ran on", _placement(result)),
         ("precision", _precision(spec.model.precision, result)),
-        ("batch", f"{result.get('batch_size')} rows fed; {result.get('runs')} runs"),
+        ("batch", f"{counted(result.get('batch_size'), 'row')} fed; {counted(result.get('runs'), 'run')}"),
         ("changed", ", ".join([*set_here, *options]) or "nothing: ONNX Runtime's defaults"),
         *(("no effect", f"{name}: {idle[name]}") for name in changed(spec) if name in idle),
     ]
@@ -145,9 +145,19 @@ def _placement(result: Mapping[str, Any]) -> str:
         return ", ".join(result.get("effective_providers") or []) + " (loaded; placement not known)"
     total = sum(one["time_s"] for one in placement.values()) or 1.0
     return ", ".join(
-        f"{name} {one['nodes']} nodes, {one['time_s'] / total:.0%} of the time"
+        f"{name} {counted(one['nodes'], 'node')}{_fused(one)}, {one['time_s'] / total:.0%} of the time"
         for name, one in placement.items()
     )
+
+
+def _fused(part: Mapping[str, Any]) -> str:
+    ran = part.get("ran_nodes", part["nodes"])
+    return f" ({ran} after fusion)" if ran != part["nodes"] else ""
+
+
+def counted(number: int | None, noun: str) -> str:
+    """Return "1 row", "2 rows"."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _precision(precision: str, result: Mapping[str, Any]) -> str:

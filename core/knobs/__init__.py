@@ -558,6 +558,11 @@ def check_range(setting: Knob, number: int) -> None:
     """
     low, high = setting.low, setting.high
     if (low is not None and number < low) or (high is not None and number > high):
+        if low == high:
+            raise SpecError(
+                f"`{setting.name}` must be {low} for now, but got {number}.",
+                hint="Leave it out: one caller is what ORTune measures.",
+            )
         raise SpecError(
             f"`{low} <= {setting.name} <= {high}` must hold, but got {number}.",
             hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",

@@ -183,10 +183,24 @@ def curve(info: CurveInfo) -> go.Figure:
         type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=[f"{t:,}" for t in info.ticks]
     )
     if info.y_log:
-        figure.update_yaxes(type="log", dtick="D2")
+        ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
+        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
+
+
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """Return the numbers 1, 2 and 5 times a power of ten that reach around positive `values`.
+
+    Plotly's own labels between the decades are too small to read.
+    """
+    first, last = (math.floor(math.log10(end(values))) for end in (min, max))
+    around = [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 2, 5)]
+    around.append(10.0 ** (last + 1))
+    low = max((tick for tick in around if tick <= min(values)), default=around[0])
+    high = min((tick for tick in around if tick >= max(values)), default=around[-1])
+    return [tick for tick in around if low <= tick <= high]
 
 
 def _add_band(figure: go.Figure, series: Series, color: str) -> None:

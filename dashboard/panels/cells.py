@@ -303,6 +303,7 @@ def placement_rows(result: Result) -> list[dict[str, Any]]:
                 "Asked for": "yes" if name in result["requested_providers"] else "no, ORT adds it",
                 "Loaded": "yes" if name in result["effective_providers"] else "no",
                 "Nodes": int(part.get("nodes") or 0) if placement else None,
+                "After fusion": int(part.get("ran_nodes") or 0) if placement else None,
                 "Time per run (ms)": None if time_s is None else float(time_s) * 1e3,
                 "Share of node time": None if time_s is None or not total else float(time_s) / total,
             }

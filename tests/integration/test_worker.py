@@ -321,3 +321,22 @@ def test_a_killed_parent_leaves_no_worker(
     finally:
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_measurement_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> None:
+    """ONNX Runtime's telemetry would keep its database there; CI is unset because it silences it, too."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("CI", "XDG_CACHE_HOME")}
+    (home := tmp_path / "home").mkdir()
+    request = {"job": "measure", "payload": make_plan(tiny_models.mul(tmp_path / "m.onnx"))}
+    with subprocess.Popen(
+        [sys.executable, "-m", "core.worker"],
+        env=environment | {"HOME": str(home), "ORT_DISABLE_TELEMETRY": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(json.dumps(request).encode() + b"\n")
+        worker.stdin.flush()
+        assert b'"result"' in worker.stdout.read()
+    assert list(home.rglob("*")) == []

@@ -23,7 +23,7 @@ from dashboard.charts import (
     provider_label,
     thin,
 )
-from dashboard.charts.curve_charts import curve, curve_info
+from dashboard.charts.curve_charts import curve, curve_info, log_ticks
 from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
@@ -480,3 +480,8 @@ def test_a_recorded_profile_of_onnx_runtime_is_drawn_without_losing_time(name: s
 def test_the_body_of_an_if_has_a_lane_below_its_thread() -> None:
     recorded = parse_profile(DATA / "profile_1.31.1_if.json")
     assert timeline_info(recorded, Ran()).lanes[:2] == ["thread 1", "thread 1 · in a body"]
+
+
+def test_ticks_of_a_log_axis_are_round_and_reach_around_the_values():
+    assert log_ticks([0.03, 0.8]) == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
+    assert log_ticks([1.0, 100.0]) == pytest.approx([1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0])
