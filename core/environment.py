@@ -13,15 +13,13 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnxruntime as ort
 
 from core import limits, wire
 from core.provider_probe import probe
-
-if TYPE_CHECKING:
-    from core.worker import Progress
+from core.wire import Progress
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt")
 _PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # the libraries that providers load

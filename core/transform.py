@@ -6,7 +6,6 @@ import graphlib
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from core.checking import checker_complaint, crashes_by_default, first_line, ope
 from core.errors import ModelError
 from core.models import inspect_model, read_model
 from core.models.graphs import bodies_of, nodes_of, tensors_of
-from core.wire import Fp16Reply
+from core.wire import Fp16Reply, Progress
 
 _ONE_FILE_BYTES = 1_900_000_000  # protobuf holds 2 GiB, the graph itself included
 _STAGES = 4
@@ -40,8 +39,6 @@ _CONVERTER_ERRORS = (
     KeyError,
     AssertionError,
 )
-
-Progress = Callable[..., None]
 
 
 def fp16(path: str, output: str, keep_io_types: bool, progress: Progress) -> Fp16Reply:

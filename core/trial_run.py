@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import __version__, wire
+from core.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
 from core.measurement import TrialKind, result_from_reply
@@ -139,7 +140,9 @@ def perform_trial(
     """
     prepared = prepare_trial(resolved, store, run)
     machine, notes = _machine(environment)
-    notes = [*(f"fp16 copy: {note}" for note in prepared.notes), *notes]
+    weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
+    about_weights = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
+    notes = [*about_weights, *(f"fp16 copy: {note}" for note in prepared.notes), *notes]
     try:
         if kind == "profile":
             return _profile(resolved, prepared, run, machine, notes, trace())

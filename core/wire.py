@@ -7,9 +7,16 @@ sends a plan; the worker obeys it to the letter. Seconds and bytes; nanoseconds 
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 JobName = Literal["environment", "inspect", "measure", "profile", "export", "fp16"]
+
+
+class Progress(Protocol):
+    """How a job tells the parent how far it is; about once in half a second is enough."""
+
+    def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
+        """Report `done` of `total` steps of `stage`."""
 
 
 class ProviderPlan(TypedDict):

@@ -14,18 +14,11 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from core import lifeline, limits
 from core.errors import TunerError, WorkerError, record_from_error
-
-
-class Progress(Protocol):
-    """Tells the parent how far a job is; about once in half a second is enough."""
-
-    def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
-        """Report `done` of `total` steps of `stage`."""
-
+from core.wire import Progress
 
 # The payload is a TypedDict of `wire`, built by the parent.
 Job = Callable[[Any, Progress], Mapping[str, Any]]

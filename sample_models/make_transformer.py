@@ -94,7 +94,7 @@ def export(model: Encoder, path: Path) -> None:
         written,
         {
             "source": "built by make_transformer.py",
-            "note": "random weights: timings are real, predictions are not",
+            "ortune.weights": "random",
         },
     )
     onnx.checker.check_model(written)

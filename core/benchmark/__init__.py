@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -25,9 +25,7 @@ from core.benchmark.inference import Inference, prepare, translated
 from core.errors import SpecError
 from core.feeds import rows_fed
 from core.session import CUDA_PROVIDERS, BuiltSession, build_session
-
-if TYPE_CHECKING:
-    from core.worker import Progress
+from core.wire import Progress
 
 MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
 UNPROFILED_RUNS = 100

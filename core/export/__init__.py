@@ -21,13 +21,13 @@ from typing import Any, Literal
 import onnx.version_converter
 import torch
 
-from core.catalog import EXPORT_OPSETS
+from core.catalog import EXPORT_OPSETS, WEIGHTS_KEY
 from core.checking import first_line, open_checked
 from core.errors import ModelError, SpecError
 from core.export.check import TORCH_ERRORS, compare
 from core.export.torchvision_models import build
 from core.models import inspect_model
-from core.wire import Difference, ExportPlan, ExportReply, ModelInfo
+from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
 
 _TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on
 _LOWEST_NATIVE_OPSET = 18  # torch's exporter translates to 18 and newer; what is older must be converted
@@ -38,8 +38,6 @@ _STALE_AFTER_S = 24 * 3600
 
 _SAVE_PT2 = "Save it with `torch.export.save(torch.export.export(model, inputs), 'model.pt2')`."
 _STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the machine that exported: nobody else's business
-
-Progress = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,7 @@ def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
     )
     rows = _TRACED_BATCH if plan["dynamic_batch"] else 1
     torch.manual_seed(plan["seed"])
-    metadata = {"ortune.source": f"torchvision {plan['name']}", "ortune.weights": built.weights}
+    metadata = {"ortune.source": f"torchvision {plan['name']}", WEIGHTS_KEY: built.weights}
     if built.weights == "pretrained":
         metadata["ortune.weights_name"] = built.weights_name
     else:
@@ -188,7 +186,7 @@ def _pt2(plan: ExportPlan) -> _Source:
         kwargs=kwargs,
         batched=False,
         weights="file",
-        metadata={"ortune.source": f"torch.export {path.name}", "ortune.weights": "file"},
+        metadata={"ortune.source": f"torch.export {path.name}", WEIGHTS_KEY: "file"},
         notes=notes,
     )
 

@@ -11,7 +11,7 @@ import pickle
 import socket
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ import torchvision
 
 from core.catalog import RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.errors import SpecError, nearest
+from core.wire import Progress
 
 REACH_TIMEOUT_S = 8.0  # for the first answer of the download server, name lookup included
 STALL_TIMEOUT_S = 20.0  # between two parts of a download
@@ -29,8 +30,6 @@ STALL_TIMEOUT_S = 20.0  # between two parts of a download
 _DOWNLOAD_ERRORS = (OSError, http.client.HTTPException, RuntimeError, EOFError, pickle.UnpicklingError)
 # Models built for one image size: their weights have a shape that follows from it.
 _SIZE_BOUND = ("vit_", "maxvit_")
-
-Progress = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

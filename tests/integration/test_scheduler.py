@@ -19,6 +19,7 @@ import pytest
 
 from core import library
 from core import scheduler as scheduler_module
+from core.catalog import RANDOM_WEIGHTS_NOTE
 from core.errors import Cancelled, SpecError, StoreError, WorkerError
 from core.machine_queue import MachineQueue
 from core.runner import Progress, run_job
@@ -633,3 +634,10 @@ def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
 def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
     with pytest.raises(SpecError):
         spec(tmp_path / "m.onnx", workload={"batch_size": 0})
+
+
+def test_random_weights_are_told_with_every_result(schedulers):
+    scheduler = schedulers()
+    model = ROOT / "sample_models" / "tiny_transformer.onnx"
+    trial = finished(scheduler, scheduler.submit(spec(model, workload={"dims": {"sequence": 4}})))
+    assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]
