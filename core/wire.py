@@ -1,7 +1,7 @@
 """The typed JSON that crosses the pipe between the parent process and a worker.
 
 Plain dictionaries and the standard library only, so that a measuring worker loads numpy and onnxruntime
-and nothing else. The parent validates (`spec.py`), resolves (`spec.session_plan`, `spec.feed_plan`) and
+and nothing else. The parent validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and
 sends a plan; the worker obeys it to the letter. Seconds and bytes; nanoseconds where raw samples are kept.
 """
 

@@ -1,7 +1,7 @@
 """Session config entries and optimizers that ONNX Runtime 1.31 knows. Data only.
 
 ONNX Runtime ignores an unknown key or name without a word, so these lists are what stands between a slip of
-the keyboard and a measurement of nothing. Entries with a knob of their own are in `knobs.py`.
+the keyboard and a measurement of nothing. Entries with a knob of their own are in the table.
 Source: the literals of the installed libraries and ONNX Runtime's verbose log.
 """
 

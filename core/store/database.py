@@ -2,7 +2,7 @@
 
 A connection per call (half a millisecond) in write-ahead mode, so that readers never wait for a writer. A
 file of a newer version is never changed, and a damaged one is set aside, never overwritten. What the tables
-mean is the store's business; `sqlite3` is named here and in `store.py` only.
+mean is the store's business; `sqlite3` is named in this folder only.
 """
 
 from __future__ import annotations
