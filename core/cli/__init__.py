@@ -1,8 +1,8 @@
 """The jobs of ORTune without a browser: same store, same scheduler, same results.
 
-Here the commands come together and every expected error becomes one or two lines. `cli_measure` and
-`cli_library` hold the commands, `cli_options` turns options into a spec, `cli_tables` results into text,
-`cli_watch` shows progress, `cli_output` writes and knows the exit codes.
+Here the commands come together and every expected error becomes one or two lines. `measure` and
+`library` hold the commands, `options` turns options into a spec, `tables` results into text,
+`watch` shows progress, `output` writes and knows the exit codes.
 """
 
 from __future__ import annotations
