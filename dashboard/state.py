@@ -38,7 +38,6 @@ DEFAULT_MODEL = "digits_cnn"
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
 TRIAL = "trial"  # id of the trial that Tune shows
-EXPORT_JOB = "models.job"  # id of the running export
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 AWAITED = "awaited"  # id of the trial to pin as baseline when it is done
