@@ -50,12 +50,14 @@ def _ort_text(provider: str, name: str, value: str) -> str:
 MAX_ELEMENTS = 2**40  # terabytes: a slip of the keyboard, not a feed
 
 
-def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo) -> wire.FeedPlan:
+def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | None = None) -> wire.FeedPlan:
     """Resolve every input of the model to a shape of numbers; -1 where the feed brings the size along.
 
     Args:
         workload: batch, dimensions and source of the feeds.
         info: what `inspect` found.
+        spec_dtype: dtype that floating inputs take instead of the model's own ("float16" for an fp16 copy
+            without kept input types).
 
     Raises:
         SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input, an input
@@ -72,7 +74,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo) -> wire.FeedPlan:
     if source != "npz":  # an .npz brings its own shapes
         _check_sizes(sizes, info, fixed=set(workload.feed_values))
     return {
-        "inputs": [_input_plan(one, sizes) for one in info["inputs"]],
+        "inputs": [_input_plan(one, sizes, spec_dtype) for one in info["inputs"]],
         "source": source,
         "path": path,
         "seed": workload.seed,
@@ -178,13 +180,14 @@ def _source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]
     return ("npz", feeds) if feeds.lower().endswith(".npz") else ("images", feeds)
 
 
-def _input_plan(one: wire.InputInfo, sizes: Mapping[str, int]) -> wire.InputPlan:
+def _input_plan(one: wire.InputInfo, sizes: Mapping[str, int], float_dtype: str | None) -> wire.InputPlan:
     shape = one["shape"]
     if shape is None:
         shape = []  # rank unknown: a scalar unless an .npz or a fixed value says otherwise
+    dtype = float_dtype if float_dtype and one["dtype"] == "float32" else one["dtype"]
     return {
         "name": one["name"],
-        "dtype": one["dtype"],
+        "dtype": dtype,
         "shape": [sizes.get(dim, -1) if isinstance(dim, str) else dim for dim in shape],
         "low": one.get("low"),
         "high": one.get("high"),
