@@ -78,7 +78,6 @@ def _failed(error: TunerError, *, as_json: bool) -> int:
 def _stopped(interrupted: Interrupted, *, as_json: bool) -> int:
     record = record_from_error(Cancelled(f"Stopped by {interrupted}.", hint="Start it again."))
     if as_json:
-        known = interrupted.trial.to_dict() if interrupted.trial is not None else {"trial": None}
-        print_json({"error": record, **known, "state": "CANCELLED"})
+        print_json({"error": record, **(interrupted.document or {"trial": None}), "state": "CANCELLED"})
     complain(record["message"], record["hint"])
     return interrupted.exit_code

@@ -126,7 +126,8 @@ def _run_trial(store: Store, spec: TrialSpec, kind: TrialKind, *, quiet: bool) -
             job = service.submit(spec, kind=kind)
             status = watch(service, job, progress)
     except Interrupted as interrupted:
-        interrupted.trial = store.trial(job) if job else None
+        if job:
+            interrupted.document = store.trial(job).to_dict()
         raise
     return _as_ended(store.trial(job), status)
 
@@ -186,11 +187,18 @@ def sweep(
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
     points = expand(resolved.spec, axes, resolved.record.info)
     study = _study(axes)
-    ended = _measure_points(store, points, resolved.record.content_sha256, study, reuse=reuse, quiet=quiet)
-    rows = [
-        measured(point, trial, reused=reused) for point, (trial, reused) in zip(points, ended, strict=True)
-    ]
-    _report_sweep(study, axes, rows, [trial for trial, _ in ended], json_=json_)
+    ended: Ended = []
+    try:
+        _measure_points(
+            store, points, resolved.record.content_sha256, study, reuse=reuse, quiet=quiet, ended=ended
+        )
+    except Interrupted as interrupted:
+        if json_:
+            interrupted.document = _sweep_document(study, axes, points, ended)
+        else:
+            print_lines(sweep_lines(_rows(points, ended)))
+        raise
+    _report_sweep(study, axes, points, ended, json_=json_)
 
 
 def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
@@ -217,12 +225,14 @@ def _study(axes: Sequence[Axis]) -> str:
     return f"sweep {' × '.join(one.name for one in axes)} #{token}"
 
 
+Ended = list[tuple[Trial, bool]]  # trials of the first points, and whether each is an earlier one
+
+
 def _measure_points(
-    store: Store, points: Sequence[Point], model: str, study: str, *, reuse: bool, quiet: bool
-) -> list[tuple[Trial, bool]]:
-    """Measure the points in order; each trial, and whether it is an earlier one."""
+    store: Store, points: Sequence[Point], model: str, study: str, *, reuse: bool, quiet: bool, ended: Ended
+) -> None:
+    """Measure the points in order, and put each trial into `ended` when it ends: an interrupt loses none."""
     progress = Progress(sys.stderr, quiet=quiet)
-    ended: list[tuple[Trial, bool]] = []
     with scheduler(store) as service:
         fingerprint = service.environment()["fingerprint"] if reuse else ""
         for number, point in enumerate(points, 1):
@@ -235,25 +245,35 @@ def _measure_points(
             job = service.submit(point.spec, study=study)
             status = watch(service, job, progress, prefix=f"[{number}/{len(points)}] ")
             ended.append((_as_ended(store.trial(job), status), False))
-    return ended
+
+
+def _rows(points: Sequence[Point], ended: Ended) -> list[Measured]:
+    return [
+        measured(point, trial, reused=reused) for point, (trial, reused) in zip(points, ended, strict=False)
+    ]
+
+
+def _sweep_document(
+    study: str, axes: Sequence[Axis], points: Sequence[Point], ended: Ended
+) -> dict[str, Any]:
+    return {
+        "study": study,
+        "axes": {one.name: list(one.values) for one in axes},
+        "points": [
+            {"values": dict(point.values), "reused": reused, **trial.to_dict()}
+            for point, (trial, reused) in zip(points, ended, strict=False)
+        ],
+    }
 
 
 def _report_sweep(
-    study: str, axes: Sequence[Axis], rows: Sequence[Measured], trials: Sequence[Trial], *, json_: bool
+    study: str, axes: Sequence[Axis], points: Sequence[Point], ended: Ended, *, json_: bool
 ) -> None:
     if json_:
-        print_json(
-            {
-                "study": study,
-                "axes": {one.name: list(one.values) for one in axes},
-                "points": [
-                    {"values": dict(row.values), "reused": row.reused, **trial.to_dict()}
-                    for row, trial in zip(rows, trials, strict=True)
-                ],
-            }
-        )
+        print_json(_sweep_document(study, axes, points, ended))
     else:
-        print_lines(sweep_lines(rows))
+        print_lines(sweep_lines(_rows(points, ended)))
+    trials = [trial for trial, _ in ended]
     errors = [trial.error for trial in trials if trial.error is not None]
     if errors:
         complain(f"{len(errors)} of {len(trials)} points failed. {errors[0]['message']}", errors[0]["hint"])

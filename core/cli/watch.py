@@ -16,9 +16,8 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
-from core.measurement import Trial
 from core.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
 
@@ -32,7 +31,7 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
-        self.trial: Trial | None = None  # the one that was stopped, as it is stored
+        self.document: dict[str, Any] | None = None  # what `--json` prints of it, with all that was done
 
 
 @contextlib.contextmanager

@@ -495,6 +495,20 @@ def test_a_signal_cancels_and_leaves_no_process(
     assert trial.id == document["trial"]
 
 
+def test_a_stopped_sweep_shows_the_points_that_are_done(cli: CommandLine, mlp: str) -> None:
+    sizes = ",".join(str(size) for size in range(1, 41))
+    process = cli.start("sweep", mlp, "--batch-size", sizes, "--runs", "2000", "--json")
+    store = Store(cli.home / "ortune.db")
+    wait_until(lambda: any(trial.state == "COMPLETE" for trial in store.trials()))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    document = Done(code=process.returncode, out=out, err=err).document
+    assert (process.returncode, document["state"]) == (130, "CANCELLED")
+    assert 1 <= len(document["points"]) < 40
+    assert {point["state"] for point in document["points"]} == {"COMPLETE"}
+    assert len(document["points"][0]["latencies_s"]) == 2000
+
+
 def wait_until(met: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not met():
