@@ -168,11 +168,17 @@ def run_button(page: Page) -> Locator:
     return page.locator(".st-key-run button").first
 
 
+def started(page: Page, button: Locator) -> None:
+    """Press `button` and wait for its trial in the address: a short run may be over before it is seen."""
+    before = page.url
+    expect(button).to_be_enabled()
+    button.click()
+    expect(page).not_to_have_url(before)
+
+
 def run(page: Page) -> None:
     """Press Run and wait for the result."""
     button = run_button(page)
-    expect(button).to_be_enabled()
-    button.click()
-    expect(page.locator(".st-key-live")).to_be_visible()
+    started(page, button)
     expect(page.locator(".st-key-live")).to_have_count(0)
     expect(page.locator(".st-key-numbers")).to_be_visible()

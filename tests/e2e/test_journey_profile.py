@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import visit
+from tests.e2e.conftest import started, visit
 
 pytestmark = pytest.mark.e2e
 PROFILED_MS = 120_000
@@ -21,8 +21,7 @@ def show(page: Page, view: str) -> None:
 
 def test_a_profile_shows_operators_nodes_timeline_and_gives_a_trace(page: Page, tmp_path: Path) -> None:
     visit(page, "Profile")
-    page.locator(".st-key-profile-run").get_by_role("button").first.click()
-    expect(page.locator(".st-key-profile-cancel button")).to_be_visible()
+    started(page, page.locator(".st-key-profile-run").get_by_role("button").first)
     expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
 
     expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
@@ -64,9 +63,7 @@ def test_a_second_profile_runs_and_the_first_stays_selectable(page: Page) -> Non
     visit(page, "Profile")
     run = page.locator(".st-key-profile-run").get_by_role("button").first
     for _ in range(2):
-        expect(run).to_be_enabled()
-        run.click()
-        expect(page.locator(".st-key-profile-cancel button")).to_be_visible()
+        started(page, run)
         expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
     expect(page.locator(".st-key-profile-shown")).to_be_visible()
     newest = page.url
