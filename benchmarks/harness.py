@@ -68,10 +68,21 @@ else:
 print(statistics.median(latencies))
 """
 
+OURS = """
+import json, statistics, sys
+from core.benchmark.contestant import Contestant
+
+plan, runs = json.loads(sys.argv[1])
+contestant = Contestant()
+contestant.load(plan)
+contestant.warm()
+print(statistics.median(contestant.block(block_ns=0, min_runs=runs, max_runs=runs)["latencies_ns"]))
+"""
+
 ALTERNATE = """
 import gc, json, statistics, sys, time
 from core.benchmark.inference import prepare
-from core.benchmark.timing import time_runs
+from core.benchmark.timing import time_block
 from core.session import build_session
 
 plan, block, pairs = json.loads(sys.argv[1])
@@ -94,7 +105,7 @@ else:
 
 
 def bare():
-    gc.collect()  # as time_runs does once before it starts, so that both blocks find the same caches
+    gc.collect()
     run(*argument)
     latencies = []
     for _ in range(block):
@@ -105,7 +116,8 @@ def bare():
 
 
 def ours():
-    timed = time_runs(inference.call, block, expected_ns=1_000_000, report=lambda done: None)
+    gc.collect()  # as a contestant does once before each block
+    timed = time_block(inference.call, block_ns=0, min_runs=block, max_runs=block)
     return statistics.median(timed.latencies_ns)
 
 
@@ -148,11 +160,21 @@ def bare(case: Case, bound: bool) -> float:
 
 
 def ortune(case: Case, bound: bool) -> float:
-    return float(statistics.median(run_job("measure", plan(case, bound))["latencies_ns"]))
+    """The median that a contestant of a race finds in a fresh process of its own."""
+    runs = case[-1]
+    done = subprocess.run(
+        [sys.executable, "-c", OURS, json.dumps([plan(case, bound), runs])],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=ROOT,
+    )
+    return float(done.stdout)
 
 
 def plan(case: Case, bound: bool) -> dict[str, Any]:
-    path, name, shape, warmups, runs = case
+    path, name, shape, warmups, _ = case
     return {
         "model_path": str(path),
         "session": {
@@ -173,9 +195,11 @@ def plan(case: Case, bound: bool) -> dict[str, Any]:
             "batch_size": shape[0],
             "batch_axes": {name: 0},
         },
+        "engine": "onnxruntime",
+        "torch": None,
+        "cpus": [],
         "use_io_binding": bound,
         "warmup_runs": warmups,
-        "runs": runs,
     }
 
 

@@ -8,7 +8,12 @@ hundreds of megabytes in a process that only draws a list.
 from __future__ import annotations
 
 RANDOM_WEIGHTS_NOTE = "random weights: timings are real, predictions are not"
-WEIGHTS_KEY = "ortune.weights"  # in a model's metadata: "pretrained", "random" or "file"
+
+# in the metadata of an exported model
+SOURCE_KEY = "ortune.source"  # "torchvision NAME" or "torch.export FILE.pt2"
+WEIGHTS_KEY = "ortune.weights"  # "pretrained", "random" or "file"
+SEED_KEY = "ortune.seed"  # of random weights
+PT2_SHA256_KEY = "ortune.pt2_sha256"
 
 DEFAULT_OPSET = 20  # what torch's exporter itself writes unless asked otherwise
 EXPORT_OPSETS = range(13, 26)  # what torch's exporter accepts; below 18 it must convert, which may fail

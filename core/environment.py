@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -18,15 +16,19 @@ from typing import Any
 import onnxruntime as ort
 
 from core import limits, wire
+from core.provenance import fingerprint
 from core.provider_probe import probe
 from core.wire import Progress
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt")
 _PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # the libraries that providers load
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LD_PRELOAD")
-_NOT_IN_FINGERPRINT = ("ORT_DISABLE_TELEMETRY", "LD_LIBRARY_PATH", "nvidia-ml-py")
-# The libraries that compute. torch makes models but runs none, so another torch makes results no worse.
-_FINGERPRINT_LIBRARIES = ("onnxruntime", "numpy", "nvidia-", "tensorrt")
+# What oneDNN's, MLAS's and XNNPACK's kernels are chosen by, as the kernel writes it (x86, then ARM).
+_INSTRUCTIONS = (
+    *("avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_tile", "amx_int8", "amx_bf16"),
+    *("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme"),
+)
 
 
 def describe(progress: Progress) -> wire.Environment:
@@ -36,54 +38,28 @@ def describe(progress: Progress) -> wire.Environment:
         progress: told the stages "machine" and "providers"; trying the providers takes a second or more.
     """
     progress("machine", 0, 2)
-    cpu = cpu_facts(read_text("/proc/cpuinfo"))
+    cpuinfo = read_text("/proc/cpuinfo")
     libraries = library_versions()
-    facts: dict[str, Any] = {
-        "cpu": cpu,
+    machine: wire.Environment = {
+        "fingerprint": "",
+        "cpu": cpu_facts(cpuinfo),
+        "host": host_facts(),
+        "memory_bytes": limits.memory_limit(),
         "gpus": gpus(),
+        "os": os_name(read_text("/etc/os-release")),
         "kernel": platform.release(),
+        "python": platform.python_version(),
         "libraries": libraries,
         "ort_build": build_info(libraries),
+        "providers": [],
         "variables": variables(os.environ),
     }
     progress("providers", 1, 2)
     return {
-        "fingerprint": fingerprint(facts),
-        "cpu": cpu,
-        "memory_bytes": limits.memory_limit(),
-        "gpus": facts["gpus"],
-        "os": os_name(read_text("/etc/os-release")),
-        "kernel": facts["kernel"],
-        "python": platform.python_version(),
-        "libraries": libraries,
-        "ort_build": facts["ort_build"],
+        **machine,
+        "fingerprint": fingerprint(machine),
         "providers": probe(ort.get_available_providers()),
-        "variables": facts["variables"],
     }
-
-
-def fingerprint(facts: Mapping[str, Any]) -> str:
-    """Hash what decides whether two results may be compared.
-
-    CPU model, logical, physical and allowed CPUs, quota; GPUs with memory and driver; kernel; onnxruntime,
-    numpy, CUDA, cuDNN and TensorRT versions; ORT's build; the environment variables that change what ORT
-    does. Left out: host name, memory size, operating system's name, Python, `LD_LIBRARY_PATH` (the versions
-    of what it finds count), and packages that do not compute.
-    """
-    cpu = facts["cpu"]
-    chosen = {
-        "cpu": [cpu["model"], cpu["logical"], cpu["physical"], len(cpu["allowed"]), cpu["quota"]],
-        "gpus": facts["gpus"],
-        "kernel": facts["kernel"],
-        "libraries": {
-            name: version
-            for name, version in facts["libraries"].items()
-            if name.startswith(_FINGERPRINT_LIBRARIES) and name not in _NOT_IN_FINGERPRINT
-        },
-        "ort_build": facts["ort_build"],
-        "variables": {k: v for k, v in facts["variables"].items() if k not in _NOT_IN_FINGERPRINT},
-    }
-    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
 
 def cpu_facts(cpuinfo: str) -> wire.CpuFacts:
@@ -127,6 +103,85 @@ def physical_from_cpuinfo(cpuinfo: str) -> int:
     return len(pairs)
 
 
+def host_facts(root: Path = Path("/")) -> wire.HostFacts:
+    """What else decides how fast this machine computes, from the files below `root`; nothing is guessed."""
+    cpuinfo = read_text(root / "proc/cpuinfo")
+    groups = limits.parse_cgroups(read_text(root / "proc/self/cgroup"))
+    cpus = root / "sys/devices/system/cpu"
+    packages = {read_line(file) for file in cpus.glob("cpu[0-9]*/topology/physical_package_id")}
+    governors = {read_line(file) for file in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    huge_pages = re.search(r"\[(\w+)\]", read_text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    return {
+        "microcode": _field(cpuinfo, "microcode"),
+        "instructions": instructions(cpuinfo),
+        "sockets": len(packages) or None,
+        "numa_nodes": len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "smt": _switch(cpus / "smt/active"),
+        "governor": ", ".join(sorted(filter(None, governors))) or None,
+        "turbo": turbo(cpus),
+        "hypervisor": hypervisor(cpuinfo, root),
+        "huge_pages": huge_pages[1] if huge_pages else None,
+        "cgroup": ("v2" if set(groups) == {""} else "v1") if groups else None,
+        "cpuset": _cpuset(root / "sys/fs/cgroup", groups),
+        "container": container_id(
+            read_text(root / "proc/self/cgroup"), read_text(root / "proc/self/mountinfo")
+        ),
+        "boot": read_line(root / "proc/sys/kernel/random/boot_id"),
+    }
+
+
+def instructions(cpuinfo: str) -> list[str]:
+    """Those instruction sets of the CPU that kernels of neural networks are chosen by."""
+    known = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features") or "").split()
+    return [name for name in _INSTRUCTIONS if name in known]
+
+
+def turbo(cpus: Path) -> bool | None:
+    """Whether the clock may rise above its nominal rate; None where the driver does not say."""
+    no_turbo = _switch(cpus / "intel_pstate/no_turbo")
+    return not no_turbo if no_turbo is not None else _switch(cpus / "cpufreq/boost")
+
+
+def hypervisor(cpuinfo: str, root: Path) -> str | None:
+    """Who runs this virtual machine, as its firmware says; "none" on x86 without the CPU's flag for it."""
+    flags, xen = _field(cpuinfo, "flags"), read_line(root / "sys/hypervisor/type")
+    if flags is None:
+        return xen
+    if "hypervisor" not in flags.split():
+        return "none"
+    firmware = [read_line(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
+    return xen or " ".join(filter(None, firmware)) or "unidentified"
+
+
+def container_id(cgroups: str, mounts: str) -> str | None:
+    """The 64 digits by which Docker, containerd and Podman name a container, where one shows through."""
+    for text, pattern in (
+        (cgroups, r"\b([0-9a-f]{64})\b"),
+        (mounts, r"/\S*containers?/(?:\S*/)?([0-9a-f]{64})/"),
+    ):
+        if match := re.search(pattern, text):
+            return match[1]
+    return None
+
+
+def _cpuset(root: Path, groups: Mapping[str, str]) -> str | None:
+    """CPUs of this process's cgroup; inside a container its own group is often mounted as the root."""
+    for folder in (groups.get("", ""), "", f"cpuset{groups.get('cpuset', '')}", "cpuset"):
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
+            if found := read_line(root / folder.lstrip("/") / name):
+                return found
+    return None
+
+
+def _field(cpuinfo: str, name: str) -> str | None:
+    match = re.search(rf"^{name}\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _switch(path: Path) -> bool | None:
+    return {"0": False, "1": True}.get(read_line(path) or "")
+
+
 def ort_default_threads(environ: Mapping[str, str], physical: int) -> int:
     """Threads that `intra_op_num_threads = 0` means: `ORT_INTRA_OP_NUM_THREADS`, else physical cores."""
     text = environ.get("ORT_INTRA_OP_NUM_THREADS", "")
@@ -166,20 +221,21 @@ def os_name(os_release: str) -> str:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Name, memory and driver of every NVIDIA GPU; empty without a driver."""
+    """Name, memory, driver and newest CUDA of every NVIDIA GPU; empty without a driver."""
     try:
         import pynvml
     except ImportError:
         return []
     try:
         pynvml.nvmlInit()
-        driver = pynvml.nvmlSystemGetDriverVersion()
+        driver, cuda = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return [
             {
                 "name": pynvml.nvmlDeviceGetName(handle),
                 "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
                 "driver": driver,
+                "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
             }
             for handle in handles
         ]
@@ -187,9 +243,14 @@ def gpus() -> list[dict[str, Any]]:
         return []
 
 
-def read_text(path: str) -> str:
+def read_text(path: str | Path) -> str:
     """The file's text, or nothing where there is no such file."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def read_line(path: Path) -> str | None:
+    """The one line of a file, or None where there is none."""
+    return read_text(path).strip() or None

@@ -72,6 +72,26 @@ def record_from_error(error: TunerError) -> ErrorRecord:
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
+def record_from_exception(error: Exception) -> ErrorRecord:
+    """Return any exception as plain data; one that nobody expected becomes a `WorkerError` with its words."""
+    if isinstance(error, TunerError):
+        return record_from_error(error)
+    if isinstance(error, MemoryError):
+        detail = str(error).strip().rstrip(".")
+        return record_from_error(
+            WorkerError(
+                "The worker ran out of memory" + (f": {detail}." if detail else "."),
+                hint="Use a smaller batch, smaller dimensions or a smaller model.",
+            )
+        )
+    return record_from_error(
+        WorkerError(
+            f"The worker failed unexpectedly: {type(error).__name__}: {error}",
+            hint="Report this with the log of the dashboard.",
+        )
+    )
+
+
 def error_from_record(record: ErrorRecord) -> TunerError:
     """Rebuild the error that `record` describes; an unknown type becomes a `WorkerError`."""
     cls = _BY_NAME.get(record["type"], WorkerError)

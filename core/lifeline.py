@@ -18,10 +18,16 @@ _PR_SET_PDEATHSIG = 1
 _ORPHANED = 70  # exit status when the parent is gone; nobody is left to read it
 
 
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it ends."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask Linux to kill this process, stopped or not, when the thread that started it ends.
+
+    Args:
+        parent: process id of the parent, where it is known: one that is gone already ends this process now.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(_ORPHANED)
 
 
 def offer_to_oom_killer() -> None:

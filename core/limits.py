@@ -55,6 +55,14 @@ def parse_meminfo(text: str) -> int:
     return 0
 
 
+def parse_available(text: str) -> int:
+    """Bytes that `/proc/meminfo` calls available; 0 when the line is missing."""
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def parse_throttling(text: str) -> Throttling:
     """Read `cpu.stat` of cgroup v2 (`throttled_usec`) or v1 (`throttled_time`, nanoseconds)."""
     values = {key: value for key, _, value in (line.partition(" ") for line in text.splitlines())}
@@ -136,21 +144,33 @@ def memory_limit(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = No
     return min([limit for limit in limits if limit is not None] + [machine])
 
 
-def throttling(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> Throttling:
-    """The throttling counters of this process's own group; zeros where there are none."""
+def available_memory(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> int:
+    """Bytes that could be allocated now: what the machine has free, and what the container leaves."""
+    free = [parse_available(_read(Path("/proc/meminfo"))) or _sysconf_memory()]
+    for controller, limit, usage in (
+        ("", "memory.max", "memory.current"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        for folder in _folders(root, controller, groups):
+            most = parse_memory_limit(_read(folder / limit))
+            if most is not None:
+                free.append(max(0, most - int(_read(folder / usage).strip() or 0)))
+    return min(free)
+
+
+def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> Path | None:
+    """Where the throttling counters of this process's own group stand; None where there are none."""
     for controller in ("", "cpu"):
         for folder in _folders(root, controller, groups)[:1]:
-            text = _read(folder / "cpu.stat")
-            if "nr_throttled" in text:
-                return parse_throttling(text)
-    return Throttling(periods=0, seconds=0.0)
+            if "nr_throttled" in _read(folder / "cpu.stat"):
+                return folder / "cpu.stat"
+    return None
 
 
-def throttling_since(before: Throttling) -> Throttling:
-    """What was added to the throttling counters since `before`."""
-    now = throttling()
+def throttled_between(before: Throttling, after: Throttling) -> Throttling:
+    """What was added to the throttling counters."""
     return Throttling(
-        periods=max(0, now.periods - before.periods), seconds=max(0.0, now.seconds - before.seconds)
+        periods=max(0, after.periods - before.periods), seconds=max(0.0, after.seconds - before.seconds)
     )
 
 

@@ -1,19 +1,26 @@
 """From a validated spec to the exact calls a worker makes: nothing that was not asked for is set.
 
-Pure functions: `session_plan` for the session, `feed_plan` for what is fed. What cannot be resolved (a free
-dimension without a size, a batch the model does not have) raises `SpecError` here, before a worker starts.
+Pure functions: `session_plan` for the session, `feed_plan` for what is fed, `contestant_plan` for both; the
+`anchor` that every race has, and the other shapes (`shape_feeds`) whose first run it times. What cannot be
+resolved (a free dimension without a size, a batch the model does not have) raises `SpecError` here, before a
+worker starts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from core import wire
+from core.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
 from core.errors import SpecError, nearest
 from core.knobs import KNOBS, PROVIDER_OPTIONS
-from core.spec import SessionSpec, WorkloadSpec
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
+from core.spec.checks import cpu_list
+
+if TYPE_CHECKING:
+    from core.store import ModelRecord
 
 
 def session_plan(session: SessionSpec) -> wire.SessionPlan:
@@ -46,6 +53,137 @@ def _ort_text(provider: str, name: str, value: str) -> str:
         return "True" if on else "False"
     return "1" if on else "0"
 
+
+# --- a contestant -------------------------------------------------------------------------------------------
+
+
+def contestant_plan(
+    spec: TrialSpec,
+    *,
+    path: str,
+    session: wire.SessionPlan,
+    feeds: wire.FeedPlan,
+    torch: wire.TorchSource | None,
+) -> wire.ContestantPlan:
+    """Return all that a worker needs to race with `spec`.
+
+    Args:
+        spec: what to run.
+        path: the `.onnx` file, which may be a converted copy.
+        session: from `session_plan`.
+        feeds: from `feed_plan`.
+        torch: from `torch_source`; needed by a PyTorch engine, and not passed on for any other.
+
+    Raises:
+        SpecError: a PyTorch engine, and it is not known which PyTorch model this file was exported from.
+    """
+    if spec.engine != "onnxruntime" and torch is None:
+        raise SpecError(
+            f"The engine `{spec.engine}` runs the PyTorch model behind a file, but none is known for "
+            f"`{spec.model.path}`.",
+            hint="Export the model here, from torchvision or from a `.pt2` that is still there.",
+        )
+    return {
+        "engine": spec.engine,
+        "model_path": path,
+        "torch": None if spec.engine == "onnxruntime" else torch,
+        "session": session,
+        "feeds": feeds,
+        "use_io_binding": spec.workload.use_io_binding,
+        "warmup_runs": spec.protocol.warmup_runs,
+        "cpus": cpu_list(spec.protocol.cpus),
+    }
+
+
+def anchor(spec: TrialSpec) -> TrialSpec:
+    """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload."""
+    model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
+    return TrialSpec(model=model, workload=spec.workload, protocol=spec.protocol)
+
+
+def torch_source(record: ModelRecord) -> wire.TorchSource | None:
+    """Return which PyTorch model `record` was exported from; None where that is not known or cannot be had.
+
+    torchvision's models are named in the file itself. The path of a `.pt2` is known only where it was
+    exported, by the library's record.
+    """
+    info, facts = record.info, record.info["metadata"]
+    kind, _, name = facts.get(SOURCE_KEY, "").partition(" ")
+    pt2 = str(record.details.get("pt2") or "") if kind == "torch.export" else ""
+    if not pt2 and (kind != "torchvision" or name not in TORCHVISION_CLASSIFIERS):
+        return None
+    weights = facts.get(WEIGHTS_KEY)
+    seed = facts.get(SEED_KEY, "0")
+    return {
+        "source": "pt2" if pt2 else "torchvision",
+        "name": "" if pt2 else name,
+        "path": pt2,
+        "sha256": facts.get(PT2_SHA256_KEY, "") if pt2 else "",
+        "weights": "file" if pt2 else "pretrained" if weights == "pretrained" else "random",
+        "seed": int(seed) if seed.isdecimal() else 0,
+        "image_size": None if pt2 else _image_size(info),
+        "outputs": [one["name"] for one in info["outputs"]],
+    }
+
+
+def _image_size(info: wire.ModelInfo) -> int | None:
+    """Pixels per side that the first input takes; a classifier's is rows, channels, height, width."""
+    shape = (info["inputs"][0]["shape"] if info["inputs"] else None) or []
+    size = shape[2] if len(shape) == 4 else None
+    return size if isinstance(size, int) else None
+
+
+def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
+    """Return the workload at up to two other batch sizes, one row and twice the batch.
+
+    A session plans its memory, and a compiler compiles, at the first run of a shape; these are the shapes to
+    see that with. Empty where the batch is fixed, or where the feeds say how many rows there are.
+    """
+    workload, dim = spec.workload, info["batch_dim"]
+    if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
+        return []
+    batch = resolve_batch(workload, info)
+    sizes = [rows for rows in (1, 2 * batch) if rows != batch]
+    others = [workload.model_copy(update=_at_batch(workload, rows, dim)) for rows in sizes]
+    return [plan for one in others if (plan := _feasible(one, info)) is not None]
+
+
+def _feasible(workload: WorkloadSpec, info: wire.ModelInfo) -> wire.FeedPlan | None:
+    try:
+        return feed_plan(workload, info)
+    except SpecError:  # too large at twice the batch
+        return None
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _at_batch(workload: WorkloadSpec, rows: int, dim: str) -> dict[str, Any]:
+    return {"batch_size": rows, "dims": {name: size for name, size in workload.dims.items() if name != dim}}
+
+
+def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
+    """Return a sentence where `spec` asks for more threads than there are CPUs for them; empty otherwise.
+
+    It is allowed, because it is worth a measurement; but threads that wait for each other's CPU are slow, and
+    spinning ones more than that.
+    """
+    cpus = set(cpu["allowed"])
+    if spec.protocol.cpus:
+        cpus &= set(cpu_list(spec.protocol.cpus))
+    may_use = len(cpus) if cpu["quota"] is None else min(len(cpus), max(1, math.floor(cpu["quota"])))
+    for name in ("intra_op_num_threads", "inter_op_num_threads"):
+        threads = getattr(spec.session, name) or 0
+        if threads > may_use:
+            return (
+                f"`{name}` is {threads}, but {may_use} CPU{'s' * (may_use != 1)} may be used here: threads "
+                "will wait for each other."
+            )
+    return ""
+
+
+# --- feeds --------------------------------------------------------------------------------------------------
 
 MAX_ELEMENTS = 2**40  # terabytes: a slip of the keyboard, not a feed
 

@@ -72,7 +72,7 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     request = json.dumps({"job": job, "payload": payload}, separators=(",", ":")).encode() + b"\n"
-    process = _start(list(command) if command is not None else _worker_command())
+    process = _start(list(command) if command is not None else worker_command())
     answered = False
     try:
         with _Conversation(job, process, request) as conversation:
@@ -83,23 +83,29 @@ def run_job(
         _end(process, answered=answered)
 
 
-def _worker_command() -> list[str]:
+def worker_command() -> list[str]:
+    """The command line of a worker."""
     # -P: a file called queue.py in the user's folder must not replace the standard library's
     return [sys.executable, "-P", "-m", "core.worker"]
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def worker_environment() -> dict[str, str]:
+    """The environment variables of a worker: ours, and where to find this package."""
     environment = dict(os.environ)
     if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: the worker finds us by path
         path = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])
+    return environment
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=worker_environment(),
             bufsize=0,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
@@ -241,10 +247,9 @@ class _Conversation:
         code = _exit_code(self.process)
         if self.line:
             self.noise = self.noise or _shortened(bytes(self.line))
-        last = _last_line(self.stderr_tail)
-        said = f" Its last words: {last}" if last else ""
+        said = last_words(self.stderr_tail)
         if code < 0:
-            return _crash(self.job, -code, self._where(), said)
+            return crash_error(self.job, -code, self._where(), said)
         if self.noise:
             return WorkerError(
                 f"The worker for `{self.job}` answered with something that is no result: "
@@ -283,7 +288,8 @@ _CRASH_HINTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _crash(job: str, number: int, where: str, said: str) -> WorkerError:
+def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
+    """What to say of a worker that signal `number` ended."""
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -297,8 +303,13 @@ def _crash(job: str, number: int, where: str, said: str) -> WorkerError:
     return error
 
 
-def _last_line(stderr: bytes) -> str:
-    """Return the last thing said before Python's own report of a crash, which says only where."""
+def last_words(stderr: bytes) -> str:
+    """Return a sentence with the last thing said before Python's own report of a crash."""
+    last = _last_line(stderr)
+    return f" Its last words: {last}" if last else ""
+
+
+def _last_line(stderr: bytes) -> str:  # the report itself says only where
     said = stderr.decode(errors="replace").split("Fatal Python error:")[0]
     lines = [line.strip() for line in said.splitlines()]
     return _clipped(next((line for line in reversed(lines) if line), ""), 300)

@@ -10,10 +10,11 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 CONFIDENCE = 0.95
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
-MIN_BLOCKS = 5  # fewer blocks cannot tell how much a block's share varies
+MIN_BLOCKS = 5  # fewer blocks or rounds cannot tell how much one differs from the next
 MAX_BLOCKS = 20
 MIN_RUNS_PER_BLOCK = 4
 
@@ -42,27 +43,59 @@ def percentile(samples: Sequence[float], p: float) -> float:
     return ordered[max(0, math.ceil(p * len(ordered)) - 1)]
 
 
-def percentile_estimate(samples: Sequence[float], p: float) -> Estimate | None:
+def rounds_needed(p: float) -> int:
+    """Return the fewest rounds that show percentile `p`: 5 up to p90, 20 for p95, 40 for p99.
+
+    A tail comes in bursts, and what one burst contributes counts once: many runs in few rounds know little
+    of it.
+    """
+    return 40 if p >= 0.99 else 20 if p >= 0.95 else MIN_BLOCKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a percentile would take; 0 rounds: the runs were not made in rounds."""
+
+    runs: int
+    rounds: int
+
+
+def percentile_estimate(
+    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None
+) -> Estimate | None:
     """Estimate percentile `p` (0 < p < 1) with its 95 % interval; None where the runs cannot support it.
 
-    The runs are cut into contiguous blocks. How much the share of runs at or below the percentile varies from
-    block to block gives an effective number of independent runs, and that gives the ranks of the bounds: an
-    interval that stays honest when neighbouring runs resemble each other. The upper bound is None when it
-    would lie beyond the largest sample.
+    Runs of one round, or neighbouring runs, resemble each other. How much the share of runs at or below the
+    percentile varies from round to round gives an effective number of independent runs, and that gives the
+    ranks of the bounds. The upper bound is None when it would lie beyond the largest sample. Without rounds
+    the runs are cut into contiguous blocks instead.
+
+    With rounds a tail (above p50) is refused while the effective number of runs is below `runs_needed`, or
+    the rounds are fewer than `rounds_needed`; `percentile_needs` says what it would take.
+
+    Args:
+        samples: in run order.
+        p: 0.95 for p95.
+        rounds: number of runs of each round, in order; they may differ, and add up to all samples.
+
+    Raises:
+        ValueError: the rounds do not add up to the samples.
 
     Source: Woodruff (1952) interval with the Korn and Graubard (1998) effective sample size.
     """
     n = len(samples)
-    if n < runs_needed(p):
+    clusters = _clusters(n, rounds)
+    if n < runs_needed(p) or (rounds is not None and p > 0.5 and len(clusters) < rounds_needed(p)):
         return None
     value = percentile(samples, p)
-    blocks = min(MAX_BLOCKS, n // MIN_RUNS_PER_BLOCK)
-    if blocks < MIN_BLOCKS:
+    if len(clusters) < MIN_BLOCKS:
         return Estimate(value=value, low=None, high=None)
-    effective = _effective_runs([float(sample <= value) for sample in samples], p, blocks)
+    effective = _effective_runs(samples, p, clusters)
+    if rounds is not None and p > 0.5 and effective < runs_needed(p):
+        return None
     tail = (1 - CONFIDENCE) / 2
-    low_share = _beta_quantile(tail, effective * p, effective * (1 - p) + 1)
-    high_share = _beta_quantile(1 - tail, effective * p + 1, effective * (1 - p))
+    low_share = beta_quantile(tail, effective * p, effective * (1 - p) + 1)
+    high_share = beta_quantile(1 - tail, effective * p + 1, effective * (1 - p))
     ordered = sorted(samples)
     beyond = high_share * n > n - 0.5
     return Estimate(
@@ -72,24 +105,72 @@ def percentile_estimate(samples: Sequence[float], p: float) -> Estimate | None:
     )
 
 
-def _effective_runs(below: Sequence[float], p: float, blocks: int) -> float:
-    shares = [sum(block) / len(block) for block in split(below, blocks)]
-    center = sum(shares) / blocks
-    between = sum((share - center) ** 2 for share in shares) / (blocks - 1) / blocks
-    variance = max(between, p * (1 - p) / len(below))  # never better than independent runs
-    widen = (t_quantile(1 - (1 - CONFIDENCE) / 2, blocks - 1) / 1.959964) ** 2
+def percentile_needs(samples: Sequence[float], p: float, rounds: Sequence[int] | None = None) -> Needs:
+    """Return the runs and rounds, in all, at which these samples would support percentile `p`.
+
+    Where they are many enough to show how much runs of a round resemble each other, the runs are scaled up
+    by that: 368 independent ones for p99 may well be 2,000. A prediction, not a promise. Arguments and errors
+    as for `percentile_estimate`.
+    """
+    n, least = len(samples), runs_needed(p)
+    clusters = _clusters(n, rounds)
+    if rounds is None:
+        return Needs(runs=least, rounds=0)
+    if n < least or len(clusters) < MIN_BLOCKS:
+        return Needs(runs=least, rounds=rounds_needed(p))
+    share = least / _effective_runs(samples, p, clusters)
+    return Needs(
+        runs=max(least, math.ceil(n * share)),
+        rounds=max(rounds_needed(p), math.ceil(len(clusters) * share)),
+    )
+
+
+def _clusters(n: int, rounds: Sequence[int] | None) -> list[slice]:
+    """The runs that belong together: those of a round, or contiguous blocks; empty below two of them."""
+    if rounds is None:
+        blocks = min(MAX_BLOCKS, n // MIN_RUNS_PER_BLOCK)
+        edges = [round(i * n / blocks) for i in range(blocks + 1)] if blocks else []
+    else:
+        edges = [0, *itertools.accumulate(size for size in rounds if size)]
+        if edges[-1] != n:
+            raise ValueError(f"{len(rounds)} rounds hold {edges[-1]} runs, but there are {n} samples")
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def _effective_runs(samples: Sequence[float], p: float, clusters: Sequence[slice]) -> float:
+    value = percentile(samples, p)
+    below = [float(sample <= value) for sample in samples]
+    independent = p * (1 - p) / len(samples)
+    variance = max(independent, _variance_of_mean(below, clusters))  # never better than independent runs
+    widen = (_t_of(len(clusters)) / 1.959964) ** 2
     return p * (1 - p) / variance / widen
 
 
-def mean_estimate(samples: Sequence[float]) -> Estimate:
-    """Estimate the mean with a 95 % interval from the means of contiguous blocks (batch means)."""
+def _variance_of_mean(values: Sequence[float], clusters: Sequence[slice]) -> float:
+    """Variance of the mean of all values when whole clusters, of any sizes, are what was drawn.
+
+    Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6.
+    """
+    mean = math.fsum(values) / len(values)
+    offsets = [math.fsum(values[one]) - mean * (one.stop - one.start) for one in clusters]
+    count = len(clusters)
+    return math.fsum(offset**2 for offset in offsets) / len(values) ** 2 * count / (count - 1)
+
+
+def _t_of(clusters: int) -> float:
+    return t_quantile(1 - (1 - CONFIDENCE) / 2, clusters - 1)
+
+
+def mean_estimate(samples: Sequence[float], rounds: Sequence[int] | None = None) -> Estimate:
+    """Estimate the mean with a 95 % interval from the means of the rounds, or of contiguous blocks.
+
+    Arguments and errors as for `percentile_estimate`.
+    """
     value = math.fsum(samples) / len(samples)
-    blocks = min(MAX_BLOCKS, len(samples) // MIN_RUNS_PER_BLOCK)
-    if blocks < MIN_BLOCKS:
+    clusters = _clusters(len(samples), rounds)
+    if len(clusters) < MIN_BLOCKS:
         return Estimate(value=value, low=None, high=None)
-    means = [math.fsum(block) / len(block) for block in split(samples, blocks)]
-    spread = math.sqrt(sum((mean - value) ** 2 for mean in means) / (blocks - 1) / blocks)
-    half = t_quantile(1 - (1 - CONFIDENCE) / 2, blocks - 1) * spread
+    half = _t_of(len(clusters)) * math.sqrt(_variance_of_mean(samples, clusters))
     return Estimate(value=value, low=max(0.0, value - half), high=value + half)
 
 
@@ -113,24 +194,20 @@ def drift(samples: Sequence[float]) -> float | None:
     return last / first - 1
 
 
-def split(samples: Sequence[float], blocks: int) -> list[Sequence[float]]:
-    """Cut `samples` into `blocks` contiguous pieces whose sizes differ by at most one."""
-    edges = [round(i * len(samples) / blocks) for i in range(blocks + 1)]
-    return [samples[a:b] for a, b in itertools.pairwise(edges)]
-
-
 # --- distributions: the two quantiles the intervals need ----------------------------------------------
 
 
+@lru_cache(maxsize=4096)  # a bisection of 60 steps, asked for the same few values after every round
 def t_quantile(p: float, df: float) -> float:
     """Return the p-quantile of Student's t with `df` degrees of freedom, for p >= 0.5."""
     if p <= 0.5:
         return 0.0
-    x = _beta_quantile(2 * (1 - p), df / 2, 0.5)
+    x = beta_quantile(2 * (1 - p), df / 2, 0.5)
     return math.sqrt(df * (1 - x) / x)
 
 
-def _beta_quantile(p: float, a: float, b: float) -> float:
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """Return the p-quantile of the beta distribution with the shapes `a` and `b`, both above 0."""
     return _bisect(lambda x: _beta_cdf(x, a, b), p)
 
 

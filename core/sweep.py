@@ -1,7 +1,7 @@
-"""One setting over several values: which points to measure, how long that takes, which point is best.
+"""One setting over several values: which points race, what became of them, which point is best.
 
-Pure functions over specs and stored trials; no clock, no file, no worker. The browser's Curves page and the
-command line's `sweep` share them. Seconds throughout.
+Pure functions over specs, stored trials and comparisons; no clock, no file, no worker. The browser's Curves
+page and the command line's `sweep` share them. Seconds throughout.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from core import wire
+from core.comparison import Comparison
 from core.errors import SpecError, nearest
 from core.knobs import MAX_BATCH, MAX_THREADS, check_range, knob
 from core.measurement import Trial
-from core.spec import TrialSpec, effective, spec_from_dict
+from core.spec import TrialSpec, spec_from_dict
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
@@ -25,7 +26,7 @@ MAX_POINTS = 256  # a slip in a list must not queue thousands of measurements
 STUDY_PREFIX = "curve"
 PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
 DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
-WORKER_START_S = 1.0  # process, imports and session of a small model; until a finished trial tells better
+REJECTED = "F"  # the grade of a race whose numbers must not rank anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,16 @@ class Measured:
     requested: tuple[str, ...] = ()
     fallback: bool = False
     error: str = ""
+    race: str = ""  # id of the comparison in which it was measured
+    grade: str = ""  # of that comparison
+    contrast: Mapping[str, Any] | None = None  # against ONNX Runtime's default, in the same rounds
+    is_default: bool = False  # it is that default, which the others were put against
+    ties: frozenset[str] | None = None  # trials that race ranks with it; None: it ranks nobody
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its numbers may be put above or below others."""
+        return self.latency is not None and self.grade != REJECTED
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
         """Rows per second at the bounds of the mean latency; None where the runs carry no interval."""
@@ -240,8 +251,15 @@ def axis_of_study(study: str) -> Axis | None:
 # --- what was measured ----------------------------------------------------------
 
 
-def measured(point: Point, trial: Trial, *, reused: bool) -> Measured:
-    """Return the point as `trial` left it. The rows are those that were really fed."""
+def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | None = None) -> Measured:
+    """Return the point as `trial` left it. The rows are those that were really fed.
+
+    Args:
+        point: what was asked.
+        trial: that measured it.
+        reused: whether it was measured before this sweep.
+        race: the comparison that `trial` ran in, with the verdict on it and its ties.
+    """
     result = trial.result or {}
     complete = trial.state == "COMPLETE" and bool(result)
     return Measured(
@@ -257,11 +275,36 @@ def measured(point: Point, trial: Trial, *, reused: bool) -> Measured:
         requested=tuple(result.get("requested_providers") or ()),
         fallback=bool(result.get("fallback")),
         error=trial.error["message"] if trial.error else "",
+        race=trial.comparison,
+        grade=result.get("grade") or "",
+        contrast=_against_default(trial.id, race),
+        is_default=_has_default(race) and race.baseline == trial.id,
+        ties=_ties(trial.id, race),
     )
 
 
+def _has_default(race: Comparison | None) -> TypeGuard[Comparison]:
+    """Whether a race put everybody against ONNX Runtime's default, as it does where no baseline is given."""
+    return race is not None and all(one.role != "baseline" for one in race.contestants)
+
+
+def _against_default(trial: str, race: Comparison | None) -> Mapping[str, Any] | None:
+    if not _has_default(race) or race.result is None:
+        return None
+    own = (one for one in race.result["contrasts"] if one["candidate"] == trial)
+    return next((one for one in own if one["baseline"] == race.baseline), None)
+
+
+def _ties(trial: str, race: Comparison | None) -> frozenset[str] | None:
+    ranks = (race.result or {}).get("ranks") or () if race is not None else ()
+    return next((frozenset(one["ties"]) for one in ranks if one["trial"] == trial), None)
+
+
 def join(
-    points: Sequence[Point], own: Sequence[Trial], earlier: Mapping[str, Trial] | None = None
+    points: Sequence[Point],
+    own: Sequence[Trial],
+    earlier: Mapping[str, Trial] | None = None,
+    races: Mapping[str, Comparison] | None = None,
 ) -> list[Measured]:
     """Put each point together with the trial that measured it.
 
@@ -270,6 +313,7 @@ def join(
         own: trials of this sweep, newest first.
         earlier: key of a spec -> a complete trial of the same settings from before; it counts where this
             sweep has no trial of its own, or only a cancelled one.
+        races: id -> the comparison in which trials of either kind ran.
 
     Returns:
         One entry per point, in the points' order; state "NEW" where there is nothing yet.
@@ -277,16 +321,19 @@ def join(
     newest: dict[str, Trial] = {}
     for trial in own:
         newest.setdefault(trial.key, trial)
-    return [_joined(point, newest.get(point.spec.key()), earlier or {}) for point in points]
+    return [_joined(point, newest.get(point.spec.key()), earlier or {}, races or {}) for point in points]
 
 
-def _joined(point: Point, own: Trial | None, earlier: Mapping[str, Trial]) -> Measured:
+def _joined(
+    point: Point, own: Trial | None, earlier: Mapping[str, Trial], races: Mapping[str, Comparison]
+) -> Measured:
     before = earlier.get(point.spec.key())
     if before is not None and (own is None or own.state == "CANCELLED" or own.id == before.id):
-        return measured(point, before, reused=own is None or own.id != before.id)
+        reused = own is None or own.id != before.id
+        return measured(point, before, reused=reused, race=races.get(before.comparison))
     if own is None:
         return Measured(values=point.values, trial="", state="NEW", reused=False)
-    return measured(point, own, reused=False)
+    return measured(point, own, reused=False, race=races.get(own.comparison))
 
 
 def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p95_s", "p50_s")) -> str:
@@ -298,87 +345,55 @@ def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p
     return wanted[-1]
 
 
-def best_under(points: Iterable[Measured], line_s: float, percentile: str) -> Measured | None:
-    """Return the complete point with the highest throughput whose `percentile` is at or under `line_s`.
+def best_under(points: Iterable[Measured], line_s: float, percentile: str) -> list[Measured]:
+    """Return the points of highest throughput whose `percentile` is at or under `line_s`.
 
     Args:
-        points: of any state; only complete ones whose runs support the percentile count.
+        points: of any state; those count that may be ranked and whose runs support the percentile.
         line_s: the latency line, seconds.
         percentile: "p50_s", "p90_s", "p95_s", "p99_s" or "mean_s".
 
     Returns:
-        The best point, the one with the lower latency where two are equal; None when no point is under.
+        The point with the highest throughput and those that cannot be told apart from it, the lowest latency
+        first: where throughput does not decide, latency does. Empty when no point is under the line.
     """
     under = [
-        (one.throughput_per_s, -value, index, one)
-        for index, one in enumerate(points)
-        if one.latency
+        one
+        for one in points
+        if one.ranked
         and one.throughput_per_s is not None
-        and (value := one.latency.get(percentile)) is not None
+        and (value := (one.latency or {}).get(percentile)) is not None
         and value <= line_s
     ]
-    return max(under, key=lambda row: row[:2])[3] if under else None
+    return fastest(under, percentile)
+
+
+def fastest(points: Iterable[Measured], percentile: str) -> list[Measured]:
+    """Return the point of highest throughput and its ties, the lowest `percentile` first."""
+    ranked = [one for one in points if one.ranked and one.throughput_per_s is not None]
+    if not ranked:
+        return []
+    top = max(ranked, key=lambda one: one.throughput_per_s or 0.0)
+    level = [one for one in ranked if one is top or tied(one, top)]
+    return sorted(level, key=lambda one: (one.latency or {}).get(percentile) or math.inf)
+
+
+def tied(one: Measured, other: Measured) -> bool:
+    """True where the throughputs of two points cannot be told apart.
+
+    Of one race, its ranks say so: pairs of blocks of the same rounds. Of two races, and of a race too large
+    to rank, only the intervals are left, which are wider.
+    """
+    if one.race == other.race and other.ties is not None:
+        return one.trial in other.ties
+    low, high = one.throughput_interval()
+    other_low, other_high = other.throughput_interval()
+    if low is None or high is None or other_low is None or other_high is None:
+        return True
+    return low <= other_high and other_low <= high
 
 
 def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
     """True where even the upper bound of the percentile's 95 % interval is at or under the line."""
     high = (point.latency or {}).get(f"{percentile}_high")
     return high is not None and high <= line_s
-
-
-# --- how long it will take ----------------------------------------------------------
-
-
-def predict_s(points: Sequence[Point], known: Sequence[Trial]) -> float | None:
-    """Estimate how long measuring `points` takes, from finished trials of the same model.
-
-    The latency of the nearest finished trial is scaled in proportion to the batch and the free dimensions
-    (cost per row is assumed constant: on the safe side for small batches); threads do not scale it. What a
-    trial took beside its runs comes from the same trial.
-
-    Returns:
-        Seconds, or None when no finished trial of this model is known.
-    """
-    seen = [one for trial in known if (one := _seen(trial)) is not None]
-    if not seen:
-        return None
-    return math.fsum(_predict_one(point.spec, seen) for point in points)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    work: float  # batch times the free dimensions
-    threads: int
-    per_run_s: float
-    fixed_s: float
-
-
-def _seen(trial: Trial) -> _Seen | None:
-    mean = ((trial.result or {}).get("latency") or {}).get("mean_s")
-    if trial.state != "COMPLETE" or trial.result is None or not mean:
-        return None
-    try:
-        spec = spec_from_dict(trial.spec)
-    except SpecError:  # stored by another version
-        return None
-    fixed = WORKER_START_S
-    if trial.started_at is not None and trial.finished_at is not None:
-        runs = spec.protocol.runs + spec.protocol.warmup_runs
-        fixed = max(0.0, trial.finished_at - trial.started_at - mean * runs)
-    return _Seen(work=_work(spec), threads=_threads(spec), per_run_s=mean, fixed_s=fixed)
-
-
-def _work(spec: TrialSpec) -> float:
-    return float((spec.workload.batch_size or 1) * math.prod(spec.workload.dims.values()))
-
-
-def _threads(spec: TrialSpec) -> int:
-    value = effective(spec, THREADS)
-    return value if isinstance(value, int) else 0
-
-
-def _predict_one(spec: TrialSpec, seen: Sequence[_Seen]) -> float:
-    work, threads = _work(spec), _threads(spec)
-    near = min(seen, key=lambda one: (abs(math.log(work / one.work)), abs(one.threads - threads)))
-    runs = spec.protocol.runs + spec.protocol.warmup_runs
-    return near.fixed_s + near.per_run_s * work / near.work * runs

@@ -1,8 +1,8 @@
-"""One trial from its spec to its result: which jobs run in which order, and what their answers become.
+"""One configuration from its spec to what workers need, and the passes that profile it.
 
-inspect (cached) → plan → fp16 copy if asked (cached) → measure → a short profile pass that tells what ran
-where. No queue, no thread, no store of trials: the scheduler owns those and calls `perform_trial` when it is
-this trial's turn.
+inspect (cached) → plan → fp16 copy if asked (cached) → what `comparison_run` races, or a profile: a whole one
+that is kept (`perform_profile`), or a short one that tells what ran where (`placement`). No queue, no thread,
+no store of trials: the scheduler owns those.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from core import __version__, wire
 from core.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
-from core.measurement import TrialKind, result_from_reply
 from core.plan import feed_plan, session_plan
 from core.profiling import Profile, cast_facts, profile_from_dict
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 
+PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
 PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
 
 Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
@@ -43,6 +43,7 @@ class Prepared:
     """All that the workers need: which file, what to set, what to feed."""
 
     path: str
+    info: wire.ModelInfo  # of the file at `path`
     session: wire.SessionPlan
     feeds: wire.FeedPlan
     notes: list[str]  # what a reader of the numbers must know
@@ -82,12 +83,12 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     """
     spec, record = resolved.spec, resolved.record
     feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
-    path, notes = record.path, list[str]()
+    path, info, notes = record.path, record.info, list[str]()
     if spec.model.precision == "fp16":
         copy, notes = _fp16_copy(record, store, run, keep_io_types=spec.model.keep_io_types)
-        path = str(copy)
-        feeds = feed_plan(spec.workload, inspect_cached(store, copy, run=run))
-    return Prepared(path=path, session=session_plan(spec.session), feeds=feeds, notes=notes)
+        path, info = str(copy), inspect_cached(store, copy, run=run)
+        feeds = feed_plan(spec.workload, info)
+    return Prepared(path=path, info=info, session=session_plan(spec.session), feeds=feeds, notes=notes)
 
 
 def _fp16_copy(record: ModelRecord, store: Store, run: Run, *, keep_io_types: bool) -> tuple[Path, list[str]]:
@@ -116,8 +117,7 @@ def _kept_notes(facts: Path) -> list[str] | None:
         return None  # never finished writing: make the copy again
 
 
-def perform_trial(
-    kind: TrialKind,
+def perform_profile(
     resolved: Resolved,
     store: Store,
     run: Run,
@@ -125,36 +125,68 @@ def perform_trial(
     environment: Callable[[], wire.Environment],
     trace: Callable[[], Path],
 ) -> dict[str, Any]:
-    """Measure or profile, and return the result of the trial.
+    """Profile, and return the result of the trial: no latencies of its own, the profiler slows what it sees.
 
     Args:
-        kind: "measure", or "profile" for a whole profile that is kept.
         resolved: what to run, from `resolve_trial`.
         store: holds the caches.
         run: starts a worker, called like `run_job`.
         environment: tells the machine; its failure costs a note, not the trial.
-        trace: tells where a profile leaves ORT's trace.
+        trace: tells where to leave ORT's trace.
 
     Raises:
         TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
     """
+    if resolved.spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A profile is made by ONNX Runtime, but the engine is `{resolved.spec.engine}`.",
+            hint="Profile the same model with the engine `onnxruntime`.",
+        )
     prepared = prepare_trial(resolved, store, run)
-    machine, notes = _machine(environment)
-    weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
-    about_weights = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
-    notes = [*about_weights, *(f"fp16 copy: {note}" for note in prepared.notes), *notes]
+    machine, notes = describe(environment)
+    runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()
     try:
-        if kind == "profile":
-            return _profile(resolved, prepared, run, machine, notes, trace())
-        return _measure(resolved, prepared, run, machine, notes)
+        reply = _run_profile(resolved, prepared, run, runs, path)
     except WorkerError as error:
-        if error.signal == "SIGSEGV" and prepared.notes:  # making the copy has found the way round
-            about = "; ".join(prepared.notes)
-            raise WorkerError(error.message, hint=f"About the fp16 copy: {about}.") from error
-        raise
+        raise explained(error, prepared) from error
+    return {
+        "requested_providers": reply["requested_providers"],
+        "effective_providers": reply["effective_providers"],
+        "fallback": reply["fallback"],
+        "fallback_reason": reply["fallback_reason"],
+        "assigned_nodes": reply["assigned_nodes"],
+        "placement": _by_provider(reply),
+        "casts": _casts(resolved.spec, profile_from_dict(reply["profile"])),
+        "batch_size": reply["batch_size"],
+        "runs": reply["profile"]["runs"],
+        "profile": reply["profile"],
+        "overhead": _overhead(reply),
+        "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
+        "trace": path.name,
+        "notes": [*about(resolved, prepared), *notes],
+        "environment": dict(machine) if machine is not None else None,
+        "fingerprint": machine["fingerprint"] if machine is not None else "",
+        "seed": resolved.spec.workload.seed,
+        "tool_version": __version__,
+    }
 
 
-def _machine(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
+def about(resolved: Resolved, prepared: Prepared) -> list[str]:
+    """What a reader of any number of this configuration must know of its model."""
+    weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
+    random = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
+    return [*random, *(f"fp16 copy: {note}" for note in prepared.notes)]
+
+
+def explained(error: TunerError, prepared: Prepared) -> TunerError:
+    """The error of a worker, with the way round it where the making of the fp16 copy has found one."""
+    if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
+        return WorkerError(error.message, hint=f"About the fp16 copy: {'; '.join(prepared.notes)}.")
+    return error
+
+
+def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
+    """The machine, or None with the reason: a result is worth having without it."""
     try:
         return environment(), []
     except Cancelled:
@@ -164,42 +196,18 @@ def _machine(environment: Callable[[], wire.Environment]) -> tuple[wire.Environm
         return None, [note]
 
 
-def _measure(
-    resolved: Resolved,
-    prepared: Prepared,
-    run: Run,
-    machine: wire.Environment | None,
-    notes: list[str],
-) -> dict[str, Any]:
-    spec = resolved.spec
-    plan: wire.MeasurePlan = {
-        "model_path": prepared.path,
-        "session": prepared.session,
-        "feeds": prepared.feeds,
-        "use_io_binding": spec.workload.use_io_binding,
-        "warmup_runs": spec.protocol.warmup_runs,
-        "runs": spec.protocol.runs,
-    }
-    reply = cast(wire.MeasureReply, run("measure", plan, timeout_s=float(spec.protocol.timeout_s)))
-    placement, casts, more = _placement(resolved, prepared, run)
-    return result_from_reply(
-        reply,
-        placement=placement,
-        casts=casts,
-        environment=machine,
-        seed=spec.workload.seed,
-        tool_version=__version__,
-        notes=[*notes, *more],
-    )
-
-
 Placement = dict[str, dict[str, float | int]]
 
 
-def _placement(
+def placement(
     resolved: Resolved, prepared: Prepared, run: Run
 ) -> tuple[Placement | None, dict[str, Any] | None, list[str]]:
-    """Profile a few runs to see which provider computed what; the measurement stands without it."""
+    """Profile a few runs to see which provider computed what; the measurement stands without it.
+
+    Returns:
+        Provider -> {"nodes" assigned by ORT, "ran_nodes" left after fusions, "time_s" of a typical run}, what
+        `profiling.cast_facts` found, and notes: None, None and the reason where the pass failed.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
             reply = _run_profile(resolved, prepared, run, PLACEMENT_RUNS, Path(folder) / "trace.json")
@@ -252,38 +260,6 @@ def _run_profile(
         "trace_path": str(trace),
     }
     return cast(wire.ProfileReply, run("profile", plan, timeout_s=float(spec.protocol.timeout_s)))
-
-
-def _profile(
-    resolved: Resolved,
-    prepared: Prepared,
-    run: Run,
-    machine: wire.Environment | None,
-    notes: list[str],
-    trace: Path,
-) -> dict[str, Any]:
-    """Result of a trial of kind "profile": no latencies of its own, since the profiler slows what it sees."""
-    reply = _run_profile(resolved, prepared, run, resolved.spec.protocol.runs, trace)
-    return {
-        "requested_providers": reply["requested_providers"],
-        "effective_providers": reply["effective_providers"],
-        "fallback": reply["fallback"],
-        "fallback_reason": reply["fallback_reason"],
-        "assigned_nodes": reply["assigned_nodes"],
-        "placement": _by_provider(reply),
-        "casts": _casts(resolved.spec, profile_from_dict(reply["profile"])),
-        "batch_size": reply["batch_size"],
-        "runs": reply["profile"]["runs"],
-        "profile": reply["profile"],
-        "overhead": _overhead(reply),
-        "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
-        "trace": trace.name,
-        "notes": notes,
-        "environment": dict(machine) if machine is not None else None,
-        "fingerprint": machine["fingerprint"] if machine is not None else "",
-        "seed": resolved.spec.workload.seed,
-        "tool_version": __version__,
-    }
 
 
 def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:

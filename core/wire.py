@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
-JobName = Literal["environment", "inspect", "measure", "profile", "export", "fp16"]
+JobName = Literal[
+    "environment", "inspect", "profile", "export", "fp16", "forkserver", "contestant", "explain"
+]
+Engine = Literal["onnxruntime", "torch-eager", "torch-compile"]
 
 
 class Progress(Protocol):
@@ -102,15 +105,30 @@ class FeedPlan(TypedDict):
     batch_axes: dict[str, int]
 
 
-class MeasurePlan(TypedDict):
-    """The job `measure`: one configuration, timed."""
+class TorchSource(TypedDict):
+    """Where the PyTorch model that was exported to this ONNX file comes from, to race against it."""
 
+    source: Literal["torchvision", "pt2"]
+    name: str  # torchvision's name; empty for a `.pt2`
+    path: str  # the `.pt2` file; empty for torchvision
+    sha256: str  # of the `.pt2` as it was exported: loading runs what is in it, so it must be the same file
+    weights: Literal["pretrained", "random", "file"]
+    seed: int  # of random weights
+    image_size: int | None  # pixels per side that random weights were made for; None: torchvision's own
+    outputs: list[str]  # names that the `.onnx` gives the outputs, in order
+
+
+class ContestantPlan(TypedDict):
+    """One configuration of a race, which lives in a worker of its own until the race ends."""
+
+    engine: Engine
     model_path: str
+    torch: TorchSource | None  # of a PyTorch engine
     session: SessionPlan
     feeds: FeedPlan
     use_io_binding: bool
-    warmup_runs: int
-    runs: int
+    warmup_runs: int | None  # after the first run; None: until the latency is steady
+    cpus: list[int]  # affinity, set before the session is created; empty: as inherited
 
 
 class ProfilePlan(TypedDict):
@@ -132,10 +150,21 @@ class TensorInfo(TypedDict):
     shape: list[int]
 
 
-class MeasureReply(TypedDict):
-    """What `measure` answers. Latencies are nanoseconds in run order; nothing is dropped."""
+# --- a race: the commands that a contestant obeys, and its replies ------------------------------------------
+#
+# Parent and contestant talk over a socket, one JSON object a line. Request: {"do": NAME, "with": {…}}; reply:
+# {"ok": {…}} or {"error": ErrorRecord}. A contestant does one thing at a time; between two commands it waits,
+# and the parent stops it (SIGSTOP) so that its spinning threads do not disturb the others.
 
-    requested_providers: list[str]
+Command = Literal[
+    "load", "warm", "block", "cost", "footprint", "new_shapes", "save_outputs", "compare_outputs"
+]
+
+
+class LoadReply(TypedDict):
+    """`load` (with: a ContestantPlan): the session is built and the first run done."""
+
+    requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
@@ -143,16 +172,89 @@ class MeasureReply(TypedDict):
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
     session_creation_s: float
-    first_run_s: float
-    warmup_latencies_ns: list[int]  # run order, the first run included
-    latencies_ns: list[int]
-    timed_wall_s: float  # the whole timed loop, the harness's own time included
-    cpu_s_per_run: float  # user + system time of the process, over a window of at least 0.25 s
+    first_run_ns: int
+    affinity: list[int]  # CPUs this process may really use
     baseline_rss_bytes: int  # after the imports, before the model
-    peak_rss_bytes: int  # above the baseline
-    gpu_memory_bytes: int | None  # of this process, from NVML; None: no GPU in use
+    load_peak_rss_bytes: int  # above the baseline, up to the end of the first run
+    exact_memory: bool  # False: the system does not let a process reset its peak
+    clock_ns: float  # what the clock and the loop add to one latency
     notes: list[str]  # facts a reader of the numbers must know, in words
     libraries: dict[str, str]
+
+
+class WarmReply(TypedDict):
+    """`warm` (with: nothing)."""
+
+    latencies_ns: list[int]  # run order, without the first run of all
+    steady: bool  # False: the cap came before a steady state
+    median_ns: int  # of the last window: what to expect from a run
+
+
+class Counters(TypedDict):
+    """What disturbed one block, or may have. Differences over the block; None: not readable here."""
+
+    wall_s: float
+    cpu_s: float  # user + system time of this process, all threads
+    involuntary_switches: int
+    major_faults: int
+    wait_s: float | None  # its threads stood in a run queue although they could have run (schedstat)
+    steal_s: float | None  # the hypervisor gave the CPUs to others
+    busy_s: float | None  # all CPUs this process may use together; kernel ticks of 10 ms
+    pressure_s: float | None  # some task waited for a CPU (PSI)
+    throttled_periods: int | None  # the container's quota stopped it
+    throttled_s: float | None
+    canary_ns: int  # a fixed piece of work, before the block: the speed of a core
+    frequency_hz: float | None  # mean over the CPUs it may use
+    suspended_s: float  # the machine slept
+    gpu: dict[str, float] | None  # sm_clock_mhz, max_sm_clock_mhz, temperature_c, foreign_processes
+
+
+class BlockReply(TypedDict):
+    """`block` (with: block_ns, min_runs, max_runs): runs back to back until both are reached."""
+
+    refill_ns: int  # the first run, which fills the caches again; kept apart, never part of a statistic
+    latencies_ns: list[int]
+    started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
+    counters: Counters
+
+
+class CostReply(TypedDict):
+    """`cost` (with: seconds): what a run costs beside its latency, in a pass of its own."""
+
+    cpu_s_per_run: float  # over at least a quarter of a second
+    idle_cpu_s: float  # CPU time burnt in `idle_wall_s` after a run, when nothing was asked of it
+    idle_wall_s: float
+
+
+class FootprintReply(TypedDict):
+    """`footprint` (with: runs), in a fresh worker that was only loaded."""
+
+    run_peak_rss_bytes: int  # above the baseline of its LoadReply
+    gpu_memory_bytes: int | None  # of this process, from NVML; None: no GPU in use
+    notes: list[str]
+
+
+class NewShape(TypedDict):
+    """What the first feeds of a new shape cost a session that has run others before."""
+
+    batch_size: int  # rows really fed
+    first_run_ns: int
+    next_run_ns: int
+
+
+class NewShapesReply(TypedDict):
+    """`new_shapes` (with: feeds, a list of FeedPlan): each fed twice, in that order."""
+
+    shapes: list[NewShape]
+
+
+class OutputError(TypedDict):
+    """`compare_outputs` (with: path of what `save_outputs` (with: path) of another contestant wrote)."""
+
+    max_abs: float | None  # None: shapes or names differ, see `difference`
+    max_rel: float | None  # the largest difference over the largest magnitude of that output
+    top1_agreement: float | None  # share of rows with the same argmax over the last axis of the first output
+    difference: str  # empty, or why the outputs cannot be compared
 
 
 class ProfileReply(TypedDict):
@@ -190,13 +292,32 @@ class CpuFacts(TypedDict):
     usable: int  # threads worth starting: min(allowed physical cores, quota), at least 1
 
 
+class HostFacts(TypedDict):
+    """What lies under the CPU's name and the container's limits. None: cannot be read here."""
+
+    microcode: str | None
+    instructions: list[str]  # those of the CPU that kernels of neural networks use: "avx512f", "amx_int8"
+    sockets: int | None
+    numa_nodes: int | None
+    smt: bool | None  # two threads share a core
+    governor: str | None  # of the clock; several, with commas, where CPUs differ
+    turbo: bool | None
+    hypervisor: str | None  # "none": not a virtual machine
+    huge_pages: str | None  # transparent ones: "always", "madvise" or "never"
+    cgroup: str | None  # "v1" or "v2"
+    cpuset: str | None  # CPUs that the container may use, as the kernel writes them
+    container: str | None  # id
+    boot: str | None  # id, new with each start of the machine
+
+
 class Environment(TypedDict):
     """The machine and its libraries; `fingerprint` is equal where results may be compared."""
 
     fingerprint: str
     cpu: CpuFacts
+    host: NotRequired[HostFacts]  # results of earlier versions have none
     memory_bytes: int  # what this container may use
-    gpus: list[dict[str, Any]]  # name, memory_bytes, driver
+    gpus: list[dict[str, Any]]  # name, memory_bytes, driver, cuda (newest that the driver runs)
     os: str
     kernel: str
     python: str
@@ -244,6 +365,7 @@ class ExportReply(TypedDict):
     weights: Literal["pretrained", "random", "file"]
     notes: list[str]
     seconds: float
+    pt2: str  # the `.pt2` file that it came from, an absolute path; empty for torchvision
 
 
 class Fp16Reply(TypedDict):
@@ -255,3 +377,88 @@ class Fp16Reply(TypedDict):
     nodes_before: int
     nodes_after: int
     notes: list[str]
+
+
+# --- why two results differ: the job `explain` --------------------------------------------------------------
+
+
+class ModelNode(TypedDict):
+    """A node of a model as its author wrote it."""
+
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    name: str
+    op_type: str
+
+
+class RanNode(TypedDict):
+    """What a profile calls a node; `node_index` is ONNX Runtime's own number of it."""
+
+    path: list[str]
+    name: str
+    op_type: str
+    node_index: int
+
+
+class Origin(TypedDict):
+    """A node of an optimized graph, and the nodes of the model whose work it does."""
+
+    path: list[str]
+    name: str
+    nodes: list[str]  # names at the same path; empty: none, or it is not known
+    inserted: bool  # it only moves or converts a tensor, and the model has no such node
+
+
+class ExplainPlan(TypedDict):
+    """The job `explain`: profile two configurations in turns, and find what their nodes do the work of."""
+
+    sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
+    fingerprint: str  # of the machine, for the record
+    output: str  # where to leave the `Passes`, as JSON
+
+
+class ExplainReply(TypedDict):
+    """What `explain` answers."""
+
+    output: str
+    passes: int  # of each side
+    notes: list[str]
+
+
+class PassNode(TypedDict):
+    """A node of the graph that ran. Nodes that only copy or reorder have names that change: they are one."""
+
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    name: str
+    op_type: str
+    provider: str
+    inserted: bool  # by ONNX Runtime
+    nodes: int
+    calls_per_run: float
+    self_s: list[float]  # per run, of each pass: mean over its typical runs, without the node's own body
+
+
+class PassSide(TypedDict):
+    """One configuration in all its passes."""
+
+    requested_providers: list[str]
+    effective_providers: list[str]
+    fallback: bool
+    fallback_reason: str
+    batch_size: int  # rows really fed
+    parallel: bool  # nodes of one run overlapped on several threads
+    runs: int  # of each pass, with the profiler and again without
+    run_s: list[float]  # of each pass: mean typical run with the profiler on
+    plain_s: list[float]  # the same session after the profiler was turned off
+    nodes: list[PassNode]
+    model: list[ModelNode]
+    origins: list[Origin] | None  # None: ONNX Runtime could not save the optimized graph
+    notes: list[str]
+
+
+class Passes(TypedDict):
+    """What `explain` leaves behind."""
+
+    version: int
+    sides: list[PassSide]
+    fingerprint: str
+    created_at: float  # seconds since the epoch

@@ -8,6 +8,7 @@ numpy and onnxruntime and nothing else. This is the one place that catches every
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from core import lifeline, limits
-from core.errors import TunerError, WorkerError, record_from_error
+from core.errors import TunerError, WorkerError, record_from_exception
 from core.wire import Progress
 
 # The payload is a TypedDict of `wire`, built by the parent.
@@ -34,13 +35,6 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.models import inspect_model
 
     return inspect_model(payload["path"])
-
-
-def _measure(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.benchmark import measure
-
-    _cap_memory(payload)
-    return measure(payload, progress)
 
 
 def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -62,6 +56,26 @@ def _fp16(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return fp16(**payload, progress=progress)
 
 
+def _forkserver(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.forkserver import serve
+
+    serve(payload["fd"])
+    return {}
+
+
+def _contestant(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.benchmark.contestant import serve
+
+    serve(payload["fd"])
+    return {}
+
+
+def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.benchmark.explain import explain
+
+    return explain(payload, progress)
+
+
 def _cap_memory(plan: Any) -> None:
     """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -71,10 +85,12 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Job] = {
     "environment": _environment,
     "inspect": _inspect,
-    "measure": _measure,
     "profile": _profile,
     "export": _export,
     "fp16": _fp16,
+    "forkserver": _forkserver,
+    "contestant": _contestant,
+    "explain": _explain,
 }
 
 
@@ -83,10 +99,9 @@ def main() -> None:
     protocol = _claim_stdout()
     faulthandler.enable(file=os.dup(2))  # a crash leaves its Python stack in the parent's hands
     lifeline.die_with_parent()
-    lifeline.offer_to_oom_killer()
     request = sys.stdin.buffer.readline()
-    lifeline.exit_when_stdin_closes()
-    _send(protocol, _answer(request, protocol))
+    with contextlib.suppress(BrokenPipeError):  # nobody is left to hear it
+        _send(protocol, _answer(request, protocol))
     os._exit(0)  # the answer is out: no destructor of a native library may turn it into a crash
 
 
@@ -113,18 +128,14 @@ def _answer(request: bytes, protocol: TextIO) -> str:
 
     try:
         job, payload = _parse(request)
+        if job is not _forkserver:  # that one must have one thread only, and watches stdin itself
+            lifeline.offer_to_oom_killer()
+            lifeline.exit_when_stdin_closes()
         return _line(event="result", value=job(payload, progress))
-    except TunerError as error:
-        return _line(event="error", error=record_from_error(error))
-    except MemoryError as error:
-        return _line(event="error", error=record_from_error(_out_of_memory(error)))
     except Exception as error:
-        traceback.print_exc()
-        unexpected = WorkerError(
-            f"The worker failed unexpectedly: {type(error).__name__}: {error}",
-            hint="Report this with the log of the dashboard.",
-        )
-        return _line(event="error", error=record_from_error(unexpected))
+        if not isinstance(error, TunerError | MemoryError):
+            traceback.print_exc()
+        return _line(event="error", error=record_from_exception(error))
 
 
 def _parse(request: bytes) -> tuple[Job, Any]:
@@ -136,14 +147,6 @@ def _parse(request: bytes) -> tuple[Job, Any]:
             f"The worker was sent no job that it knows: {request[:80]!r}.",
             hint="Start workers through ORTune's commands.",
         ) from error
-
-
-def _out_of_memory(error: MemoryError) -> WorkerError:
-    detail = str(error).strip().rstrip(".")
-    return WorkerError(
-        "The worker ran out of memory" + (f": {detail}." if detail else "."),
-        hint="Use a smaller batch, smaller dimensions or a smaller model.",
-    )
 
 
 if __name__ == "__main__":

@@ -20,11 +20,14 @@ state.freeze_imports()
 page = st.navigation(
     [
         st.Page("views/tune.py", title="Tune", icon=":material/tune:", default=True),
+        st.Page("views/compare.py", title="Compare", icon=":material/compare_arrows:"),
         st.Page("views/curves.py", title="Curves", icon=":material/show_chart:"),
         st.Page("views/profile.py", title="Profile", icon=":material/search_insights:"),
+        st.Page("views/why.py", title="Why", icon=":material/troubleshoot:"),
         st.Page("views/models.py", title="Models", icon=":material/deployed_code:"),
         st.Page("views/history.py", title="History", icon=":material/history:"),
         st.Page("views/export.py", title="Export", icon=":material/file_export:"),
+        st.Page("views/machine.py", title="Machine", icon=":material/developer_board:"),
     ]
 )
 with st.sidebar:

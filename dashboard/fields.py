@@ -71,13 +71,11 @@ def _default(setting: Knob) -> Any:
         return DEFAULT
     if setting.kind == "bool":
         return bool(setting.default)
-    if setting.kind == "int":
-        return None if setting.target in ("attribute", "config_entry") else setting.default
-    if setting.name == "precision":
-        return setting.default
     if setting.name in NAME_LISTS:
         return []
-    return ""
+    if setting.target in ("attribute", "config_entry"):
+        return "" if setting.kind in ("choice", "text") else None  # ONNX Runtime's default is not asked for
+    return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 
 SUGGESTED_SIZES = (
@@ -119,7 +117,8 @@ def spec_from_values(
         },
         "session": _session(have),
         "workload": _workload(have, info),
-        "protocol": {k.name: _number(k, have) for k in KNOBS if k.target == "protocol"},
+        "protocol": {k.field: _protocol(k, have) for k in KNOBS if k.target == "protocol"},
+        "engine": have[key("engine")],
     }
     return spec_from_dict(data)
 
@@ -143,6 +142,15 @@ def _asked_value(setting: Knob, have: Mapping[str, Any]) -> bool | int | str | N
     if is_tristate(setting):
         return {ON: True, OFF: False}.get(value)
     return None if value in ("", None) else value
+
+
+def _protocol(setting: Knob, have: Mapping[str, Any]) -> float | str | None:
+    value = have[key(setting.name)]
+    if setting.kind in ("choice", "text"):
+        return str(value or "").strip() if setting.kind == "text" else str(value)
+    if value is None and setting.default is None:
+        return None  # the measurement decides
+    return float(value) if setting.kind == "float" and value is not None else _number(setting, have)
 
 
 def _number(setting: Knob, have: Mapping[str, Any]) -> int:

@@ -47,6 +47,13 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
+def about(seconds: float) -> str:
+    """Return a rough duration: `20 s`, `5 min`, `2 h`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def size(count: float | None) -> str:
     """Return a number of bytes with a binary unit, `1.5 MiB`."""
     if count is None:

@@ -21,15 +21,24 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from core import wire
-from core.errors import ErrorRecord, ModelError, TunerError, error_from_record, record_from_error
+from core.comparison import Configuration, line_up, same_request
+from core.errors import (
+    ErrorRecord,
+    ModelError,
+    StoreError,
+    TunerError,
+    error_from_record,
+    record_from_error,
+)
 from core.library import ROOT, import_file, resolve_model, sample_models
 from core.machine_queue import MachineQueue
 from core.measurement import Trial
 from core.plan import feed_plan
+from core.prediction import Past, Prediction, past, predict
 from core.scheduler import Scheduler, Status
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
-from dashboard import fields
+from dashboard import contestants, fields
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -40,7 +49,6 @@ MODEL = "model"  # content SHA-256 of the current model
 TRIAL = "trial"  # id of the trial that Tune shows
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
-AWAITED = "awaited"  # id of the trial to pin as baseline when it is done
 ERROR = "error"  # an error of a callback, to show in the page
 TRIAL_PARAM = "trial"  # ?trial=<id>
 
@@ -278,18 +286,46 @@ def trial_link(trial_id: str, page: str = "") -> str:
     return f"{base}/{path}?{TRIAL_PARAM}={trial_id}"
 
 
-def pin_when_done(trial_id: str) -> None:
-    """Make `trial_id` the baseline of its model as soon as it is complete."""
-    st.session_state[AWAITED] = trial_id
+def pinned(spec: TrialSpec) -> Configuration | None:
+    """What `spec` races against beside ONNX Runtime's default: the pinned baseline; None without one.
+
+    A baseline that asks for the same thing as `spec` is none: the default tells more.
+
+    Raises:
+        SpecError: this version cannot read the pinned trial.
+    """
+    record = current_model()
+    trial_id = store().baseline(record.content_sha256) if record is not None else None
+    if trial_id is None:
+        return None
+    try:
+        found = trial_spec(store().trial(trial_id))
+    except StoreError:  # deleted since
+        return None
+    if same_request(found, spec):
+        return None
+    name = contestants.labels([spec, found], baseline=1)[1]
+    return Configuration(spec=found, label=f"pinned baseline: {name}", role="baseline")
 
 
-def pin_if_awaited(trial: Trial) -> None:
-    """Pin `trial` if `pin_when_done` asked for it."""
-    if st.session_state.get(AWAITED) != trial.id:
-        return
-    del st.session_state[AWAITED]
-    if trial.state == "COMPLETE":
-        store().pin_baseline(trial.model_sha256, trial.id)
+def predicted(spec: TrialSpec) -> Prediction | None:
+    """How long a run of `spec` will take; None where this model has not raced on this machine yet."""
+    record = current_model()
+    if record is None:
+        return None
+    newest = store().comparisons(model_sha256=record.content_sha256, state="COMPLETE", limit=1)
+    known = _past(record.content_sha256, environment()["fingerprint"], newest[0].id if newest else "")
+    if known is None:
+        return None
+    baseline = pinned(spec)
+    asked = [Configuration(spec=spec, label=""), *([baseline] if baseline is not None else [])]
+    return predict([one.spec for one in line_up(asked)], known)
+
+
+@st.cache_resource(show_spinner=False, max_entries=20)
+def _past(model_sha256: str, fingerprint: str, newest: str) -> Past | None:
+    """Kept until `newest`, the id of the last race, is another."""
+    return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
 
 
 def trial_spec(trial: Trial) -> TrialSpec:

@@ -1,12 +1,16 @@
-"""A session with its feeds in place: one call is one inference, in one of the two ways users run it."""
+"""A session with its feeds in place: one call is one inference, in one of the two ways users run it.
+
+`Contender` is what the timing of a race needs of it, so that an engine other than ONNX Runtime can race too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -14,7 +18,7 @@ import onnxruntime as ort
 from core import wire
 from core.benchmark import timing
 from core.errors import SpecError, TunerError
-from core.feeds import BFLOAT16, Array, Feeds, make_feeds
+from core.feeds import BFLOAT16, Array, Feeds, make_feeds, rows_fed
 from core.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
 from core.session.ort_errors import run_error
 
@@ -37,6 +41,63 @@ _ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name
 }
 
 
+class Built(Protocol):
+    """What was built, and how it differs from what was asked for; `BuiltSession` is one."""
+
+    @property
+    def requested(self) -> list[str]:
+        """Execution providers in order of preference; of another engine its one name."""
+
+    @property
+    def effective(self) -> list[str]:
+        """The ones that it really runs on."""
+
+    @property
+    def fallback(self) -> bool:
+        """Whether a provider that was asked for is missing."""
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why; empty unless `fallback`."""
+
+    @property
+    def creation_s(self) -> float:
+        """Seconds that building took, until the first run was possible."""
+
+
+class Contender(Protocol):
+    """One configuration with its feeds in place, ready to run."""
+
+    @property
+    def built(self) -> Built:
+        """What runs."""
+
+    @property
+    def call(self) -> timing.Call:
+        """One inference, to its very end: results of a GPU are waited for."""
+
+    @property
+    def inputs(self) -> list[wire.TensorInfo]:
+        """What each call feeds."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Facts that a reader of the numbers must know."""
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what computes, by name."""
+
+    def outputs(self, result: object) -> list[wire.TensorInfo]:
+        """Describe what came out of a call, given what the call returned."""
+
+    def arrays(self, result: object) -> dict[str, Array]:
+        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+
+    def refed(self, feeds: wire.FeedPlan) -> Contender:
+        """The same with other feeds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
     """A session with its feeds in place: `call` is one inference."""
@@ -47,25 +108,64 @@ class Inference:
     binding: Any  # ort.IOBinding, or None for plain `run`
     notes: list[str]
 
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what computes, by name."""
+        return {"onnxruntime": ort.__version__, "numpy": np.__version__}
+
     def outputs(self, result: object) -> list[wire.TensorInfo]:
         """Describe what came out of a call, given what the call returned."""
+        return [_describe(name, value) for name, value in self._values(result)]
+
+    def arrays(self, result: object) -> dict[str, Array]:
+        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+        with translated():
+            return dict(array for name, value in self._values(result) for array in _flat(name, value))
+
+    def refed(self, feeds: wire.FeedPlan) -> Inference:
+        """The same session with other feeds.
+
+        Raises:
+            TunerError: as for `prepare`.
+        """
+        return _in_place(self.built, feeds, use_io_binding=self.binding is not None)
+
+    def _values(self, result: object) -> list[tuple[str, object]]:
         names = [output.name for output in self.built.session.get_outputs()]
         values = self.binding.get_outputs() if self.binding is not None else result
         assert isinstance(values, list)
-        return [_describe(name, value) for name, value in zip(names, values, strict=True)]
+        return list(zip(names, values, strict=True))
 
 
-def prepare(built: BuiltSession, plan: wire.MeasurePlan | wire.ProfilePlan) -> Inference:
+def prepare(built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan) -> Inference:
     """Make the feeds of `plan` and put them in place.
 
     Raises:
         SpecError: a feed does not fit, or I/O binding cannot hold an output.
         ModelError: an input is not a numeric tensor.
     """
-    feeds = make_feeds(plan["feeds"], built.session.get_inputs())
+    return _in_place(built, plan["feeds"], use_io_binding=plan["use_io_binding"])
+
+
+def _in_place(built: BuiltSession, plan: wire.FeedPlan, *, use_io_binding: bool) -> Inference:
+    feeds = make_feeds(plan, built.session.get_inputs())
     with translated():
-        prepared = _bound(built, feeds) if plan["use_io_binding"] else _plain(built, feeds)
-    return prepared
+        return _bound(built, feeds) if use_io_binding else _plain(built, feeds)
+
+
+def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
+    """The rows that are really fed, which must be the batch that was asked for.
+
+    Raises:
+        SpecError: they are not, or the inputs disagree.
+    """
+    rows = rows_fed({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
+    if plan["batch_axes"] and rows != plan["batch_size"]:
+        raise SpecError(
+            f"{rows} rows were fed, but the batch is {plan['batch_size']}.",
+            hint="Give fixed values for as many rows as the batch has, or one number for all.",
+        )
+    return rows
 
 
 def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
@@ -146,6 +246,29 @@ def _describe(name: str, value: object) -> wire.TensorInfo:
         return {"name": name, "dtype": kind, "shape": list(value.shape())}
     kind = "map" if isinstance(value, dict) else "sequence" if isinstance(value, list) else "none"
     return {"name": name, "dtype": kind, "shape": [len(value)] if isinstance(value, list | dict) else []}
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, Array]]:
+    if isinstance(value, ort.OrtValue):
+        yield name, _from_bfloat16(value) if value.element_type() == _BFLOAT16_ONNX else value.numpy()
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _flat(f"{name}[{index}]", member)
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _flat(f"{name}[{key!r}]", member)
+    elif value is not None:
+        array = np.asarray(value)
+        yield name, array.astype(np.str_) if array.dtype == object else array
+
+
+def _from_bfloat16(value: Any) -> Array:
+    """What numpy has no type for: its 16 bits are the upper half of a float32."""
+    if value.device_name().lower() != "cpu":
+        raise SpecError("A bfloat16 output on a GPU cannot be read into numpy.", hint="Compare on the CPU.")
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32).reshape(value.shape())
 
 
 @contextlib.contextmanager

@@ -1,9 +1,7 @@
 """The timed loop: as little as possible between two readings of the clock.
 
-The inner loop is the one a careful user would write by hand: clock, call, clock, into a list that exists
-already, with the garbage collector off. Progress is reported between chunks of about half a second, outside
-the timed calls. A report evicts a little of the caches, so a chunk of short runs begins with one run that is
-not timed; for runs of 10 ms and more the effect is far below their noise and nothing is added.
+The inner loop is the one a careful user would write by hand: clock, call, clock. Whoever calls it keeps the
+garbage collector off.
 """
 
 from __future__ import annotations
@@ -15,83 +13,106 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from core.errors import WorkerError
+
 Call = Callable[[], object]
 
 CHUNK_NS = 500_000_000  # a report every half second: seldom enough to cost nothing, often enough to watch
-REFILL_BELOW_NS = 10_000_000
 CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks: CPU time to about 2 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRuns:
-    """Latencies in run order; wall and CPU time of the loop itself, reports and refills left out."""
+class Block:
+    """Runs back to back; the first one, which fills the caches again, is apart."""
 
-    latencies_ns: list[int]
-    wall_s: float
-    cpu_s: float  # user + system time of all threads of the process
+    refill_ns: int
+    latencies_ns: list[int]  # run order
 
 
-def time_runs(
-    call: Call, runs: int, *, expected_ns: int, report: Callable[[int], None], refill: bool = True
-) -> TimedRuns:
-    """Call `call` `runs` times and keep every latency.
+def time_block(
+    call: Call,
+    *,
+    block_ns: int,
+    min_runs: int,
+    max_runs: int,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> Block:
+    """Call `call` once for the caches, then until `block_ns` have passed and `min_runs` are done.
+
+    Nothing stands between the two readings of the clock but the call.
+
+    Args:
+        call: one inference.
+        block_ns: how long, from the end of the first run.
+        min_runs: how often at least, however long that takes.
+        max_runs: how often at most.
+        clock: nanoseconds, for tests.
+
+    Raises:
+        WorkerError: the clock went backwards.
+    """
+    latencies: list[int] = []
+    keep = latencies.append
+    began = clock()
+    call()
+    now = clock()
+    refill_ns, end, done = now - began, now + block_ns, 0
+    while now >= began and (now < end or done < min_runs) and done < max_runs:
+        began = clock()
+        call()
+        now = clock()
+        keep(now - began)
+        done += 1
+    if refill_ns < 0 or now < began:
+        raise WorkerError(
+            "The clock went backwards while a block was timed.",
+            hint="Run it again; on a virtual machine, choose another clock source for its kernel.",
+        )
+    return Block(refill_ns=refill_ns, latencies_ns=latencies)
+
+
+def time_each(call: Call, runs: int) -> list[int]:
+    """Call `call` `runs` times, 1 or more, from cold or warm caches as they are; return every latency."""
+    block = time_block(call, block_ns=0, min_runs=runs - 1, max_runs=runs - 1)
+    return [block.refill_ns, *block.latencies_ns]
+
+
+def time_runs(call: Call, runs: int, *, expected_ns: int, report: Callable[[int], None]) -> list[int]:
+    """Call `call` `runs` times with the collector off, and return every latency.
 
     Args:
         call: one inference.
         runs: how often, 0 or more.
         expected_ns: latency to expect, for the length of the first chunk.
-        report: told the runs done so far, about every half second.
-        refill: begin each chunk of short runs with a run that is not timed.
+        report: told the runs done so far, about every half second, between two runs.
     """
-    samples, done, wall_ns, cpu_ns = [0] * runs, 0, 0, 0
+    latencies: list[int] = []
     with _collector_off():
-        while done < runs:
-            if refill and expected_ns < REFILL_BELOW_NS:
-                call()
-            stop = min(runs, done + max(1, CHUNK_NS // max(1, expected_ns)))
-            cpu, wall = time.process_time_ns(), time.perf_counter_ns()
-            _fill(call, samples, done, stop)
-            chunk_ns = time.perf_counter_ns() - wall
-            cpu_ns += time.process_time_ns() - cpu
-            wall_ns += chunk_ns
-            expected_ns = chunk_ns // (stop - done)
-            done = stop
-            report(done)
-    return TimedRuns(latencies_ns=samples, wall_s=wall_ns / 1e9, cpu_s=cpu_ns / 1e9)
+        while len(latencies) < runs:
+            chunk = time_each(call, min(runs - len(latencies), max(1, CHUNK_NS // max(1, expected_ns))))
+            expected_ns = sum(chunk) // len(chunk)
+            latencies += chunk
+            report(len(latencies))
+    return latencies
 
 
-def cpu_s_per_run(call: Call, timed: TimedRuns) -> float:
-    """Return user + system time of the process per run, in seconds.
+def cpu_s(call: Call, window_s: float = CPU_WINDOW_S) -> float:
+    """User + system time of the process per run, in seconds, over `window_s` or one run, the longer.
 
-    The kernel books the time of threads on other CPUs in ticks of up to 4 ms, so that a timed loop of a few
-    milliseconds can seem to use more CPU than there is. Where the loop was shorter than `CPU_WINDOW_S`, more
-    runs are made for this figure alone; their latencies are not kept.
+    The kernel books the time of threads on other CPUs in ticks of up to 4 ms, so that a loop of a few
+    milliseconds can seem to use more CPU than there is.
     """
-    if timed.wall_s >= CPU_WINDOW_S:
-        return timed.cpu_s / len(timed.latencies_ns)
-    runs = 0
-    with _collector_off():
-        cpu, stop = time.process_time_ns(), time.perf_counter_ns() + int(CPU_WINDOW_S * 1e9)
-        while time.perf_counter_ns() < stop:
-            call()
-            runs += 1
-        return (time.process_time_ns() - cpu) / 1e9 / runs
+    runs, cpu, stop = 0, time.process_time_ns(), time.perf_counter_ns() + int(window_s * 1e9)
+    while runs == 0 or time.perf_counter_ns() < stop:
+        call()
+        runs += 1
+    return (time.process_time_ns() - cpu) / 1e9 / runs
 
 
 def clock_share_ns() -> float:
     """Nanoseconds that the clock and the loop add to one latency: the median over empty calls."""
-    samples = [0] * 2001
     with _collector_off():
-        _fill(_nothing, samples, 0, len(samples))
-    return statistics.median(samples)
-
-
-def _fill(call: Call, samples: list[int], start: int, stop: int) -> None:
-    clock = time.perf_counter_ns
-    for index in range(start, stop):
-        began = clock()
-        call()
-        samples[index] = clock() - began
+        return statistics.median(time_each(_nothing, 2001))
 
 
 def _nothing() -> None:
@@ -100,11 +121,11 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _collector_off() -> Iterator[None]:
+    was_on = gc.isenabled()
     gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
-        gc.unfreeze()
+        if was_on:
+            gc.enable()

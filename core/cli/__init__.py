@@ -1,8 +1,8 @@
 """The jobs of ORTune without a browser: same store, same scheduler, same results.
 
-Here the commands come together and every expected error becomes one or two lines. `measure` and
-`library` hold the commands, `options` turns options into a spec, `tables` results into text,
-`watch` shows progress, `output` writes and knows the exit codes.
+Here the commands come together and every expected error becomes one or two lines. `measure`, `compare` and
+`library` hold the commands, `racing` what those that race share, `options` turns options into a spec,
+`tables` results into text, `watch` shows progress, `output` writes and knows the exit codes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 
 import typer
 
+from core.cli import compare as cli_compare
 from core.cli import library as cli_library
 from core.cli import measure as cli_measure
+from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
 from core.errors import Cancelled, SpecError, TunerError, record_from_error
@@ -26,11 +28,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Measure, profile and tune ONNX Runtime. Every command takes -h.",
+    help="Measure, compare, profile and tune ONNX Runtime. Every command takes -h.",
 )
 app.command()(cli_measure.bench)
+app.command()(cli_compare.compare)
 app.command()(cli_measure.profile)
 app.command()(cli_measure.sweep)
+app.command()(cli_why.why)
 app.command(name="inspect")(cli_library.inspect_model)
 app.command()(cli_library.export)
 app.command()(cli_library.emit)

@@ -16,15 +16,25 @@ from core.catalog import (
     TORCHVISION_CLASSIFIERS,
 )
 from core.cli.options import whole_number
-from core.cli.output import Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
-from core.cli.tables import export_lines, history_lines, machine_lines, model_lines
+from core.cli.output import (
+    EXIT_UNDECIDED,
+    Json,
+    Quiet,
+    complain,
+    exit_code,
+    print_json,
+    print_lines,
+    unwritable,
+)
+from core.cli.tables import export_lines, history_lines, machine_lines, model_lines, quietness_lines
 from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError, nearest
 from core.library import import_file, resolve_model, sample_models
 from core.measurement import Trial
+from core.quietness import answer
 from core.runner import run_job
-from core.scheduler import settle
+from core.scheduler import Status, settle
 from core.store import Store
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
@@ -112,13 +122,7 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
     with scheduler(store) as service:
         job = service.submit_job("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
         status = watch(service, job, Progress(sys.stderr, quiet=quiet))
-    if status.error is not None or status.result is None:
-        error = status.error or {"type": "WorkerError", "message": "The export gave no result.", "hint": ""}
-        if json_:
-            print_json({"state": status.state, "error": error})
-        complain(error["message"], error["hint"])
-        raise typer.Exit(exit_code(error))
-    reply: Any = status.result
+    reply: Any = _result(status, json_=json_)
     import_file(
         store,
         Path(reply["path"]),
@@ -131,6 +135,17 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
         print_json({"state": "COMPLETE", "error": None, **reply})
     else:
         print_lines(export_lines(reply))
+
+
+def _result(status: Status, *, json_: bool) -> dict[str, Any]:
+    """The result of a job; without one its error is told, and the command ends."""
+    if status.error is None and status.result is not None:
+        return status.result
+    error = status.error or {"type": "WorkerError", "message": "The job gave no result.", "hint": ""}
+    if json_:
+        print_json({"state": status.state, "error": error})
+    complain(error["message"], error["hint"])
+    raise typer.Exit(exit_code(error))
 
 
 # --- what was measured --------------------------------------------------------------------------------------
@@ -192,10 +207,36 @@ def _content_sha256(store: Store, model: str) -> str:
     return known.content_sha256 if known is not None else resolve_model(store, model).content_sha256
 
 
-def machine(*, json_: Json = False) -> None:
-    """Show this machine and which providers load on it."""
+def machine(
+    *,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Race ONNX Runtime's default against itself: how quiet is it?")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show this machine and which providers load on it, or test how quiet it is.
+
+    A self-test that is graded F (rejected) ends with exit code 3.
+    """
+    if self_test:
+        _self_test(json_=json_, quiet=quiet)
+        return
     environment: Any = run_job("environment", {})
     if json_:
         print_json(environment)
     else:
         print_lines(machine_lines(environment))
+
+
+def _self_test(*, json_: bool, quiet: bool) -> None:
+    with scheduler(Store()) as service:
+        status = watch(service, service.submit_self_test(), Progress(sys.stderr, quiet=quiet))
+    result = _result(status, json_=json_)
+    said = answer(result)
+    if json_:
+        print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
+    else:
+        print_lines(quietness_lines(said))
+    if said.grade == "F":
+        raise typer.Exit(EXIT_UNDECIDED)

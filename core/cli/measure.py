@@ -6,24 +6,36 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Given, config_from, preset_config, spec_data, with_settings
-from core.cli.output import EXIT_FAILED, Json, Quiet, complain, exit_code, print_json, print_lines, unwritable
+from core.cli.options import CONFIG, Given, config_from, preset_config, spec_data, with_settings
+from core.cli.output import (
+    EXIT_FAILED,
+    EXIT_UNDECIDED,
+    Json,
+    Quiet,
+    complain,
+    exit_code,
+    print_json,
+    print_lines,
+    unwritable,
+)
+from core.cli.racing import announce, baseline_of, failures, report_precision, unsure
 from core.cli.tables import profile_lines, sweep_lines, trial_lines
 from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.comparison import Comparison, Configuration
 from core.errors import SpecError
-from core.measurement import Trial, TrialKind
+from core.measurement import Trial
 from core.presets import PRESETS
 from core.profiling import profile_from_dict
 from core.runner import run_job
-from core.scheduler import Status
-from core.spec import TrialSpec, spec_from_dict
-from core.store import Store
+from core.scheduler import Scheduler, Status
+from core.spec import spec_from_dict
+from core.store import ModelRecord, Store
 from core.sweep import (
     BATCH,
     THREADS,
@@ -54,6 +66,14 @@ Config = Annotated[
         show_default=False,
     ),
 ]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="Race against this too, on the same workload, and not against ONNX Runtime's default alone.",
+        metavar=CONFIG,
+        show_default=False,
+    ),
+]
 Preset = Annotated[
     str | None, typer.Option(help=f"Start from: {', '.join(PRESETS)}.", metavar="NAME", show_default=False)
 ]
@@ -68,15 +88,36 @@ def bench(
     *,
     config: Config = None,
     preset: Preset = None,
+    baseline: Baseline = None,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure one configuration of a model."""
+    """Measure one configuration of a model, in a race against ONNX Runtime's default.
+
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the race is graded
+    F · 130 Ctrl-C.
+    """
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
-    trial = _run_trial(store, spec, "measure", quiet=quiet)
-    _report(trial, trial_lines, json_=json_)
+    rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
+    progress = Progress(sys.stderr, quiet=quiet)
+
+    def submit(service: Scheduler) -> str:
+        asked = Configuration(spec=spec, label="candidate")
+        announce(store, [asked] if rival is None else [asked, rival], progress)
+        return service.submit(spec, baseline=rival)
+
+    trial = _run_trial(store, submit, progress)
+    race = store.comparison(trial.comparison)
+    names = {one.trial: one.label for one in race.contestants}
+    if trial.state == "COMPLETE":
+        report_precision(race, progress)
+    _report(trial, lambda one: trial_lines(one, names), json_=json_)
+    for error in failures(race, store.trials_of(race.id)):  # the baseline's
+        complain(error["message"], error["hint"])
+        raise typer.Exit(exit_code(error))
+    raise typer.Exit(EXIT_UNDECIDED if unsure(race) else 0)
 
 
 @with_settings
@@ -96,7 +137,8 @@ def profile(
     """Show where a run spends its time."""
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
-    trial = _run_trial(store, spec, "profile", quiet=quiet)
+    progress = Progress(sys.stderr, quiet=quiet)
+    trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
@@ -118,12 +160,12 @@ def _spec_data(
     return spec_data(base, model, given)
 
 
-def _run_trial(store: Store, spec: TrialSpec, kind: TrialKind, *, quiet: bool) -> Trial:
-    progress = Progress(sys.stderr, quiet=quiet)
+def _run_trial(store: Store, submit: Callable[[Scheduler], str], progress: Progress) -> Trial:
+    """Submit, watch to the end, and return the trial as it ended; a signal leaves what there is of it."""
     job = ""
     try:
         with scheduler(store) as service:
-            job = service.submit(spec, kind=kind)
+            job = submit(service)
             status = watch(service, job, progress)
     except Interrupted as interrupted:
         if job:
@@ -140,13 +182,14 @@ def _as_ended(trial: Trial, status: Status) -> Trial:
 
 
 def _report(trial: Trial, lines: Callable[[Trial], list[str]], *, json_: bool) -> None:
+    """Print a trial; the command ends here where it has an error."""
     if json_:
         print_json(trial.to_dict())
     elif trial.state == "COMPLETE":
         print_lines(lines(trial))
     if trial.error is not None:
         complain(trial.error["message"], trial.error["hint"])
-    raise typer.Exit(exit_code(trial.error))
+        raise typer.Exit(exit_code(trial.error))
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -172,10 +215,12 @@ def sweep(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure several batch sizes, threads or dimensions.
+    """Measure several batch sizes, threads or dimensions, all in one race.
 
     Give lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2 --dim NAME=64,128`; every combination is
-    measured.
+    measured, in the same rounds with ONNX Runtime's default on the workload of the first.
+
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
     """
     store = Store()
     given, axes = _split_axes(given)
@@ -185,20 +230,68 @@ def sweep(
             hint="Give lists: `--batch-size 1,2,4,8`, `--intra-op-num-threads 1,2` or `--dim NAME=64,128`.",
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
-    points = expand(resolved.spec, axes, resolved.record.info)
-    study = _study(axes)
-    ended: Ended = []
+    study, points = _study(axes), expand(resolved.spec, axes, resolved.record.info)
+    found = _Sweep(study=study, axes=axes, points=points)
     try:
-        _measure_points(
-            store, points, resolved.record.content_sha256, study, reuse=reuse, quiet=quiet, ended=ended
-        )
+        _measure(store, found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
     except Interrupted as interrupted:
+        found.read(store)
         if json_:
-            interrupted.document = _sweep_document(study, axes, points, ended)
+            interrupted.document = found.document()
         else:
-            print_lines(sweep_lines(_rows(points, ended)))
+            print_lines(sweep_lines(found.rows()))
         raise
-    _report_sweep(study, axes, points, ended, json_=json_)
+    _report_sweep(found, json_=json_)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """The points of a sweep, and what became of them."""
+
+    study: str
+    axes: Sequence[Axis]
+    points: Sequence[Point]
+    earlier: dict[str, Trial] = field(default_factory=dict)  # key of a spec -> measured before
+    race: str = ""  # id of the comparison; empty where every point was measured before
+    trials: dict[str, Trial] = field(default_factory=dict)  # key -> what the race left
+    comparison: Comparison | None = None
+
+    def missing(self) -> list[Point]:
+        """Points that have to be measured."""
+        return [one for one in self.points if one.spec.key() not in self.earlier]
+
+    def read(self, store: Store) -> None:
+        """Fetch what the race has left in the store."""
+        if self.race:
+            self.comparison = store.comparison(self.race)
+            own = (store.trial(one.trial) for one in self.comparison.contestants if one.role == "candidate")
+            self.trials = {trial.key: trial for trial in own}
+
+    def ended(self) -> list[tuple[Point, Trial, bool]]:
+        """Points with their trial, and whether it is an earlier one."""
+        found = []
+        for point in self.points:
+            key = point.spec.key()
+            if (trial := self.earlier.get(key) or self.trials.get(key)) is not None:
+                found.append((point, trial, key in self.earlier))
+        return found
+
+    def rows(self) -> list[Measured]:
+        return [
+            measured(point, trial, reused=reused, race=None if reused else self.comparison)
+            for point, trial, reused in self.ended()
+        ]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "axes": {one.name: list(one.values) for one in self.axes},
+            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
+            "points": [
+                {"values": dict(point.values), "reused": reused, **trial.to_dict()}
+                for point, trial, reused in self.ended()
+            ],
+        }
 
 
 def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
@@ -225,57 +318,46 @@ def _study(axes: Sequence[Axis]) -> str:
     return f"sweep {' × '.join(one.name for one in axes)} #{token}"
 
 
-Ended = list[tuple[Trial, bool]]  # trials of the first points, and whether each is an earlier one
-
-
-def _measure_points(
-    store: Store, points: Sequence[Point], model: str, study: str, *, reuse: bool, quiet: bool, ended: Ended
-) -> None:
-    """Measure the points in order, and put each trial into `ended` when it ends: an interrupt loses none."""
-    progress = Progress(sys.stderr, quiet=quiet)
+def _measure(store: Store, found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bool) -> None:
+    """Race the points that were not measured before, all at once."""
     with scheduler(store) as service:
-        fingerprint = service.environment()["fingerprint"] if reuse else ""
-        for number, point in enumerate(points, 1):
-            known = None
-            if reuse and point.spec.repeatable:
-                known = store.find_complete(point.spec.key(), fingerprint, model_sha256=model)
-            if known is not None:
-                ended.append((known, True))
-                continue
-            job = service.submit(point.spec, study=study)
-            status = watch(service, job, progress, prefix=f"[{number}/{len(points)}] ")
-            ended.append((_as_ended(store.trial(job), status), False))
+        if reuse:
+            fingerprint = service.environment()["fingerprint"]
+            for point in found.points:
+                key = point.spec.key()
+                known = store.find_complete(key, fingerprint, model_sha256=model.content_sha256)
+                if known is not None and point.spec.repeatable:
+                    found.earlier[key] = known
+        missing = found.missing()
+        if not missing:
+            return
+        asked = [Configuration(spec=one.spec, label=_label(one)) for one in missing]
+        announce(store, asked, progress)
+        what = f"sweep of {len(asked)} points of {model.name}"
+        found.race = service.submit_comparison(asked, study=found.study, model_name=model.name, what=what)
+        watch(service, found.race, progress)
+    found.read(store)
+    if found.comparison is not None:
+        report_precision(found.comparison, progress)
 
 
-def _rows(points: Sequence[Point], ended: Ended) -> list[Measured]:
-    return [
-        measured(point, trial, reused=reused) for point, (trial, reused) in zip(points, ended, strict=False)
-    ]
+def _label(point: Point) -> str:
+    return ", ".join(f"{name} {value}" for name, value in point.values.items())
 
 
-def _sweep_document(
-    study: str, axes: Sequence[Axis], points: Sequence[Point], ended: Ended
-) -> dict[str, Any]:
-    return {
-        "study": study,
-        "axes": {one.name: list(one.values) for one in axes},
-        "points": [
-            {"values": dict(point.values), "reused": reused, **trial.to_dict()}
-            for point, (trial, reused) in zip(points, ended, strict=False)
-        ],
-    }
-
-
-def _report_sweep(
-    study: str, axes: Sequence[Axis], points: Sequence[Point], ended: Ended, *, json_: bool
-) -> None:
+def _report_sweep(found: _Sweep, *, json_: bool) -> None:
     if json_:
-        print_json(_sweep_document(study, axes, points, ended))
+        print_json(found.document())
     else:
-        print_lines(sweep_lines(_rows(points, ended)))
-    trials = [trial for trial, _ in ended]
+        print_lines(sweep_lines(found.rows()))
+    trials = [trial for _, trial, _ in found.ended()]
     errors = [trial.error for trial in trials if trial.error is not None]
     if errors:
         complain(f"{len(errors)} of {len(trials)} points failed. {errors[0]['message']}", errors[0]["hint"])
     codes = {exit_code(error) for error in errors}
-    raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes, default=0))
+    if codes:
+        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    result = (found.comparison.result if found.comparison is not None else None) or {}
+    if result.get("grade") == "F":
+        complain(f"Graded F: {result['grade_reason']}", result["remedy"])
+        raise typer.Exit(EXIT_UNDECIDED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import SpecError, nearest
-from core.knobs import KNOBS, Knob
+from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.presets import preset
 from core.spec import spec_from_yaml
@@ -27,6 +28,8 @@ from core.store import Store
 Given = dict[
     str, Any
 ]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
+
+CONFIG = "FILE|TRIAL|preset:NAME|torch:eager|torch:compile"  # what `config_from` reads, for the help
 
 _SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
@@ -39,6 +42,10 @@ _METAVARS = {
     "feeds": "NAME=VALUE|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
+    "precision": "quick|standard|publish|fp32|fp16",
+    "budget_s": "SECONDS|30s|2m",
+    "margin": "SHARE|N%",
+    "cpus": "0-3,6",
 }
 _PROVIDER_OPTION_HELP = (
     "An option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
@@ -47,7 +54,11 @@ _FEED_HELP = (
     "What is fed: `NAME=VALUE` for one input (repeatable), an .npz, an image or a folder of images. "
     "Default: seeded random values."
 )
-_REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds")
+_PRECISION_HELP = (
+    f"{knob('protocol.precision').help} Default: quick. Or the type of the model's numbers: fp32, fp16. "
+    f"Repeatable. {knob('precision').help}"
+)
+_REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds", "precision")
 
 
 # --- options from the table --------------------------------------------------------------------------------
@@ -55,9 +66,18 @@ _REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, one option for every row of the table."""
+    return _with_options(command, [*(_parameter(setting) for setting in offered()), _provider_option()])
+
+
+def with_workload(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `given: Given`, the options that may hold for all who race."""
+    shared = [one for one in offered() if one.target in ("workload", "protocol") or one.name == "precision"]
+    return _with_options(command, [_parameter(setting) for setting in shared])
+
+
+def _with_options(command: Callable[..., None], added: Sequence[inspect.Parameter]) -> Callable[..., None]:
     own = inspect.signature(command, eval_str=True)
     kept = [one for name, one in own.parameters.items() if name != "given"]
-    added = [*(_parameter(setting) for setting in offered()), _provider_option()]
     names = {one.name for one in added}
 
     @wraps(command)
@@ -73,8 +93,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def offered() -> list[Knob]:
-    """The settings with an option of their own; fixed values come through `--feed`."""
-    return [setting for setting in KNOBS if setting.name != "feed_values"]
+    """The settings with an option of their own; two share theirs, and are told apart by what is given."""
+    return [setting for setting in KNOBS if setting.name not in ("feed_values", "protocol.precision")]
 
 
 def _parameter(setting: Knob) -> inspect.Parameter:
@@ -83,9 +103,9 @@ def _parameter(setting: Knob) -> inspect.Parameter:
     if setting.kind == "bool":
         flags = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
     elif setting.kind == "int":
-        metavar = "N"
+        metavar = metavar or "N"
     elif setting.kind == "choice":
-        metavar = "|".join(setting.choices)
+        metavar = metavar or "|".join(setting.choices)
     kind: Any = bool | None if setting.kind == "bool" else str | None
     if setting.name in _REPEATED:
         kind = list[str] | None
@@ -96,6 +116,8 @@ def _parameter(setting: Knob) -> inspect.Parameter:
 def _help(setting: Knob) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
+    if setting.name == "precision":
+        return _PRECISION_HELP
     default = setting.default
     if isinstance(default, bool):
         default = "on" if default else "off"
@@ -120,10 +142,10 @@ def _setting_name(parameter: str) -> str:
 
 
 def config_from(ref: str | None, *, store: Callable[[], Store], other_model: bool = False) -> dict[str, Any]:
-    """Return the configuration that `--config` names: a YAML file, `preset:NAME`, or the id of a trial.
+    """Return the configuration that `ref` names: a YAML file, `preset:NAME`, `torch:MODE` or a trial's id.
 
     Args:
-        ref: what `--config` names; None: nothing.
+        ref: what an option names; None: nothing.
         store: opens the store; called for a trial only.
         other_model: the command line names a model itself: a trial's settings may go to any model, while a
             YAML file stays bound to the hash that it carries.
@@ -136,11 +158,23 @@ def config_from(ref: str | None, *, store: Callable[[], Store], other_model: boo
         return {}
     if ref.startswith("preset:"):
         return preset_config(ref.removeprefix("preset:"))
+    if ref.startswith("torch:"):
+        return {"engine": _torch_engine(ref.removeprefix("torch:"))}
     path = Path(ref).expanduser()
     if path.suffix.lower() in (".yaml", ".yml") or path.is_file():
         return spec_from_yaml(_read(path)).to_dict()
     trial = store().trial(ref).spec
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
+
+
+def _torch_engine(mode: str) -> str:
+    modes = {engine.removeprefix("torch-"): engine for engine in ENGINES if engine.startswith("torch-")}
+    if mode not in modes:
+        raise SpecError(
+            f"`torch:{mode[:40]}` names no way to run PyTorch.{nearest(mode, modes)}",
+            hint=f"Use {' or '.join(f'torch:{one}' for one in modes)}.",
+        )
+    return modes[mode]
 
 
 def preset_config(name: str) -> dict[str, Any]:
@@ -183,6 +217,8 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
         if setting.name in given:
             _apply(data, setting, given[setting.name])
     _apply_provider_options(data["session"], given.get("provider_options", []))
+    if "engine" in config:
+        data.setdefault("engine", config["engine"])
     return {name: part for name, part in data.items() if part}
 
 
@@ -190,8 +226,13 @@ _SECTIONS = ("model", "session", "workload", "protocol")
 
 
 def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
+    if setting.target == "trial":
+        data[setting.name] = value
+        return
     part = data[_SECTION.get(setting.target, setting.target)]
-    if setting.name == "providers":
+    if setting.name == "precision":
+        _apply_precision(data, value)
+    elif setting.name == "providers":
         part["providers"] = _chain(part.get("providers", []), value)
     elif setting.name == "feeds":
         _apply_feeds(part, value)
@@ -202,10 +243,34 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         text = ("1" if value else "0") if setting.kind == "bool" else value
         part["session_config_entries"] = {**part.get("session_config_entries", {}), setting.name: text}
     else:
-        part[setting.name] = _typed(setting, value)
+        part[setting.field] = _typed(setting, value)
+
+
+def _apply_precision(data: dict[str, Any], texts: Sequence[str]) -> None:
+    """One option for two settings without a value in common: how sure the answer, and the model's numbers."""
+    meant = (knob("protocol.precision"), knob("precision"))
+    said: set[str] = set()
+    for text in texts:
+        setting = next((one for one in meant if text in one.choices), None)
+        if setting is None:
+            choices = [choice for one in meant for choice in one.choices]
+            raise SpecError(
+                f"`--precision` accepts {', '.join(choices)}, but got `{text[:40]}`.{nearest(text, choices)}",
+                hint="Choose quick, standard or publish for the answer; fp32 or fp16 for the model.",
+            )
+        if setting.target in said:
+            raise SpecError(
+                f"`--precision {text}` contradicts an earlier one.", hint="Give one of each kind."
+            )
+        said.add(setting.target)
+        data[setting.target][setting.field] = text
 
 
 def _typed(setting: Knob, value: Any) -> Any:
+    if setting.name == "budget_s":
+        return seconds(setting.flag, value)
+    if setting.kind == "float":
+        return share(setting.flag, value)
     if setting.kind == "int":
         return whole_number(setting.flag, value)
     if setting.name in ("image_mean", "image_std"):
@@ -223,6 +288,40 @@ def whole_number(flag: str, text: str) -> int:
     if not (digits.removeprefix("-").isascii() and digits.removeprefix("-").isdigit() and len(digits) < 20):
         raise SpecError(f"`{flag}` takes a whole number, but got `{text[:40]}`.", hint="Write digits only.")
     return int(digits)
+
+
+_UNITS_S = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600}
+
+
+def seconds(flag: str, text: str) -> int:
+    """Read a duration: `90`, `90s`, `2m`, `1h`.
+
+    Raises:
+        SpecError: it is none.
+    """
+    match = re.fullmatch(r"([0-9]{1,9})\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS_S:
+        raise SpecError(
+            f"`{flag}` takes whole seconds or minutes, but got `{text[:40]}`.",
+            hint="Write for example 60s or 2m.",
+        )
+    return int(match[1]) * _UNITS_S[match[2]]
+
+
+def share(flag: str, text: str) -> float:
+    """Read a share: `0.02` or `2%`.
+
+    Raises:
+        SpecError: it is none.
+    """
+    digits = text.strip()
+    try:
+        value = float(digits.removesuffix("%"))
+    except ValueError:
+        raise SpecError(
+            f"`{flag}` takes a share, but got `{text[:40]}`.", hint="Write for example 0.02 or 2%."
+        ) from None
+    return value / 100 if digits.endswith("%") else value
 
 
 def _number(flag: str, text: str) -> float:

@@ -1,7 +1,7 @@
 """How a command writes and ends: lines or one JSON document on stdout, errors on stderr, the exit code.
 
 Exit codes: 0 done · 1 a worker crashed, hung or ran out of memory · 2 wrong usage, bad input or an unusable
-store · 130 stopped by Ctrl-C (143 by SIGTERM).
+store · 3 undecided, or graded F · 130 stopped by Ctrl-C (143 by SIGTERM).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.cli.tables import visible
 from core.errors import ErrorRecord, SpecError
 from core.spec.strict_yaml import plain
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 1, 2, 130
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]

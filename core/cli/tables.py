@@ -11,8 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import wire
+from core.comparison import Comparison
+from core.contrast import words
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, by_operator, by_provider
+from core.provenance import in_words, thread_advice
+from core.quietness import Answer
 from core.spec import asked, changed, spec_from_dict, without_effect
 from core.sweep import Measured
 
@@ -86,12 +90,18 @@ def _facts(rows: Iterable[tuple[str, str]]) -> list[str]:
 # --- one trial ----------------------------------------------------------------------------------------------
 
 
-def trial_lines(trial: Trial) -> list[str]:
-    """A complete measurement: what ran, the numbers with their intervals, and what to doubt."""
+def trial_lines(trial: Trial, labels: Mapping[str, str] | None = None) -> list[str]:
+    """A complete measurement: the verdicts, what ran, the numbers with their intervals, and what to doubt.
+
+    Args:
+        trial: with a result.
+        labels: of the trials that it raced against.
+    """
     result = trial.result or {}
     return [
         visible(f"{trial.model_name} · {trial.kind} · trial {trial.id}"),
         *fallback_lines(result),
+        *_facts(_verdict_facts(result, labels or {})),
         *_facts(_settings_facts(trial, result)),
         "",
         *_latency_table(result),
@@ -114,6 +124,36 @@ def fallback_lines(result: Mapping[str, Any]) -> list[str]:
         f"  FALLBACK      asked for {asked_for}, ran on {ran}.",
         f"                {visible(reason)}".rstrip(),
     ]
+
+
+def _verdict_facts(result: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[str, str]]:
+    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46], than ORT default; grade B, 64 rounds, 9 s"."""
+    rows = [
+        (
+            "verdict",
+            f"{verdict(one)}; against {labels.get(one['baseline'], one['baseline'][:12])}; {_proof(one)}",
+        )
+        for one in result.get("contrasts") or []
+    ]
+    return [*rows, *_grade_facts(result)]
+
+
+def verdict(one: Mapping[str, Any]) -> str:
+    """A contrast in words; the verdict stands first where the interval alone would say otherwise."""
+    said = words(one)
+    return f"UNDECIDED (all rounds: {said})" if one.get("contradicted") else said
+
+
+def _proof(one: Mapping[str, Any]) -> str:
+    return f"grade {one['grade']}, {counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
+
+
+def _grade_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not result.get("grade"):
+        return []
+    rejected = "REJECTED: " if result["grade"] == "F" else ""
+    reason = f"{rejected}{result['grade_reason']} {result['remedy']}".strip()
+    return [(f"grade {result['grade']}", reason)]
 
 
 def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -199,19 +239,31 @@ def _number_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     gpu = result.get("gpu_memory_bytes")
     rows = [
         ("throughput", DASH if per_s is None else f"{significant(per_s)} rows/s"),
-        ("CPU time", f"{ms(cpu)} ms per run"),
+        ("CPU time", f"{ms(cpu)} ms per run{_idle(result)}"),
         (
             "memory",
             f"{size(result.get('peak_rss_bytes'))} at the peak, above the process before the model"
             + (f"; GPU {size(gpu)}" if gpu is not None else ""),
         ),
+        ("energy", _energy(result)),
         (
             "start",
             f"session {ms(result.get('session_creation_s'))} ms, "
             f"first run {ms(result.get('first_run_s'))} ms",
         ),
     ]
-    return rows
+    return [(name, text) for name, text in rows if text]
+
+
+def _idle(result: Mapping[str, Any]) -> str:
+    """What spinning threads burn after a run."""
+    burnt, wall = result.get("idle_cpu_s"), result.get("idle_wall_s")
+    return "" if burnt is None or not wall else f"; {ms(burnt, 3)} ms in the {ms(wall, 3)} ms after it"
+
+
+def _energy(result: Mapping[str, Any]) -> str:
+    joules = result.get("energy_j_per_inference")
+    return f"{significant(joules, 3)} J per run" if joules is not None else result.get("energy_note") or ""
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
@@ -290,6 +342,86 @@ def _node_rows(profile: Profile, top: int) -> list[tuple[str, ...]]:
 def _node_name(node: NodeTime) -> str:
     name = visible(" / ".join([*node.path, node.name]))
     return name if len(name) <= _WIDE else f"{name[: _WIDE // 2]}…{name[-_WIDE // 2 + 1 :]}"
+
+
+# --- a comparison -------------------------------------------------------------------------------------------
+
+
+def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
+    """Who raced: the verdict on each against the baseline, ranks with their ties, and what to doubt."""
+    result = race.result or {}
+    ranks = {one["trial"]: one for one in result["ranks"]}
+    contrasts = {one["candidate"]: one for one in result["contrasts"] if one["baseline"] == race.baseline}
+    by_id = {trial.id: trial for trial in trials}
+    order = sorted(race.contestants, key=lambda one: ranks.get(one.trial, {}).get("rank", len(ranks) + 1))
+    rows = [
+        (
+            _rank(ranks.get(one.trial)),
+            one.label,
+            "baseline" if one.trial == race.baseline else _verdict_cell(contrasts.get(one.trial)),
+            *_trial_cells(by_id.get(one.trial), contrasts.get(one.trial)),
+        )
+        for one in order
+    ]
+    head = ("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark")
+    notes = [*race.warnings, *result["notes"], *_contrast_notes(race, contrasts)]
+    return [
+        visible(
+            f"{race.model_name} · comparison {race.id} · {_proof({**result, 'rounds': result['rounds']})}"
+        ),
+        *_facts(_grade_facts(result)),
+        "",
+        *table(head, rows, left=3),
+        *(
+            ["= tie: not clearly apart at the joint confidence of all pairs"]
+            if _has_ties(ranks.values())
+            else []
+        ),
+        *(f"  note: {visible(note)}" for note in dict.fromkeys(notes)),
+    ]
+
+
+def _rank(one: Mapping[str, Any] | None) -> str:
+    if one is None:
+        return DASH
+    return f"{one['rank']}{'=' if one['ties'] else ''}"
+
+
+def _has_ties(ranks: Iterable[Mapping[str, Any]]) -> bool:
+    return any(one["ties"] for one in ranks)
+
+
+def _verdict_cell(one: Mapping[str, Any] | None) -> str:
+    return DASH if one is None else verdict(one)
+
+
+def _trial_cells(trial: Trial | None, contrast: Mapping[str, Any] | None) -> list[str]:
+    if trial is None:
+        return [DASH, DASH, DASH, DASH, DASH, "deleted"]
+    result = trial.result or {}
+    per_s, latency = result.get("throughput_per_s"), result.get("latency") or {}
+    remarks: list[str] = []
+    if result.get("fallback"):
+        remarks.append(f"FALLBACK: ran on {', '.join(map(short, result['effective_providers']))}")
+    if contrast and contrast["outputs_differ"]:
+        remarks.append("outputs differ")
+    if trial.state != "COMPLETE":
+        remarks.append(trial.state)
+    if trial.error is not None:
+        remarks.append(trial.error["message"])
+    return [
+        ms(latency.get("p50_s")),
+        DASH if per_s is None else significant(per_s),
+        ms(result.get("cpu_s_per_inference")),
+        size(result.get("peak_rss_bytes")),
+        trial.id[:12],
+        "; ".join(remarks),
+    ]
+
+
+def _contrast_notes(race: Comparison, contrasts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    labels = {one.trial: one.label for one in race.contestants}
+    return [f"{labels[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
 
 
 # --- a sweep ------------------------------------------------------------------------------------------------
@@ -402,20 +534,15 @@ def _batch(info: wire.ModelInfo) -> str:
 
 def machine_lines(machine: wire.Environment) -> list[str]:
     """The machine, and which providers really load on it."""
-    cpu = machine["cpu"]
-    quota = "no quota" if cpu["quota"] is None else f"a quota of {cpu['quota']:g} CPUs"
-    allowed = f"{len(cpu['allowed'])} of them allowed, {quota}"
     plain = {k: v for k, v in machine["libraries"].items() if not k.startswith("nvidia-")}
     libraries = ", ".join(f"{name} {version}" for name, version in plain.items())
     if more := len(machine["libraries"]) - len(plain):
         libraries += f", {more} NVIDIA packages (see --json)"
+    advice = thread_advice(machine)
     lines = _facts(
         [
-            ("CPU", f"{cpu['model']}: {cpu['logical']} logical, {cpu['physical']} physical; {allowed}"),
-            (
-                "threads",
-                f"ONNX Runtime starts {cpu['ort_default_threads']} by default; {cpu['usable']} are worth it",
-            ),
+            *in_words(machine),
+            *([("advice", advice)] if advice else []),
             ("memory", size(machine["memory_bytes"])),
             *(("GPU", f"{gpu.get('name')} ({size(gpu.get('memory_bytes'))})") for gpu in machine["gpus"]),
             ("system", f"{machine['os']}, kernel {machine['kernel']}, Python {machine['python']}"),
@@ -428,6 +555,28 @@ def machine_lines(machine: wire.Environment) -> list[str]:
         if not fact["loadable"]:
             lines.append(f"                {visible(fact['reason'])} {visible(fact['remedy'])}".rstrip())
     return lines
+
+
+def quietness_lines(answer: Answer) -> list[str]:
+    """Whether the machine is quiet enough to publish, why, and what each precision would need."""
+    sigma = DASH if answer.sigma is None else f"{100 * answer.sigma:.2g} % (σ of one pair of blocks)"
+    facts = [("grade", answer.grade), ("reason", answer.reason), ("remedy", answer.remedy), ("noise", sigma)]
+    rows = [
+        (
+            one.precision,
+            f"±{100 * one.target:g} %",
+            str(one.rounds),
+            f"{one.seconds:.1f}",
+            "yes" if one.fits else "no",
+        )
+        for one in answer.needs
+    ]
+    head = ("precision", "known to", "rounds", "seconds", "in its budget")
+    return [
+        visible(answer.headline),
+        *_facts((name, text) for name, text in facts if text),
+        *(["", *table(head, rows, left=1)] if rows else []),
+    ]
 
 
 def export_lines(reply: wire.ExportReply) -> list[str]:

@@ -14,10 +14,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TextIO
 
+from core.contrast import words
 from core.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
 
@@ -149,9 +150,19 @@ def describe(status: Status) -> str:
         parts.append(f"{status.done}/{status.total}")
     if status.text:
         parts.append(status.text)
+    if status.stage == "rounds" and status.live:
+        parts += _standing(status.live["contrasts"])
     if status.eta_s is not None and status.eta_s >= 1:
         parts.append(f"about {status.eta_s:.0f} s left")
     return " ".join(parts)
+
+
+def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the race says so far: of one contestant its interval, of more how many are decided."""
+    if len(contrasts) == 1:
+        return [f"· so far {words(contrasts[0])} ·"]
+    decided = sum(one["verdict"] != "UNDECIDED" for one in contrasts)
+    return [f"· {decided} of {len(contrasts)} decided so far ·"] if contrasts else []
 
 
 def ordinal(number: int) -> str:

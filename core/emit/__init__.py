@@ -16,8 +16,14 @@ from core.errors import SpecError
 from core.measurement import Trial
 from core.plan import feed_plan, session_plan
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
+from core.spec.checks import cpu_list
 
 _MEASURED = (
+    "comparison",
+    "role",
+    "contrasts",
+    "grade",
+    "grade_reason",
     "requested_providers",
     "effective_providers",
     "fallback",
@@ -29,16 +35,25 @@ _MEASURED = (
     "latency",
     "throughput_per_s",
     "cpu_s_per_inference",
+    "idle_cpu_s",
+    "idle_wall_s",
+    "energy_j_per_inference",
     "session_creation_s",
     "first_run_s",
+    "new_shapes",
+    "load_peak_rss_bytes",
     "peak_rss_bytes",
     "gpu_memory_bytes",
+    "output_error",
+    "steady",
+    "affinity",
     "notes",
     "tool_version",
 )
 _MACHINE = (
     "fingerprint",
     "cpu",
+    "host",
     "memory_bytes",
     "gpus",
     "os",
@@ -113,9 +128,15 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None) -> str:
             without it they keep to values that suit any model.
 
     Raises:
-        SpecError: it is not known what the trial feeds: it has no result, and `info` is not given.
+        SpecError: it is not known what the trial feeds: it has no result, and `info` is not given; or it ran
+            PyTorch, which has no session.
     """
     spec = spec_from_dict(trial.spec)
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A script builds a session of ONNX Runtime, but trial {trial.id} ran `{spec.engine}`.",
+            hint="Choose a trial of the engine `onnxruntime`, or write this one as YAML.",
+        )
     inputs = _inputs(trial, spec, info)
     blocks = [
         _head(trial, spec, inputs),
@@ -175,8 +196,17 @@ def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> st
             'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',
             "",
             *other,
+            *_affinity(spec.protocol.cpus),
         ]
     )
+
+
+def _affinity(cpus: str) -> list[str]:
+    """The lines that keep the process to the trial's CPUs."""
+    if not cpus:
+        return []
+    numbers = ", ".join(map(str, cpu_list(cpus)))
+    return ["", f"os.sched_setaffinity(0, {{{numbers}}})  # before the session starts its threads"]
 
 
 def _model(spec: TrialSpec) -> str:

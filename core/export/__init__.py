@@ -2,13 +2,12 @@
 
 The file is written into a folder of its own beside the target and moved only when it is valid, loads in ONNX
 Runtime and was compared with PyTorch; a failed export leaves nothing. Where the weights come from is decided
-in `torchvision_models`. A `.pt2` file can hold pickled objects: loading one runs code of whoever made it.
+in `torch_programs`. A `.pt2` file can hold pickled objects: loading one runs code of whoever made it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 import tempfile
 import time
@@ -21,12 +20,13 @@ from typing import Any, Literal
 import onnx.version_converter
 import torch
 
-from core.catalog import EXPORT_OPSETS, WEIGHTS_KEY
+from core.catalog import EXPORT_OPSETS, PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.checking import first_line, open_checked
 from core.errors import ModelError, SpecError
-from core.export.check import TORCH_ERRORS, compare
-from core.export.torchvision_models import build
+from core.export.check import compare
 from core.models import inspect_model
+from core.torch_programs import TORCH_ERRORS, file_sha256, load_pt2
+from core.torch_programs.classifiers import build
 from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
 
 _TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on
@@ -36,7 +36,6 @@ _STAGES = 5
 _FOLDER_PREFIX = ".export-"
 _STALE_AFTER_S = 24 * 3600
 
-_SAVE_PT2 = "Save it with `torch.export.save(torch.export.export(model, inputs), 'model.pt2')`."
 _STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the machine that exported: nobody else's business
 
 
@@ -91,6 +90,7 @@ def export(plan: ExportPlan, progress: Progress) -> ExportReply:
         "weights": source.weights,
         "notes": [*source.notes, *notes],
         "seconds": time.perf_counter() - started,
+        "pt2": str(Path(plan["path"]).absolute()) if plan["source"] == "pt2" else "",
     }
 
 
@@ -144,11 +144,11 @@ def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
     )
     rows = _TRACED_BATCH if plan["dynamic_batch"] else 1
     torch.manual_seed(plan["seed"])
-    metadata = {"ortune.source": f"torchvision {plan['name']}", WEIGHTS_KEY: built.weights}
+    metadata = {SOURCE_KEY: f"torchvision {plan['name']}", WEIGHTS_KEY: built.weights}
     if built.weights == "pretrained":
         metadata["ortune.weights_name"] = built.weights_name
     else:
-        metadata |= {"ortune.seed": str(plan["seed"]), "ortune.note": built.notes[0]}
+        metadata |= {SEED_KEY: str(plan["seed"]), "ortune.note": built.notes[0]}
     return _Source(
         program=built.module,
         run=built.module,
@@ -163,20 +163,9 @@ def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
 
 def _pt2(plan: ExportPlan) -> _Source:
     path = Path(plan["path"])
-    if not path.is_file():
-        raise ModelError(f"There is no file `{path}`.", hint="Check the path of the `.pt2` file.")
-    if path.suffix != ".pt2":  # torch takes no other name either
-        raise ModelError(f"`{path.name}` is not a `.pt2` file.", hint=_SAVE_PT2)
-    logging.getLogger("torch.export").setLevel(logging.ERROR)  # it logs a traceback, then raises
-    try:
-        program = torch.export.load(path)
-        sample = program.example_inputs
-        run = program.module() if sample is not None else None
-    except (*TORCH_ERRORS, OSError) as error:
-        raise ModelError(
-            f"`{path.name}` cannot be loaded as a `torch.export` program: {first_line(error)}",
-            hint=_SAVE_PT2,
-        ) from None
+    program = load_pt2(path)
+    sample = program.example_inputs
+    run = program.module() if sample is not None else None
     args, kwargs = sample if sample is not None else ((), {})
     notes = [] if sample is not None else ["not compared with PyTorch: the file holds no sample inputs"]
     return _Source(
@@ -186,7 +175,11 @@ def _pt2(plan: ExportPlan) -> _Source:
         kwargs=kwargs,
         batched=False,
         weights="file",
-        metadata={"ortune.source": f"torch.export {path.name}", WEIGHTS_KEY: "file"},
+        metadata={
+            SOURCE_KEY: f"torch.export {path.name}",
+            WEIGHTS_KEY: "file",
+            PT2_SHA256_KEY: file_sha256(path),
+        },
         notes=notes,
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,22 +12,8 @@ from torch.utils import _pytree as pytree
 from core.checking import first_line
 from core.errors import ModelError
 from core.session import ORT_ERRORS
+from core.torch_programs import TORCH_ERRORS
 from core.wire import Difference, ModelInfo
-
-# What torch raises for a program it cannot load, trace, translate or run: no common base.
-TORCH_ERRORS = (
-    torch.onnx.errors.OnnxExporterError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    AssertionError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    EOFError,
-    pickle.UnpicklingError,
-)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

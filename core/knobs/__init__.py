@@ -42,8 +42,8 @@ __all__ = [
     "knob",
 ]
 
-Target = Literal["attribute", "config_entry", "session", "model", "workload", "protocol"]
-Kind = Literal["bool", "int", "choice", "text", "list", "mapping"]
+Target = Literal["trial", "attribute", "config_entry", "session", "model", "workload", "protocol"]
+Kind = Literal["bool", "int", "float", "choice", "text", "list", "mapping"]
 Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
 
 
@@ -52,7 +52,8 @@ class Knob:
     """One setting.
 
     `default` is what ONNX Runtime (or ORTune, for workload and protocol) does when nothing is asked, for
-    display; a session setting that is not asked for is None and is never passed on.
+    display; a session setting that is not asked for is None and is never passed on. A `default` of None means
+    that ORTune decides while it measures; such a setting is left empty.
     """
 
     name: str
@@ -63,9 +64,14 @@ class Knob:
     default: Value | None
     help: str
     choices: tuple[str, ...] = ()
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None  # of "int" whole numbers
+    high: float | None = None
     advanced: bool = False
+
+    @property
+    def field(self) -> str:
+        """Its name in the part of the spec that holds it; two parts have a field `precision`."""
+        return self.name.removeprefix("protocol.")
 
     @property
     def flag(self) -> str:
@@ -83,6 +89,9 @@ _FLAGS: Mapping[str, str] = {
     "feeds": "--feed",
     "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
     "use_io_binding": "--io-binding",
+    # one option, told apart by its value: the numbers of the model, or the width of the interval
+    "protocol.precision": "--precision",
+    "budget_s": "--budget",
 }
 
 
@@ -97,6 +106,8 @@ EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
+PRECISIONS = ("quick", "standard", "publish")
+ENGINES = ("onnxruntime", "torch-eager", "torch-compile")
 
 KNOBS: tuple[Knob, ...] = (
     Knob(
@@ -283,8 +294,20 @@ KNOBS: tuple[Knob, ...] = (
         advanced=True,
     ),
     Knob(
+        name="engine",
+        label="Engine",
+        group="Model",
+        target="trial",
+        kind="choice",
+        default="onnxruntime",
+        choices=ENGINES,
+        help="What runs the model. torch-eager and torch-compile run the PyTorch model that was exported to "
+        "this file, on the same feeds, with PyTorch's own defaults: for models that were exported here.",
+        advanced=True,
+    ),
+    Knob(
         name="precision",
-        label="Precision",
+        label="Precision of the model",
         group="Model",
         target="model",
         kind="choice",
@@ -400,15 +423,53 @@ KNOBS: tuple[Knob, ...] = (
         advanced=True,
     ),
     Knob(
+        name="protocol.precision",
+        label="Precision of the answer",
+        group="Protocol",
+        target="protocol",
+        kind="choice",
+        default="quick",
+        choices=PRECISIONS,
+        help="How narrow the 95 % interval of a speed-up must be before the measurement stops: within 3 % "
+        "(quick), 1.5 % (standard) or 0.7 % (publish). It stops earlier only when the budget is used up, and "
+        "then says UNDECIDED instead of guessing.",
+    ),
+    Knob(
+        name="budget_s",
+        label="Budget (s)",
+        group="Protocol",
+        target="protocol",
+        kind="int",
+        default=None,
+        low=1,
+        high=86_400,
+        help="Seconds of measuring after which an open question stays open. Empty: 30 (quick), 120 "
+        "(standard) or 600 (publish).",
+    ),
+    Knob(
+        name="margin",
+        label="Margin of equivalence",
+        group="Protocol",
+        target="protocol",
+        kind="float",
+        default=0.02,
+        low=0.001,
+        high=0.5,
+        help="A difference smaller than this share is no difference: two configurations are EQUIVALENT when "
+        "the whole interval of their speed-up lies inside it. 0.02 is 2 %.",
+    ),
+    Knob(
         name="warmup_runs",
         label="Warm-up runs",
         group="Protocol",
         target="protocol",
         kind="int",
-        default=10,
+        default=None,
         low=0,
         high=MAX_RUNS,
-        help="Runs before the timed ones, kept apart. The first run of a shape is 2 to 6 times slower.",
+        help="Runs before the measured ones, kept apart. Empty: until the latency is steady, which is less "
+        "biased than any fixed number.",
+        advanced=True,
     ),
     Knob(
         name="runs",
@@ -416,10 +477,12 @@ KNOBS: tuple[Knob, ...] = (
         group="Protocol",
         target="protocol",
         kind="int",
-        default=100,
+        default=None,
         low=1,
         high=MAX_RUNS,
-        help="Timed runs. Few runs cannot carry a high percentile: p95 needs 72, p99 needs 368.",
+        help="Exactly this many timed runs of each configuration, whatever the answer then is. Empty: as "
+        "many as the answer needs. Few runs cannot carry a high percentile: p95 needs 72, p99 needs 368.",
+        advanced=True,
     ),
     Knob(
         name="timeout_s",
@@ -430,7 +493,19 @@ KNOBS: tuple[Knob, ...] = (
         default=600,
         low=1,
         high=86_400,
-        help="A trial that takes longer is stopped and stored as failed.",
+        help="A step of a worker (loading, warming up, a block of runs) that takes longer is stopped, and "
+        "its trial is stored as failed.",
+        advanced=True,
+    ),
+    Knob(
+        name="cpus",
+        label="CPUs",
+        group="Protocol",
+        target="protocol",
+        kind="text",
+        default="",
+        help="Logical CPUs that the workers may use, as Linux lists them: `0-3,6`. Set before the session is "
+        "created, so that ONNX Runtime counts its threads on them. Empty: all that this process may use.",
         advanced=True,
     ),
 )
@@ -550,21 +625,21 @@ def _check_knob_text(setting: Knob, value: str) -> None:
 _THREADS_HINT = "Use 0 to let ONNX Runtime choose."
 
 
-def check_range(setting: Knob, number: int) -> None:
+def check_range(setting: Knob, number: float) -> None:
     """Refuse a number outside the setting's range.
 
     Raises:
         SpecError: below `low` or above `high`.
     """
     low, high = setting.low, setting.high
-    if (low is not None and number < low) or (high is not None and number > high):
+    if not ((low is None or low <= number) and (high is None or number <= high)):  # NaN is outside, too
         if low == high:
             raise SpecError(
                 f"`{setting.name}` must be {low} for now, but got {number}.",
                 hint="Leave it out: one caller is what ORTune measures.",
             )
         raise SpecError(
-            f"`{low} <= {setting.name} <= {high}` must hold, but got {number}.",
+            f"`{low} <= {setting.field} <= {high}` must hold, but got {number}.",
             hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",
         )
 

@@ -2,10 +2,12 @@
 
     parse_profile(path)             the file that `end_profiling()` names -> Profile
     by_operator / by_provider       the same times, grouped
+    middle_half                     which durations are typical
     cast_facts                      what ORT's inserted Casts cost, and which precision really computed
 
 `trace.py` reads the file, `calltree.py` nests the calls of each run and adds them up. Adding up the `dur` of
 all events, as is often done, counts the bodies of If, Loop and Scan twice; the times here are self times.
+Why two profiles differ is the parent's question: `passes`, `grouping`, `difference`, `sentence`.
 
 Pure: the standard library and msgspec. Both sides of the worker pipe import this module. Times are seconds
 (ORT writes whole microseconds, so each call may be up to 1 µs too short), sizes are bytes.
@@ -32,18 +34,10 @@ MAX_SPANS = 20_000  # a timeline with more is neither readable nor quick to draw
 _MICRO = 1_000_000  # ORT counts microseconds
 _LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
 _INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")
-_COMPUTE = {
-    "Attention",
-    "Conv",
-    "ConvTranspose",
-    "Einsum",
-    "FusedConv",
-    "FusedGemm",
-    "FusedMatMul",
-    "GRU",
-    "Gemm",
-}
-_COMPUTE |= {"LSTM", "MatMul", "MultiHeadAttention", "RNN"}
+COMPUTE = frozenset(  # the heavy operators
+    {"Attention", "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm"}
+    | {"LSTM", "MatMul", "MultiHeadAttention", "RNN"}
+)
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
@@ -217,7 +211,7 @@ def cast_facts(profile: Profile) -> dict[str, Any]:
     inserted = [node for node in casts if node.inserted]
     precision: dict[str, Counter[str]] = defaultdict(Counter)
     for node in profile.nodes:
-        if node.op_type in _COMPUTE and node.inputs:
+        if node.op_type in COMPUTE and node.inputs:
             precision[node.inputs[0].dtype][node.op_type] += 1
     return {
         "casts": len(casts),
@@ -230,7 +224,14 @@ def cast_facts(profile: Profile) -> dict[str, Any]:
     }
 
 
-def parse_profile(path: Path, *, skip_runs: int = 0) -> Profile:
+def middle_half(durations: Sequence[float]) -> list[int]:
+    """Return the indices, ascending, of `durations` without the shortest and the longest quarter."""
+    order = sorted(range(len(durations)), key=durations.__getitem__)
+    cut = len(order) // 4
+    return sorted(order[cut : len(order) - cut])
+
+
+def parse_profile(path: Path, *, skip_runs: int = 0, typical: bool = False) -> Profile:
     """Read ORT's profile at `path`, leaving out its first `skip_runs` runs (warm-up).
 
     One run's events are held at a time, plus 8 bytes per node and kept run for the medians. A file that ends
@@ -239,6 +240,8 @@ def parse_profile(path: Path, *, skip_runs: int = 0) -> Profile:
     Args:
         path: the file that `end_profiling()` returned.
         skip_runs: how many runs to leave out from the start, >= 0.
+        typical: keep the middle half of the runs by their duration. A stall of the machine falls out with
+            its run, and the means still add up, which medians of single nodes do not.
 
     Raises:
         WorkerError: the file is missing, empty, no ORT profile, or holds no complete run after those skipped;
@@ -253,6 +256,10 @@ def parse_profile(path: Path, *, skip_runs: int = 0) -> Profile:
         trace = Trace(Whole(path))
         totals = add_up(trace, skip_runs)
     _check_runs(path, trace, totals, skip_runs)
+    if typical:
+        chosen = frozenset(middle_half(totals.run_us))
+        trace = Trace(trace.source)
+        totals = add_up(trace, skip_runs, chosen)
     return _profile(trace, totals, skip_runs)
 
 

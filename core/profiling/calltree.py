@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from core.errors import WorkerError
@@ -199,8 +199,8 @@ def _take_body(calls: list[Call], event: Event) -> list[Call]:
     return body
 
 
-def add_up(trace: Trace, skip_runs: int) -> Totals:
-    """Add up the runs of `trace` after the first `skip_runs`.
+def add_up(trace: Trace, skip_runs: int, chosen: Container[int] | None = None) -> Totals:
+    """Add up the runs of `trace` after the first `skip_runs`; of those only the `chosen`, counted from 0.
 
     Raises:
         WorkerError: two runs overlap in time, so a node cannot be told to belong to one.
@@ -214,6 +214,6 @@ def add_up(trace: Trace, skip_runs: int) -> Totals:
                 hint="Profile with one stream at a time.",
             )
         last_end_us = run.start_us + run.duration_us
-        if index >= skip_runs:
+        if index >= skip_runs and (chosen is None or index - skip_runs in chosen):
             totals.add_run(run)
     return totals

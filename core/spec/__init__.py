@@ -1,8 +1,8 @@
 """What to run: the frozen request behind every trial, and the YAML file that carries it.
 
-TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec. None, or an empty collection, means "ONNX
-Runtime's default": it is never passed on. Specs only validate and raise `SpecError`; they read no file, no
-clock and no environment.
+TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, and the engine that runs it. None, or an
+empty collection, means "ONNX Runtime's default": it is never passed on. Specs only validate and raise
+`SpecError`; they read no file, no clock and no environment.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from core import wire
 from core.errors import SpecError, nearest
 from core.knobs import (
     KNOBS,
@@ -25,7 +26,13 @@ from core.knobs import (
     check_range,
     knob,
 )
-from core.spec.checks import check_affinities, check_feed_value, check_image_statistics, check_provider
+from core.spec.checks import (
+    check_affinities,
+    check_feed_value,
+    check_image_statistics,
+    check_provider,
+    cpu_list,
+)
 from core.spec.strict_yaml import dump_yaml, load_strict
 
 SCHEMA = 1  # 1: first public layout
@@ -162,17 +169,44 @@ class WorkloadSpec(_Spec):
 
 
 class ProtocolSpec(_Spec):
-    """How long to measure."""
+    """How well to measure. None leaves it to the measurement, which looks at its own data."""
 
-    warmup_runs: int = 10
-    runs: int = 100
-    timeout_s: int = 600
+    precision: Literal["quick", "standard", "publish"] = "quick"
+    budget_s: int | None = None  # None: what belongs to the precision
+    margin: float = 0.02  # a share: two configurations that differ by less are equivalent
+    warmup_runs: int | None = None  # None: until the latency is steady
+    runs: int | None = None  # None: until the precision is reached; a number: exactly so many
+    timeout_s: int = 600  # one step of one worker
+    cpus: str = ""  # a Linux CPU list; empty: all that the process may use
 
     @model_validator(mode="after")
     def _check(self) -> ProtocolSpec:
-        for name in ("warmup_runs", "runs", "timeout_s"):
-            check_range(knob(name), getattr(self, name))
+        for name in ("budget_s", "margin", "warmup_runs", "runs", "timeout_s"):
+            if (number := getattr(self, name)) is not None:
+                check_range(knob(name), number)
+        cpu_list(self.cpus)
         return self
+
+
+def _check_torch_engine(spec: TrialSpec) -> None:
+    """Refuse what PyTorch would silently ignore: it runs its own model, with its own defaults.
+
+    Raises:
+        SpecError: a setting of ONNX Runtime's session, I/O binding, or a converted copy of the model.
+    """
+    ignored = [name for name in changed(spec) if name in _ORT_ONLY]
+    if ignored:
+        raise SpecError(
+            f"`{ignored[0]}` is a setting of ONNX Runtime, but the engine is `{spec.engine}`.",
+            hint=f"Leave out {', '.join(f'`{name}`' for name in ignored)}, or use the engine `onnxruntime`.",
+        )
+
+
+_ORT_ONLY = {k.name for k in KNOBS if k.target in ("attribute", "config_entry", "session")} | {
+    "precision",
+    "use_io_binding",
+    "provider_options",
+}
 
 
 class TrialSpec(_Spec):
@@ -182,6 +216,13 @@ class TrialSpec(_Spec):
     session: SessionSpec = Field(default_factory=SessionSpec)
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
+    engine: wire.Engine = "onnxruntime"
+
+    @model_validator(mode="after")
+    def _check(self) -> TrialSpec:
+        if self.engine != "onnxruntime":
+            _check_torch_engine(self)
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data: only what was asked for, and the model."""
@@ -270,10 +311,10 @@ def asked(spec: TrialSpec, name: str) -> Value | None:
     setting = knob(name)
     if setting.target == "config_entry":
         return _typed(setting, spec.session.session_config_entries.get(name))
-    part: BaseModel = spec.session
+    part: BaseModel = spec if setting.target == "trial" else spec.session
     if setting.target in ("model", "workload", "protocol"):
         part = getattr(spec, setting.target)
-    value = getattr(part, name)
+    value = getattr(part, setting.field)
     if name == "providers":
         return tuple(provider.name for provider in value) or None
     if name == "session_config_entries":
@@ -312,6 +353,7 @@ def without_effect(spec: TrialSpec) -> dict[str, str]:
         **_without_effect_on_threads(spec),
         **_without_effect_on_providers(spec),
         **_without_effect_on_feeds(spec),
+        **_without_effect_on_protocol(spec),
     }
 
 
@@ -354,6 +396,12 @@ def _without_effect_on_feeds(spec: TrialSpec) -> dict[str, str]:
     if spec.workload.feeds == "random" or spec.workload.feeds.lower().endswith(".npz"):
         reasons["image_mean"] = reasons["image_std"] = "feeds are not images"
     return reasons
+
+
+def _without_effect_on_protocol(spec: TrialSpec) -> dict[str, str]:
+    if spec.protocol.runs is None:
+        return {}
+    return dict.fromkeys(("protocol.precision", "budget_s"), "exactly so many runs are made as `runs` says")
 
 
 # --- YAML ---------------------------------------------------------------------------------------------
@@ -406,9 +454,10 @@ def yaml_from_spec(
             "streams": spec.workload.streams,
             "feeds": spec.workload.feeds,
         },
-        "protocol": {"warmup_runs": spec.protocol.warmup_runs, "runs": spec.protocol.runs}
-        | data.get("protocol", {}),
+        "protocol": {"precision": spec.protocol.precision} | data.get("protocol", {}),
     }
+    if spec.engine != "onnxruntime":
+        document["engine"] = spec.engine
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:

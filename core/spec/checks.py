@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from core.errors import SpecError, nearest
@@ -10,6 +11,43 @@ from core.knobs import is_whole_number
 from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 
 MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
+
+
+MAX_CPU = 8191  # the largest number that a Linux kernel can be built for
+
+
+def cpu_list(text: str) -> list[int]:
+    """Return the numbers of a Linux CPU list such as `0-3,6`, ascending and each once; empty for no text.
+
+    Raises:
+        SpecError: something else than numbers and ranges, a range that runs backwards, a number above 8191.
+    """
+    if not text.strip():
+        return []
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _CPU_RANGE.fullmatch(part.strip())
+        if match is None:
+            raise SpecError(
+                f"`cpus` is a list of numbers and ranges, but got `{part.strip()[:40]}` in `{text[:80]}`.",
+                hint="Write logical CPUs counted from 0, for example `0-3,6`.",
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise SpecError(
+                f"A range of `cpus` must run upwards, but got `{first}-{last}`.",
+                hint=f"Write {last}-{first}.",
+            )
+        if last > MAX_CPU:
+            raise SpecError(
+                f"`cpus` counts logical CPUs from 0 to {MAX_CPU}, but got {last}.",
+                hint="Name CPUs of this machine; `python -m core machine` lists them.",
+            )
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+_CPU_RANGE = re.compile(r"([0-9]{1,6})(?:\s*-\s*([0-9]{1,6}))?")
 
 
 def check_affinities(text: str, *, threads: int) -> None:

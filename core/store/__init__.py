@@ -1,7 +1,7 @@
-"""What is kept on disk: trials, models, settings and files of trials. The only SQL of the project.
+"""What is kept on disk: trials, comparisons, self-tests, models, settings. The only SQL of the project.
 
 Raw samples stand in a table of their own, so that a list of trials stays quick. The file itself (format,
-migrations, transactions, damage) is `database.py`'s.
+migrations, transactions, damage) is `database.py`'s; what a row looks like, `rows.py`'s.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core import wire
+from core.comparison import Comparison
 from core.errors import StoreError
 from core.measurement import Trial
+from core.store import rows
 from core.store.database import Database, unusable
+from core.store.rows import RAW_FIELDS
+
+__all__ = ["MIN_PREFIX", "RAW_FIELDS", "STORE_NAME", "ModelRecord", "Stamps", "Store", "home"]
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
-RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "profile")  # of a result
+SELF_TESTS_KEPT = 1000  # of one machine: years of use, and a list that is read at once
 
-_TRIAL_FIELDS = tuple(one.name for one in fields(Trial))
-_TRIAL_JSON = ("spec", "error", "result")
+_Table = Literal["trials", "comparisons"]
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
 
@@ -83,20 +87,14 @@ class Store:
 
     def create_trial(self, trial: Trial, *, process: str = "") -> None:
         """Keep a new trial; `process` says whose it is, for `interrupt_orphans`."""
-        columns = {**_columns({name: getattr(trial, name) for name in _TRIAL_FIELDS}), "process": process}
         with self._database.writing() as db:
-            _insert(db, "trials", columns)
+            _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
             _put_samples(db, trial.id, trial.result)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; False when there is no such trial (any more)."""
-        assert changes, "nothing to change"
-        assert set(changes) <= set(_TRIAL_FIELDS), sorted(changes)
-        columns = _columns(changes)
-        assignments = ", ".join(f"{name} = :{name}" for name in columns)
         with self._database.writing() as db:
-            query = f"UPDATE trials SET {assignments} WHERE id = :_id"  # noqa: S608 - names of our fields
-            found = db.execute(query, {**columns, "_id": trial_id}).rowcount > 0
+            found = _update(db, "trials", trial_id, rows.trial_columns(changes))
             if found and "result" in changes:
                 _put_samples(db, trial_id, changes["result"])
         return found
@@ -111,11 +109,9 @@ class Store:
             StoreError: no trial, or more than one, has that id.
         """
         with self._database.reading() as db:
-            row = db.execute("SELECT * FROM trials WHERE id = ?", (trial_id,)).fetchone()
-            if row is None:
-                row = _by_prefix(db, trial_id)
+            row = _by_id(db, "trials", trial_id)
             samples = db.execute("SELECT data FROM samples WHERE trial = ?", (row["id"],)).fetchone()
-        return _trial(row, json.loads(samples["data"]) if samples else {})
+        return rows.trial(row, json.loads(samples["data"]) if samples else {})
 
     def trials(
         self,
@@ -126,27 +122,40 @@ class Store:
         state: str | None = None,
         limit: int = 500,
     ) -> list[Trial]:
-        """Return trials, newest first; their results come without raw samples and profile (see `trial`)."""
+        """Return trials, newest first; their results come without raw samples and profile (see `trial`).
+
+        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks.
+        """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        where = " AND ".join(f"{name} = :{name}" for name in given) or "1"
-        query = f"SELECT * FROM trials WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
+        where = "kind <> 'reference'" if kind is None else "1"
         with self._database.reading() as db:
-            return [_trial(row, {}) for row in db.execute(query, {**given, "_limit": limit})]
+            return [rows.trial(row, {}) for row in _select(db, "trials", wanted, limit, where)]
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
-        """Delete trials with their samples and files; unknown ids are nothing to delete."""
+        """Delete trials with their samples and files; unknown ids are nothing to delete.
+
+        A comparison goes with the last of its candidates, and so do its references, which no list shows.
+        While a candidate is left it stays whole: its verdicts on the deleted ones remain readable.
+        """
         with self._database.writing() as db:
-            db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in trial_ids])
-            db.executemany(
-                "DELETE FROM settings WHERE name LIKE 'baseline:%' AND value = ?",
-                [(one,) for one in trial_ids],
+            gone = [*trial_ids, *_references_without_candidates(db, trial_ids)]
+            db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
+            db.execute(
+                "DELETE FROM comparisons WHERE id NOT IN (SELECT comparison FROM trials)"
+                " AND EXISTS (SELECT 1 FROM json_each(contestants) AS one"
+                " WHERE json_extract(one.value, '$.trial') IN (SELECT value FROM json_each(?)))",
+                (rows.text(gone),),
             )
-        for one in trial_ids:
+            db.executemany(
+                "DELETE FROM settings WHERE name LIKE 'baseline:%' AND value = ?", [(one,) for one in gone]
+            )
+        for one in gone:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
         """Return the newest complete measurement of the same request on the same machine, without samples.
+
+        A measurement that its self-test rejected (grade F) is none that anybody should reuse.
 
         Args:
             key: `TrialSpec.key()` of a spec whose model carries its SHA-256.
@@ -156,48 +165,120 @@ class Store:
         query = (
             "SELECT * FROM trials WHERE key = ? AND fingerprint = ? AND kind = 'measure'"
             " AND state = 'COMPLETE' AND model_sha256 = coalesce(?, model_sha256)"
+            " AND coalesce(json_extract(result, '$.grade'), '') <> 'F'"
             " ORDER BY finished_at DESC, rowid DESC LIMIT 1"
         )
         with self._database.reading() as db:
             row = db.execute(query, (key, fingerprint, model_sha256)).fetchone()
-        return _trial(row, {}) if row else None
+        return rows.trial(row, {}) if row else None
+
+    # --- comparisons ------------------------------------------------------------------------------------
+
+    def create_comparison(
+        self, comparison: Comparison, trials: Sequence[Trial] = (), *, process: str = ""
+    ) -> None:
+        """Keep a new comparison with its trials, all or none; `process` as for `create_trial`."""
+        with self._database.writing() as db:
+            _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
+            for trial in trials:
+                _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
+                _put_samples(db, trial.id, trial.result)
+
+    def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
+        """Change fields of a stored comparison; False when there is no such comparison (any more)."""
+        with self._database.writing() as db:
+            return _update(db, "comparisons", comparison_id, rows.columns(changes))
+
+    def comparison(self, comparison_id: str) -> Comparison:
+        """Return a comparison; the samples stand in its trials.
+
+        Args:
+            comparison_id: the id, or the first 6 or more characters of it.
+
+        Raises:
+            StoreError: no comparison, or more than one, has that id.
+        """
+        with self._database.reading() as db:
+            return rows.comparison(_by_id(db, "comparisons", comparison_id))
+
+    def comparisons(
+        self,
+        *,
+        model_sha256: str | None = None,
+        study: str | None = None,
+        state: str | None = None,
+        limit: int = 200,
+    ) -> list[Comparison]:
+        """Return comparisons, newest first."""
+        wanted = {"model_sha256": model_sha256, "study": study, "state": state}
+        with self._database.reading() as db:
+            return [rows.comparison(row) for row in _select(db, "comparisons", wanted, limit)]
+
+    def trials_of(self, comparison_id: str) -> list[Trial]:
+        """Return the trials of a comparison in its contestants' order, references too; no samples."""
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
+            ).fetchall()
+        return [rows.trial(row, {}) for row in found]
+
+    # --- self-tests -------------------------------------------------------------------------------------
+
+    def put_self_test(self, fingerprint: str, data: Mapping[str, Any], *, at: float | None = None) -> None:
+        """Keep what ONNX Runtime's default against a twin of itself gave on this machine.
+
+        Args:
+            fingerprint: of the machine; without one nothing is kept, because nothing could ever find it.
+            data: plain JSON data.
+            at: seconds since the epoch; None: now.
+        """
+        if not fingerprint:
+            return
+        at = time.time() if at is None else at
+        with self._database.writing() as db:
+            _insert(db, "self_tests", {"fingerprint": fingerprint, "at": at, "data": rows.text(data)})
+            db.execute(
+                "DELETE FROM self_tests WHERE fingerprint = ?1 AND rowid NOT IN (SELECT rowid FROM self_tests"
+                " WHERE fingerprint = ?1 ORDER BY at DESC, rowid DESC LIMIT ?2)",
+                (fingerprint, SELF_TESTS_KEPT),
+            )
+
+    def self_tests(self, fingerprint: str, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the self-tests of a machine, newest first; each with `at`, seconds since the epoch."""
+        query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
+        with self._database.reading() as db:
+            found = db.execute(query, (fingerprint, limit)).fetchall()
+        return [{**json.loads(row["data"]), "at": row["at"]} for row in found]
+
+    # --- what did not end well --------------------------------------------------------------------------
 
     def interrupt_orphans(self, is_alive: Callable[[str, float], bool]) -> int:
-        """Mark unfinished trials of processes that are gone as failed, and say how many there were.
+        """Mark unfinished trials and comparisons of processes that are gone as failed.
 
         Args:
             is_alive: told a trial's `process` and when it was created; whether that process still works.
-        """
-        error = {
-            "type": "WorkerError",
-            "message": "The trial was interrupted: the process that ran it ended.",
-            "hint": "Measure it again.",
-        }
-        with self._database.writing() as db:
-            rows = db.execute(
-                "SELECT id, process, created_at FROM trials WHERE state IN ('WAITING', 'RUNNING')"
-            ).fetchall()
-            gone = [row["id"] for row in rows if not is_alive(row["process"], row["created_at"])]
-            db.executemany(
-                "UPDATE trials SET state = 'FAIL', error = ?, finished_at = ?"
-                " WHERE id = ? AND state IN ('WAITING', 'RUNNING')",
-                [(_text(error), time.time(), one) for one in gone],
-            )
-        return len(gone)
 
-    def rescue(self, trial: Trial) -> Path:
-        """Write a trial that the database would not take as JSON beside it, and return where.
+        Returns:
+            How many trials there were.
+        """
+        with self._database.writing() as db:
+            interrupted = _interrupt(db, "trials", "trial", is_alive)
+            _interrupt(db, "comparisons", "comparison", is_alive)
+        return interrupted
+
+    def rescue(self, one: Trial | Comparison) -> Path:
+        """Write a trial or comparison that the database would not take as JSON beside it, and return where.
 
         Raises:
             StoreError: neither the store's folder nor the folder for temporary files takes it.
         """
-        data = {name: getattr(trial, name) for name in _TRIAL_FIELDS}
+        data = rows.fields_of(one)
         failures: list[str] = []
         for folder in (self.folder, Path(tempfile.gettempdir())):
-            path = folder / f"rescued-{trial.id}.json"
+            path = folder / f"rescued-{one.id}.json"
             draft = path.with_suffix(".part")
             try:
-                draft.write_text(_text(data))
+                draft.write_text(rows.text(data))
                 draft.replace(path)
             except OSError as error:
                 draft.unlink(missing_ok=True)
@@ -214,8 +295,7 @@ class Store:
         adopted = 0
         for path in self.folder.glob("rescued-*.json"):
             try:
-                data = json.loads(path.read_text())
-                known = self.update_trial(data["id"], **{name: data[name] for name in _TRIAL_FIELDS})
+                known = self._adopt(json.loads(path.read_text()))
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # not ours to judge: the file stays for a person to look at
             if known:
@@ -223,12 +303,20 @@ class Store:
                 adopted += 1
         return adopted
 
+    def _adopt(self, data: Mapping[str, Any]) -> bool:
+        if "contestants" in data:
+            comparison = {name: data[name] for name in rows.COMPARISON_FIELDS}
+            return self.update_comparison(data["id"], **comparison)
+        later = {"comparison": ""}  # fields that files of earlier versions do not have
+        trial = {name: ({**later, **data})[name] for name in rows.TRIAL_FIELDS}
+        return self.update_trial(data["id"], **trial)
+
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
         """Keep a model, or replace what is kept of the same content."""
         data = record.to_dict()
-        columns = {**data, "info": _text(data["info"]), "details": _text(data["details"])}
+        columns = {**data, "info": rows.text(data["info"]), "details": rows.text(data["details"])}
         with self._database.writing() as db:
             # whatever stood at this path before has been overwritten by it
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
@@ -278,7 +366,7 @@ class Store:
 
     def put_info(self, path: str, stamps: Stamps, info: wire.ModelInfo) -> None:
         """Keep what an inspection of `path` found."""
-        columns = {"path": path, "stamps": _text(stamps), "info": _text(info)}
+        columns = {"path": path, "stamps": rows.text(stamps), "info": rows.text(info)}
         with self._database.writing() as db:
             _insert(db, "inspections", columns, "INSERT OR REPLACE")
 
@@ -320,22 +408,7 @@ class Store:
         return self.folder / "artifacts" / Path(trial_id).name
 
 
-# --- rows ---------------------------------------------------------------------------------------------------
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a trial as SQLite takes them; raw samples leave the result."""
-    columns = dict(values)
-    if columns.get("result") is not None:
-        columns["result"] = {k: v for k, v in columns["result"].items() if k not in RAW_FIELDS}
-    for name in _TRIAL_JSON:
-        if columns.get(name) is not None:
-            columns[name] = _text(columns[name])
-    return columns
+# --- statements ---------------------------------------------------------------------------------------------
 
 
 def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
@@ -343,40 +416,77 @@ def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb
     db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
 
 
+def _update(db: sqlite3.Connection, table: _Table, row_id: str, columns: Mapping[str, Any]) -> bool:
+    assert columns, "nothing to change"
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    query = f"UPDATE {table} SET {assignments} WHERE id = :_id"  # noqa: S608 - names of our fields
+    return db.execute(query, {**columns, "_id": row_id}).rowcount > 0
+
+
+def _select(
+    db: sqlite3.Connection, table: _Table, wanted: Mapping[str, str | None], limit: int, where: str = "1"
+) -> list[sqlite3.Row]:
+    """Rows that are equal in what is `wanted`, newest first; None wants nothing."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = " AND ".join([where, *(f"{name} = :{name}" for name in given)])
+    query = f"SELECT * FROM {table} WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
+    return db.execute(query, {**given, "_limit": limit}).fetchall()
+
+
 def _put_samples(db: sqlite3.Connection, trial_id: str, result: Mapping[str, Any] | None) -> None:
     raw = {name: result[name] for name in RAW_FIELDS if name in result} if result else {}
     db.execute("DELETE FROM samples WHERE trial = ?", (trial_id,))
     if raw:
-        _insert(db, "samples", {"trial": trial_id, "data": _text(raw)})
+        _insert(db, "samples", {"trial": trial_id, "data": rows.text(raw)})
 
 
-def _by_prefix(db: sqlite3.Connection, prefix: str) -> sqlite3.Row:
-    rows: list[sqlite3.Row] = []
-    if len(prefix) >= MIN_PREFIX:
-        query = "SELECT * FROM trials WHERE substr(id, 1, ?) = ? LIMIT 2"
-        rows = db.execute(query, (len(prefix), prefix)).fetchall()
-    if not rows:
-        raise _unknown_trial(prefix)
-    if len(rows) > 1:
+def _by_id(db: sqlite3.Connection, table: _Table, row_id: str) -> sqlite3.Row:
+    """The row with this id, or the only one whose id begins with it."""
+    row: sqlite3.Row | None = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
+    if row is not None:
+        return row
+    found: list[sqlite3.Row] = []
+    if len(row_id) >= MIN_PREFIX:
+        query = f"SELECT * FROM {table} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
+        found = db.execute(query, (len(row_id), row_id)).fetchall()
+    noun = table.removesuffix("s")
+    if not found:
         raise StoreError(
-            f"More than one trial begins with `{prefix}`.", hint="Give more characters of the id."
+            f"There is no {noun} `{row_id}`.", hint="Choose one that `python -m core history` lists."
         )
-    return rows[0]
+    if len(found) > 1:
+        raise StoreError(
+            f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the id."
+        )
+    return found[0]
 
 
-def _unknown_trial(trial_id: str) -> StoreError:
-    return StoreError(
-        f"There is no trial `{trial_id}`.", hint="Choose one that `python -m core history` lists."
+def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str]) -> list[str]:
+    """Trials that only served comparisons whose last candidates are `deleted`."""
+    query = (
+        "WITH gone AS (SELECT value AS id FROM json_each(?)) SELECT id FROM trials WHERE kind = 'reference'"
+        " AND comparison IN (SELECT comparison FROM trials WHERE id IN gone AND comparison <> '')"
+        " AND comparison NOT IN (SELECT comparison FROM trials WHERE kind <> 'reference' AND id NOT IN gone)"
     )
+    return [row["id"] for row in db.execute(query, (rows.text(list(deleted)),))]
 
 
-def _trial(row: sqlite3.Row, raw: Mapping[str, Any]) -> Trial:
-    values = {name: row[name] for name in _TRIAL_FIELDS}
-    for name in _TRIAL_JSON:
-        values[name] = json.loads(values[name]) if values[name] is not None else None
-    if values["result"] is not None:
-        values["result"] |= raw
-    return Trial(**values)
+def _interrupt(
+    db: sqlite3.Connection, table: _Table, noun: str, is_alive: Callable[[str, float], bool]
+) -> int:
+    error = {
+        "type": "WorkerError",
+        "message": f"The {noun} was interrupted: the process that ran it ended.",
+        "hint": "Measure it again.",
+    }
+    unfinished = db.execute(
+        f"SELECT id, process, created_at FROM {table} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
+    ).fetchall()
+    gone = [row["id"] for row in unfinished if not is_alive(row["process"], row["created_at"])]
+    columns = {"state": "FAIL", "error": rows.text(error), "finished_at": time.time()}
+    for one in gone:
+        _update(db, table, one, columns)
+    return len(gone)
 
 
 def _model(row: sqlite3.Row) -> ModelRecord:

@@ -41,6 +41,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             path TEXT PRIMARY KEY, stamps TEXT NOT NULL, info TEXT NOT NULL)""",
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     ),
+    (
+        "ALTER TABLE trials ADD COLUMN comparison TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX trials_by_comparison ON trials (comparison) WHERE comparison <> ''",
+        """CREATE TABLE comparisons (
+            id TEXT PRIMARY KEY, state TEXT NOT NULL, model_name TEXT NOT NULL, model_sha256 TEXT NOT NULL,
+            contestants TEXT NOT NULL, protocol TEXT NOT NULL, created_at REAL NOT NULL, study TEXT NOT NULL,
+            owner TEXT NOT NULL, started_at REAL, finished_at REAL, error TEXT, result TEXT,
+            fingerprint TEXT NOT NULL, warnings TEXT NOT NULL, process TEXT NOT NULL DEFAULT '')""",
+        "CREATE INDEX comparisons_by_age ON comparisons (created_at)",
+        "CREATE TABLE self_tests (fingerprint TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL)",
+        "CREATE INDEX self_tests_by_age ON self_tests (fingerprint, at)",
+    ),
 )
 SCHEMA = len(MIGRATIONS)
 

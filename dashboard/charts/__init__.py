@@ -1,7 +1,8 @@
-"""Charts of measurements: latency in run order and its distribution; and what all charts share.
+"""Charts of measurements: the distribution of latencies; and what all charts share.
 
-Each chart is two steps: `*_info` turns trials into plain data (tested as data), and the figure only draws
-it. No Streamlit, no clock, no file here. Curves live in `curve_charts.py`, profiles in `profile_charts.py`.
+Each chart is two steps: `*_info` turns results into plain data (tested as data), and the figure only draws
+it. No Streamlit, no clock, no file here. Latency over time lives in `duel_charts.py`, ratios in
+`compare_charts.py`, curves in `curve_charts.py`, profiles in `profile_charts.py`.
 Latencies arrive in seconds and are drawn in milliseconds. Backgrounds stay transparent and text takes the
 page's colour, so that the light and the dark theme both work; colours are joined by dashes and markers.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -24,6 +26,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 MUTED = "#8A94A6"
 HEIGHT = 340
+WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
 MAX_SAMPLES = 4000  # a browser draws this many points of a line smoothly
 
 
@@ -40,50 +43,40 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
     return f"{ran} — fallback, {asked} was asked"
 
 
-def trial_label(trial: Trial) -> str:
-    """A short name of a trial for a legend: id, model, what ran."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A measured result and what to call it in a legend."""
+
+    name: str
+    result: Mapping[str, Any]
+
+
+def side(trial: Trial, name: str = "") -> Side:
+    """A trial under `name`, always with what really ran."""
     result = trial.result or {}
     ran = provider_label(
         result.get("effective_providers") or (),
         result.get("requested_providers") or (),
         fallback=bool(result.get("fallback")),
     )
-    return f"{trial.id[:8]} · {trial.model_name} · {ran}"
+    who = name or f"{trial.id[:8]} · {trial.model_name}"
+    return Side(name=f"{who} · {ran.replace('ExecutionProvider', '')}", result=result)
 
 
-# --- latency in run order ----------------------------------------------------------
+def per_row(sides: Sequence[Side]) -> bool:
+    """True where the sides were fed different numbers of rows: only latencies per row can be compared."""
+    return len({one.result.get("batch_size") for one in sides}) > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """Latencies of one trial in run order; warm-up runs have numbers up to 0, timed runs from 1."""
-
-    name: str
-    warmup_runs: list[int]
-    warmup_ms: list[float]
-    runs: list[int]
-    run_ms: list[float]
-    thinned: bool  # more runs than can be drawn: smallest and largest of each stretch are kept
+def latency_title(sides: Sequence[Side]) -> str:
+    """Title of an axis of latencies."""
+    return "Latency per row (ms)" if per_row(sides) else "Latency (ms)"
 
 
-def latency_trace_info(trials: Sequence[Trial]) -> list[Trace]:
-    """Latencies in run order, warm-up apart, of the trials that have them."""
-    return [_trace(trial) for trial in trials if (trial.result or {}).get("latencies_s")]
-
-
-def _trace(trial: Trial) -> Trace:
-    result = trial.result or {}
-    warmup = [seconds * 1e3 for seconds in result.get("warmup_latencies_s") or []]
-    timed = [seconds * 1e3 for seconds in result["latencies_s"]]
-    runs, run_ms = thin(timed, MAX_SAMPLES)
-    return Trace(
-        name=trial_label(trial),
-        warmup_runs=list(range(1 - len(warmup), 1)),
-        warmup_ms=warmup,
-        runs=[index + 1 for index in runs],
-        run_ms=run_ms,
-        thinned=len(timed) > MAX_SAMPLES,
-    )
+def in_ms(one: Side, *, rows: bool) -> list[float]:
+    """Latencies of a side in milliseconds and run order; `rows`: per row of its batch."""
+    size = one.result.get("batch_size") if rows else None
+    return [seconds * 1e3 / (size or 1) for seconds in one.result.get("latencies_s") or []]
 
 
 def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
@@ -103,69 +96,39 @@ def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
     return kept, [values[index] for index in kept]
 
 
-def latency_trace(trials: Sequence[Trial]) -> go.Figure:
-    """Latency of each run in the order they ran."""
-    figure = base_figure(x_title="Run (warm-up at and below 0)", y_title="Latency (ms)")
-    for index, trace in enumerate(latency_trace_info(trials)):
-        look = style(index)
-        if trace.warmup_runs:
-            figure.add_scatter(
-                x=trace.warmup_runs,
-                y=trace.warmup_ms,
-                name=f"{plain(trace.name)} · warm-up",
-                mode="markers",
-                marker={"symbol": f"{look['symbol']}-open", "color": look["color"], "size": 6},
-                hovertemplate="warm-up run %{x}<br>%{y:.4g} ms<extra></extra>",
-            )
-        figure.add_scatter(
-            x=trace.runs,
-            y=trace.run_ms,
-            name=plain(trace.name) + (" · thinned, extremes kept" if trace.thinned else ""),
-            mode="lines",
-            line={"color": look["color"], "dash": look["dash"], "width": 1.4},
-            hovertemplate="run %{x}<br>%{y:.4g} ms<extra></extra>",
-        )
-    figure.add_vline(x=0.5, line={"color": MUTED, "dash": "dot", "width": 1})
-    return figure
-
-
 # --- distribution ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Empirical distribution of one trial: `fraction[i]` of its runs took at most `ms[i]`."""
+    """Empirical distribution of one side: `fraction[i]` of its runs took at most `ms[i]`."""
 
     name: str
     ms: list[float]
     fraction: list[float]
 
 
-def latency_ecdf_info(trials: Sequence[Trial]) -> list[Steps]:
-    """Fraction of runs at or below each latency, of the trials that have their samples."""
-    return [
-        _steps(trial_label(trial), trial.result["latencies_s"])
-        for trial in trials
-        if trial.result and trial.result.get("latencies_s")
-    ]
+def latency_ecdf_info(sides: Sequence[Side]) -> list[Steps]:
+    """Fraction of runs at or below each latency, of the sides that have their samples."""
+    rows = per_row(sides)
+    return [_steps(one.name, ms) for one in sides if (ms := in_ms(one, rows=rows))]
 
 
-def _steps(name: str, latencies_s: Sequence[float]) -> Steps:
-    ordered = sorted(latencies_s)
+def _steps(name: str, ms: Sequence[float]) -> Steps:
+    ordered = sorted(ms)
     n = len(ordered)
     stride = max(1, math.ceil(n / MAX_SAMPLES))
     ranks = sorted({0, n - 1, *range(0, n, stride)})
-    return Steps(
-        name=name,
-        ms=[ordered[rank] * 1e3 for rank in ranks],
-        fraction=[(rank + 1) / n for rank in ranks],
-    )
+    return Steps(name=name, ms=[ordered[rank] for rank in ranks], fraction=[(rank + 1) / n for rank in ranks])
 
 
-def latency_ecdf(trials: Sequence[Trial]) -> go.Figure:
+def latency_ecdf(sides: Sequence[Side]) -> go.Figure:
     """Fraction of the runs that took at most x milliseconds; further left is better."""
-    figure = base_figure(x_title="Latency (ms)", y_title="Fraction of runs at or below")
-    for index, steps in enumerate(latency_ecdf_info(trials)):
+    figure = base_figure(x_title=latency_title(sides), y_title="Fraction of runs at or below")
+    found = latency_ecdf_info(sides)
+    if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    for index, steps in enumerate(found):
         look = style(index)
         figure.add_scatter(
             x=steps.ms,
@@ -209,6 +172,25 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
     figure.update_xaxes(title={"text": x_title}, gridcolor=transparent(MUTED, 0.25), zeroline=False)
     figure.update_yaxes(title={"text": y_title}, gridcolor=transparent(MUTED, 0.25), zeroline=False)
     return figure
+
+
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """Return the numbers 1, 2 and 5 times a power of ten that reach around positive `values`.
+
+    Plotly's own labels between the decades are too small to read.
+    """
+    first, last = (math.floor(math.log10(end(values))) for end in (min, max))
+    around = [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 2, 5)]
+    around.append(10.0 ** (last + 1))
+    low = max((tick for tick in around if tick <= min(values)), default=around[0])
+    high = min((tick for tick in around if tick >= max(values)), default=around[-1])
+    return [tick for tick in around if low <= tick <= high]
+
+
+def wide_ticks(values: Sequence[float]) -> list[float]:
+    """Return ticks of a logarithmic axis where a linear one would hide the small values; else nothing."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return log_ticks([low, high]) if low > 0 and high > WIDE * low else []
 
 
 def style(index: int) -> dict[str, str]:

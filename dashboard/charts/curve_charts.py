@@ -14,7 +14,17 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.sweep import THREADS, Measured
-from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, provider_label, style, transparent
+from dashboard.charts import (
+    MUTED,
+    PALETTE,
+    base_figure,
+    log_ticks,
+    number,
+    plain,
+    provider_label,
+    style,
+    transparent,
+)
 
 LOG_FROM_RATIO = 10.0  # values that span a decade are read on a logarithmic axis
 STATISTICS = {"p50_s": "p50", "p90_s": "p90", "p95_s": "p95", "p99_s": "p99", "mean_s": "mean"}
@@ -188,19 +198,6 @@ def curve(info: CurveInfo) -> go.Figure:
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
-
-
-def log_ticks(values: Sequence[float]) -> list[float]:
-    """Return the numbers 1, 2 and 5 times a power of ten that reach around positive `values`.
-
-    Plotly's own labels between the decades are too small to read.
-    """
-    first, last = (math.floor(math.log10(end(values))) for end in (min, max))
-    around = [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 2, 5)]
-    around.append(10.0 ** (last + 1))
-    low = max((tick for tick in around if tick <= min(values)), default=around[0])
-    high = min((tick for tick in around if tick >= max(values)), default=around[-1])
-    return [tick for tick in around if low <= tick <= high]
 
 
 def _add_band(figure: go.Figure, series: Series, color: str) -> None:

@@ -11,12 +11,14 @@ import streamlit as st
 from core import spec as specs
 from core.errors import TunerError
 from core.knobs import KNOBS, Knob
+from core.plan import thread_warning
 from core.presets import PRESETS, preset
 from core.spec import TrialSpec
 from core.statistics import PERCENTILES, runs_needed
 from core.store import ModelRecord
 from dashboard import fields, format, state
 from dashboard.controls import chain, feeding
+from dashboard.controls import protocol as race
 from dashboard.controls.setting import DEFAULTS, is_changed, one
 
 GROUPS: tuple[tuple[str, str, bool], ...] = (
@@ -29,7 +31,10 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
     ("Protocol", ":material/timer:", True),
 )
 _ALSO_IN = {"Model": "Graph"}  # one setting does not deserve a group on the screen
-_OWN_WIDGETS = ("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams")
+_OWN_WIDGETS = (
+    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams"),
+    *("protocol.precision", "budget_s", "margin"),
+)
 
 
 # --- the model --------------------------------------------------------------------------------------------
@@ -94,7 +99,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
         state.report(error)
     for group, icon, is_open in GROUPS:
         with st.expander(group, icon=icon, expanded=is_open, key=f"group.{group.lower()}"):
-            _group(group, record, effects)
+            _group(group, record, spec, effects)
     with st.expander("Advanced", icon=":material/build:", key="group.advanced"):
         _advanced(record, effects)
     return spec
@@ -123,16 +128,23 @@ def _in_group(group: str, *, advanced: bool) -> list[Knob]:
     ]
 
 
-def _group(group: str, record: ModelRecord, effects: dict[str, str]) -> None:
+def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
     if group == "Providers":
         chain.providers()
+    if group == "Protocol":
+        race.protocol(spec, effects)
     for setting in _in_group(group, advanced=False):
         one(setting, effects.get(setting.name), record)
+    if group == "Threads" and spec is not None:
+        _warn_of_threads(spec)
     if group == "Workload":
         feeding.dims(record)
         feeding.feeds(record, effects)
-    if group == "Protocol":
-        _supported(st.session_state.get(fields.key("runs")))
+
+
+def _warn_of_threads(spec: TrialSpec) -> None:
+    if warning := thread_warning(spec, state.environment()["cpu"]):
+        st.caption(f":material/warning: {format.plain(warning)}")
 
 
 def _advanced(record: ModelRecord, effects: dict[str, str]) -> None:
@@ -142,6 +154,8 @@ def _advanced(record: ModelRecord, effects: dict[str, str]) -> None:
             st.markdown(f"{icon} **{group}**")
         for setting in chosen:
             one(setting, effects.get(setting.name), record)
+            if setting.name == "runs":
+                _supported(st.session_state.get(fields.key("runs")))
 
 
 def _supported(runs: int | None) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.contrast import PRECISIONS
 from core.knobs import KNOWN_OPTIMIZERS, Knob
+from core.plan import torch_source
 from core.store import ModelRecord
 from dashboard import fields, format, state
+from dashboard.contestants import ENGINES
 
 
 def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
@@ -60,10 +63,23 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
         )
     elif setting.kind == "bool":
         st.toggle(label, key=key, help=text, persist_state="session")
+    elif setting.name == "engine":
+        _engine(setting, label, key, text, record)
     elif setting.kind == "choice":
         _choice(setting, label, key, text)
     elif setting.kind == "int":
         _number(setting, label, key, text, record)
+    elif setting.kind == "float":
+        st.number_input(
+            label,
+            min_value=setting.low,
+            max_value=setting.high,
+            step=setting.low,
+            format="%.3f",
+            key=key,
+            help=text,
+            persist_state="session",
+        )
     elif setting.kind == "mapping":
         st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
     elif setting.name == "disabled_optimizers":
@@ -88,6 +104,21 @@ def _optimizers(label: str, key: str, text: str) -> None:
     )
 
 
+def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
+    """PyTorch is offered for a model that was exported here; what is chosen stays visible."""
+    has_program = record is not None and torch_source(record) is not None
+    options = [one for one in setting.choices if has_program or one in ("onnxruntime", st.session_state[key])]
+    st.selectbox(
+        label,
+        options,
+        key=key,
+        help=text,
+        persist_state="session",
+        format_func=lambda engine: ENGINES.get(engine, engine),
+        disabled=len(options) == 1,
+    )
+
+
 def _choice(setting: Knob, label: str, key: str, text: str) -> None:
     own_default = DEFAULTS[key] == ""
     options = ["", *setting.choices] if own_default else list(setting.choices)
@@ -109,8 +140,8 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
     optional = DEFAULTS[key] is None
     st.number_input(
         label,
-        min_value=setting.low,
-        max_value=setting.high,
+        min_value=None if setting.low is None else int(setting.low),
+        max_value=None if setting.high is None else int(setting.high),
         step=1,
         key=key,
         help=text,
@@ -133,7 +164,9 @@ def _fixed_batch(record: ModelRecord) -> None:
 def _placeholder(setting: Knob) -> str:
     if setting.name == "intra_op_num_threads":
         return f"ONNX Runtime decides ({state.environment()['cpu']['ort_default_threads']} here)"
-    return "ONNX Runtime decides"
+    if setting.name == "budget_s":
+        return str(PRECISIONS[st.session_state[fields.key("protocol.precision")]].budget_s)
+    return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"
 
 
 def help_text(setting: Knob) -> str:
@@ -149,7 +182,7 @@ def help_text(setting: Knob) -> str:
             f"{cpu['usable']} threads are worth starting."
         )
     name = "ONNX Runtime's name" if setting.target in ("attribute", "config_entry") else "Name in the YAML"
-    parts.append(f"{name}: `{setting.name}`. Command line: `{setting.flag}`.")
+    parts.append(f"{name}: `{setting.field}`. Command line: `{setting.flag}`.")
     if setting.default not in (None, "", (), {}):
         parts.append(f"Default: `{format.value(setting.default)}`.")
     return "\n\n".join(parts)

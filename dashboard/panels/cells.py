@@ -6,14 +6,15 @@ No Streamlit: what stands here is tested as text. `results` draws it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from core import measurement
 from core import spec as specs
+from core.cold_start import BreakEven
 from core.errors import TunerError
 from core.knobs import KNOBS
 from core.measurement import Trial
+from core.provenance import fingerprint_difference
 from dashboard import format
 
 Result = Mapping[str, Any]
@@ -34,20 +35,100 @@ class Cell:
 
 
 PERCENTILE_HELP = (
-    "Nearest-rank percentile of all timed runs. The interval allows for runs that resemble their "
-    "neighbours; it "
-    "covers what moved within this trial, not what differs from one trial to the next."
+    "Nearest-rank percentile of all timed runs. The interval allows for runs of one round that resemble each "
+    "other. Compare by the verdict above: it is paired round by round, which is far sharper."
 )
 
 
-def cells(result: Result, baseline: Result | None) -> list[Cell]:
-    """Return the numbers of `result` in the order of the screen."""
-    return [
-        *(_percentile(name, result, baseline) for name in ("p50_s", "p90_s", "p95_s", "p99_s")),
+REJECTED = "REJECTED"  # in the place of a verdict: the race was graded F
+_P50_NOTES = {"EQUIVALENT": "no difference", "UNDECIDED": "undecided", REJECTED: "rejected"}
+
+
+def latency_cells(result: Result, baseline: Result | None, verdict: str | None) -> list[Cell]:
+    """Return latency and throughput of `result`.
+
+    The change of the p50 has the verdict's colour, because the medians are what was raced. The others have
+    only their two intervals, so they get a colour where these lie apart. A rejected race colours nothing.
+
+    Args:
+        result: of the trial on the screen.
+        baseline: result of what raced against it; None: nothing did.
+        verdict: of the race, or `REJECTED`.
+    """
+    p50 = _percentile("p50_s", result, baseline)
+    if p50.change is not None and verdict is not None:
+        rows_differ = baseline is not None and baseline["batch_size"] != result["batch_size"]
+        note = _P50_NOTES.get(verdict, "per row" if rows_differ else "vs baseline")
+        p50 = replace(p50, color="off" if verdict in _P50_NOTES else "inverse", change_note=note)
+    others = [
+        *(_percentile(name, result, baseline) for name in ("p90_s", "p95_s", "p99_s")),
         _mean(result, baseline),
         _deviation(result),
         _throughput(result, baseline),
-        *(_single(one, result, baseline) for one in SINGLES),
+    ]
+    if verdict == REJECTED:
+        others = [
+            replace(one, color="off", change_note=_P50_NOTES[REJECTED]) if one.change is not None else one
+            for one in others
+        ]
+    return [p50, *others]
+
+
+def cost_cells(result: Result, baseline: Result | None) -> list[Cell]:
+    """Return what a run costs beside its latency."""
+    return [*(_single(one, result, baseline) for one in COSTS), _idle(result, baseline), _energy(result)]
+
+
+def cold_cells(result: Result, baseline: Result | None) -> list[Cell]:
+    """Return what a start costs: the session, the first run, the first run of each new shape."""
+    return [*(_single(one, result, baseline) for one in STARTS), *_new_shapes(result)]
+
+
+LEAST_CORES = 0.01  # of one core: below, a process is asleep
+
+
+def _idle(result: Result, baseline: Result | None) -> Cell:
+    own, other = _idle_cores(result), _idle_cores(baseline or {})
+    note = f"in the {format.ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured"
+    if own is not None and other is not None:
+        note += f"; baseline: {_cores(other)}"
+    return Cell(
+        label="CPU while idle",
+        value=format.DASH if own is None else _cores(own),
+        note=note,
+        help="What idle threads burn after a run, waiting for the next one: the spinning that "
+        "`session.intra_op.allow_spinning` turns off.",
+    )
+
+
+def _idle_cores(result: Result) -> float | None:
+    cpu_s, wall_s = result.get("idle_cpu_s"), result.get("idle_wall_s")
+    return None if cpu_s is None or not wall_s else float(cpu_s / wall_s)
+
+
+def _cores(number: float) -> str:
+    return f"{format.significant(number, 2)} cores" if number >= LEAST_CORES else "none"
+
+
+def _energy(result: Result) -> Cell:
+    joules = result.get("energy_j_per_inference")
+    return Cell(
+        label="Energy",
+        value="not available" if joules is None else f"{format.significant(joules * 1e3, 3)} mJ a run",
+        note=format.short(str(result.get("energy_note") or ""), 80),
+        help="From the machine's own counter (RAPL or NVML): all that it used, not this process alone.",
+    )
+
+
+def _new_shapes(result: Result) -> list[Cell]:
+    return [
+        Cell(
+            label=f"First run of batch {shape['batch_size']}",
+            value=format.ms(shape["first_run_s"]),
+            note=f"then {format.ms(shape['next_run_s'])}",
+            help="A shape that the session had not seen: buffers are planned and allocated anew.",
+        )
+        for shape in result.get("new_shapes") or []
     ]
 
 
@@ -63,7 +144,7 @@ class Single:
     missing: str = ""
 
 
-SINGLES = (
+COSTS = (
     Single(
         label="CPU time",
         name="cpu_s_per_inference",
@@ -71,6 +152,27 @@ SINGLES = (
         help="User and system time per run, all threads, spinning included.",
         compare="per row",
     ),
+    Single(
+        label="Peak memory",
+        name="peak_rss_bytes",
+        text=format.size,
+        help="Largest resident memory of a run, above the worker's level before the model was loaded.",
+    ),
+    Single(
+        label="Memory to load",
+        name="load_peak_rss_bytes",
+        text=format.size,
+        help="Largest resident memory up to the first run, above the level before the model was loaded.",
+    ),
+    Single(
+        label="GPU memory",
+        name="gpu_memory_bytes",
+        text=format.size,
+        help="Of the worker process, as the driver counts it (NVML).",
+        missing="no GPU in use",
+    ),
+)
+STARTS = (
     Single(
         label="Session creation",
         name="session_creation_s",
@@ -83,19 +185,6 @@ SINGLES = (
         text=format.ms,
         help="The very first run, with allocations and lazy set-up.",
         compare="same rows",
-    ),
-    Single(
-        label="Peak memory",
-        name="peak_rss_bytes",
-        text=format.size,
-        help="Largest resident memory of the worker above its level before the model was loaded.",
-    ),
-    Single(
-        label="GPU memory",
-        name="gpu_memory_bytes",
-        text=format.size,
-        help="Of the worker process, as the driver counts it (NVML).",
-        missing="no GPU in use",
     ),
 )
 
@@ -130,10 +219,11 @@ def _percentile(name: str, result: Result, baseline: Result | None) -> Cell:
     label = f"{name.removesuffix('_s')} latency"
     if latency.get(name) is None:
         needed = latency.get("needs_runs", {}).get(name)
+        rounds = latency.get("needs_rounds", {}).get(name)
         return Cell(
             label=label,
-            value=f"needs {needed} runs" if needed else format.DASH,
-            note=f"{result['runs']} were made",
+            value=f"needs {needed:,} runs" if needed else format.DASH,
+            note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
             help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile.",
         )
     change, color, note = _change(_span(result, name), _span(baseline, name), lower_is_better=True)
@@ -182,7 +272,7 @@ def _change(
     if own.low is None or own.high is None or other.low is None or other.high is None:
         return change, "off", "no interval"
     if own.low <= other.high and other.low <= own.high:
-        return change, "off", "within noise"
+        return change, "off", "intervals overlap"
     return change, "inverse" if lower_is_better else "normal", "per row" if rows_differ else "vs baseline"
 
 
@@ -193,7 +283,7 @@ def _mean(result: Result, baseline: Result | None) -> Cell:
         label="Mean latency",
         value=format.ms(latency["mean_s"]),
         note=format.interval_ms(latency.get("mean_s_low"), latency.get("mean_s_high")),
-        help=f"Over {result['runs']} runs in a row, nothing left out.",
+        help=f"Over {result['runs']:,} runs, nothing left out.",
         change=change,
         color=color,
         change_note=note,
@@ -236,43 +326,51 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
     )
 
 
-def verdict(result: Result, baseline: Result) -> tuple[bool, str]:
-    """Return whether two results are clearly apart, and what may be said about them."""
-    contrast = measurement.contrast(result, baseline)
-    if contrast is None:
-        return False, "No p50 on one of the two sides: make more runs to compare them."
-    if contrast.why_not:
-        return False, f"These two cannot be compared: {contrast.why_not}."
-    caution = "One run each is not a verdict: what differs from one trial to the next is not in it."
-    ratio, low, high = contrast.ratio, contrast.ratio_low, contrast.ratio_high
-    if not contrast.clear:
-        return (
-            False,
-            f"Within the noise of these two runs: p50 per row {ratio:.2f}× as fast as the baseline"
-            f"{_ratio_span(low, high)}. {caution}",
-        )
-    if ratio < 1:  # say how much slower, not how little of the speed is left
-        ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
-    word = "faster" if contrast.ratio > 1 else "slower"
-    return True, f"p50 per row {ratio:.2f}× {word} than the baseline{_ratio_span(low, high)}. {caution}"
+def break_even_cell(found: BreakEven) -> Cell:
+    """Return after how much work the faster side has repaid its start."""
+    count = "" if found.count is None else f"{found.count:,} {found.unit}{'s' if found.count != 1 else ''}"
+    short = {"after": f"after {count}", "until": f"ahead for {count}", "same": "start decides"}
+    return Cell(
+        label="Break-even",
+        value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),
+        note=found.words.partition(": ")[2] if found.kind in ("at once", "never", "unknown") else found.words,
+        help="After how much work the candidate has used less time in all than the baseline, session "
+        "creation and first run included. A start is measured once, so this is a rough number.",
+    )
 
 
-def _ratio_span(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" (95 % interval {low:.2f}× to {high:.2f}×)"
-
-
-def comparable(result: Result, baseline: Result) -> bool:
-    """True when the two may be put against each other at all: the same machine and libraries."""
-    contrast = measurement.contrast(result, baseline)
-    return contrast is None or not contrast.why_not
+def differences(one: Trial, other: Trial) -> list[str]:
+    """Say what differs between the machines or libraries of two trials; empty where they are the same."""
+    if one.fingerprint == other.fingerprint:
+        return []
+    own, others = ((trial.result or {}).get("environment") for trial in (one, other))
+    if not own or not others:
+        return ["They were measured on different machines or library versions."]
+    return fingerprint_difference(own, others) or ["They were measured by different versions of ORTune."]
 
 
 def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
     """Return rows {what, this, baseline}: settings that differ first, then the numbers."""
     rows = _setting_rows(trial, baseline)
-    for own, other in zip(cells(trial.result or {}, None), cells(baseline.result or {}, None), strict=True):
-        rows.append({"": own.label, "This result": own.value, "Baseline": other.value})
+    own, other = (_values(one.result or {}) for one in (trial, baseline))
+    for name in dict.fromkeys([*own, *other]):
+        rows.append(
+            {
+                "": name,
+                "This result": own.get(name, format.DASH),
+                "Baseline": other.get(name, format.DASH),
+            }
+        )
     return rows
+
+
+def _values(result: Result) -> dict[str, str]:
+    shown = [
+        *latency_cells(result, None, None),
+        *cold_cells(result, None),
+        *cost_cells(result, None),
+    ]
+    return {one.label: one.value for one in shown}
 
 
 def _setting_rows(trial: Trial, baseline: Trial) -> list[dict[str, str]]:

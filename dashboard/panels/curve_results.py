@@ -9,10 +9,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from core import contrast as contrasts
 from core import sweep
+from core.comparison import Comparison
 from core.sweep import Axis, Measured, Point
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
+from dashboard.panels.results import grade_badge
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
@@ -28,31 +31,58 @@ def point_name(values: Mapping[str, int]) -> str:
     return ", ".join(f"{labels.get(name, name)} {value}" for name, value in values.items())
 
 
-def results(one: Axis, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+def results(one: Axis, points: Sequence[Point], rows: Sequence[Measured], race: Comparison | None) -> None:
+    """Draw what the points showed; `race` is the one of this sweep."""
     _failures(rows)
     complete = [row for row in rows if row.latency]
     if not complete:
         _empty(rows)
         return
-    left, right = st.columns([1, 4], gap="medium")
+    _trust(race)
+    left, right = st.columns([1, 3], gap="medium")
     with left:
         percentile = _statistic(complete)
     with right:
         line_s = _line(complete, percentile)
-    best = sweep.best_under(complete, line_s, percentile) if line_s is not None else None
-    _verdict(complete, best, line_s, percentile)
+    level = (
+        sweep.best_under(complete, line_s, percentile)
+        if line_s is not None
+        else sweep.fastest(complete, percentile)
+    )
+    _verdict(complete, level, line_s, percentile)
+    best = level[0] if level and line_s is not None else None
     _charts(one, complete, percentile, line_s, best)
-    _table(one, points, rows, best)
+    _table(one, points, rows, best, level[1:] if best else [])
 
 
 def _empty(rows: Sequence[Measured]) -> None:
     with st.container(border=True):
         if any(row.state in ACTIVE for row in rows):
-            st.markdown(":material/hourglass_top: The first point appears here as soon as it is measured.")
+            st.markdown(":material/hourglass_top: All points appear here together, when their race ends.")
         else:
             st.markdown(
                 ":material/show_chart: **No points yet.** Choose a setting and its values, then press "
-                "**Measure**: latency and throughput are drawn here, point by point."
+                "**Measure**: latency and throughput are drawn here, with their intervals."
+            )
+
+
+def _trust(race: Comparison | None) -> None:
+    """Say how far the race of this sweep can be trusted; a rejected one ranks no point."""
+    result = (race.result if race is not None else None) or {}
+    grade = result.get("grade")
+    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+    if grade == sweep.REJECTED:
+        st.error(
+            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
+            title="Rejected: these points are not ranked. Grade F",
+            icon=":material/block:",
+        )
+    elif grade:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            grade_badge(grade, str(result.get("grade_reason") or ""))
+            st.caption(
+                f"{result.get('rounds', 0)} rounds of all points, {format.duration(result.get('wall_s'))}. "
+                + ("" if grade == "A" else f"{reason} {remedy}")
             )
 
 
@@ -84,8 +114,8 @@ def _statistic(complete: Sequence[Measured]) -> str:
             required=True,
             format_func=lambda name: curve_charts.STATISTICS[name],
             persist_state="session",
-            help="A percentile is offered when the runs of at least one point support it: p95 needs 72 runs, "
-            "p99 needs 368.",
+            help="A percentile is offered when the runs of at least one point support it: p95 needs 72 "
+            "independent runs, p99 needs 368.",
         )
     )
 
@@ -144,39 +174,53 @@ def _line_from_click(judged_ms: Mapping[str, float]) -> None:
 
 
 def _verdict(
-    complete: Sequence[Measured], best: Measured | None, line_s: float | None, percentile: str
+    complete: Sequence[Measured], level: Sequence[Measured], line_s: float | None, percentile: str
 ) -> None:
+    """Name the best point; where others cannot be told apart from it, say so."""
     name = curve_charts.STATISTICS[percentile]
+    if not any(row.ranked for row in complete):
+        return
+    if not level:
+        line = f" at or under {line_s * 1e3:g} ms" if line_s is not None else ""
+        st.warning(
+            f"No point has a {name}{line}." + _unsupported(complete, percentile), icon=":material/block:"
+        )
+        return
+    best = level[0]
     if line_s is None:
-        top = max(complete, key=lambda row: row.throughput_per_s or 0.0)
         st.info(
-            f"Highest throughput: **{_in_words(top, percentile)}**. Set a latency line to find the best "
-            "point that still answers in time.",
+            f"Highest throughput: **{_in_words(best, percentile)}**.{_level_words(level)} Set a latency line "
+            "to find the best point that still answers in time.",
             icon=":material/info:",
         )
-    elif best is None:
-        st.warning(
-            f"No point has a {name} at or under {line_s * 1e3:g} ms." + _unsupported(complete, percentile),
-            icon=":material/block:",
-        )
+        return
+    sure = sweep.surely_under(best, line_s, percentile)
+    words = (
+        f"Its whole 95 % interval lies under the line of {line_s * 1e3:g} ms."
+        if sure
+        else f"Its {name} is under the line of {line_s * 1e3:g} ms, but the 95 % interval reaches above "
+        "it or is not known: measure with a higher precision before relying on it."
+    )
+    text = f"Best under the line: **{_in_words(best, percentile)}**.{_level_words(level)} {words}"
+    text += _unsupported(complete, percentile)
+    if sure:
+        st.success(text, icon=":material/check_circle:")
     else:
-        sure = sweep.surely_under(best, line_s, percentile)
-        words = (
-            f"Its whole 95 % interval lies under the line of {line_s * 1e3:g} ms."
-            if sure
-            else f"Its {name} is under the line of {line_s * 1e3:g} ms, but the 95 % interval reaches above "
-            "it or is not known: measure again with more runs before relying on it."
-        )
-        text = f"Best under the line: **{_in_words(best, percentile)}**. {words}"
-        text += _unsupported(complete, percentile)
-        if sure:
-            st.success(text, icon=":material/check_circle:")
-        else:
-            st.info(text, icon=":material/help:")
+        st.info(text, icon=":material/help:")
+
+
+def _level_words(level: Sequence[Measured]) -> str:
+    """Say which points are level with the first, and why it stands first."""
+    if len(level) < 2:
+        return ""
+    others = ", ".join(point_name(row.values) for row in level[1:])
+    return format.plain(
+        f" Its throughput cannot be told apart from {others}; it has the lowest latency of them."
+    )
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
-    missing = [row for row in complete if (row.latency or {}).get(percentile) is None]
+    missing = [row for row in complete if row.ranked and (row.latency or {}).get(percentile) is None]
     if not missing:
         return ""
     names = "; ".join(point_name(row.values) for row in missing)
@@ -216,13 +260,24 @@ def _charts(
             config={"displaylogo": False},
             alt=f"Throughput over {one.name} for {len(complete)} measured points.",
         )
-    st.caption("Bands: 95 % intervals. Hollow markers: points measured earlier and reused.")
+    st.caption(
+        "Bands: 95 % intervals, with each round as one cluster. Hollow markers: measured in an earlier race "
+        "and reused."
+    )
 
 
-def _table(one: Axis, points: Sequence[Point], rows: Sequence[Measured], best: Measured | None) -> None:
-    frame = _frame(one, rows, best)
-    unknown = [n for n, title in _COLUMNS.items() if frame[title].isna().all()]
-    frame = frame.drop(columns=[_COLUMNS[name] for name in unknown])
+def _table(
+    one: Axis,
+    points: Sequence[Point],
+    rows: Sequence[Measured],
+    best: Measured | None,
+    level: Sequence[Measured],
+) -> None:
+    records = [_record(one, row, _mark(row, best, level)) for row in rows]
+    unknown = {name for name in records[0] if all(record[name] in (None, "") for record in records)}
+    frame = pd.DataFrame(
+        [{k: v for k, v in record.items() if k not in unknown - {"best"}} for record in records]
+    )
     st.dataframe(
         frame,
         key=TABLE,
@@ -257,26 +312,35 @@ def _table(one: Axis, points: Sequence[Point], rows: Sequence[Measured], best: M
         )
 
 
-def _frame(one: Axis, rows: Sequence[Measured], best: Measured | None) -> pd.DataFrame:
-    return pd.DataFrame([_record(one, row, row is best) for row in rows])
+def _mark(row: Measured, best: Measured | None, level: Sequence[Measured]) -> str:
+    return "★" if row is best else "= ★" if any(row is one for one in level) else ""
 
 
-def _record(one: Axis, row: Measured, best: bool) -> dict[str, Any]:
+def _record(one: Axis, row: Measured, mark: str) -> dict[str, Any]:
     latency = row.latency or {}
     scaled = {name: None if (v := latency.get(name)) is None else v * 1e3 for name in _COLUMNS}
     status = "reused" if row.reused else row.state.lower()
     ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback) if row.latency else ""
     return {
         one.name: row.values[one.name],
-        "best": "★" if best else "",
+        "best": mark,
         **{title: scaled[name] for name, title in _COLUMNS.items()},
         "throughput (rows/s)": row.throughput_per_s,
+        "per row, against ORT default": _against_default(row),
         "runs": row.runs or None,
         "ran on": ran,
         "state": status,
         "trial": row.trial[:8],
         "error": row.error,
     }
+
+
+def _against_default(row: Measured) -> str:
+    if row.latency is not None and not row.ranked:
+        return "rejected"
+    if row.is_default:
+        return "the default itself"
+    return contrasts.words(row.contrast) if row.contrast else ""
 
 
 _COLUMNS = {

@@ -1,12 +1,21 @@
-"""The machine's corner of the sidebar: what it is, and who measures on it now."""
+"""The machine on the screen: its corner of the sidebar, its facts, its providers, and how quiet it is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 import streamlit as st
 
+from core import wire
 from core.errors import TunerError
 from core.machine_queue import Entry
+from core.provenance import in_words, thread_advice
+from core.quietness import Answer
 from dashboard import format, state
+from dashboard.charts import machine_charts
+from dashboard.panels import results
 
 REFRESH_S = 5.0  # other servers and the command line measure too; a look into a folder costs nothing
 
@@ -50,4 +59,145 @@ def _entry(entry: Entry, number: int) -> None:
         st.badge(f"Waiting, place {number + 1}", icon=":material/hourglass_empty:", color="orange")
     st.caption(
         f"{format.plain(entry.what)}  \n{format.plain(entry.owner)}, since {format.when(entry.since)[11:]}"
+    )
+
+
+# --- the Machine page ---------------------------------------------------------------------------------------
+
+
+def facts(environment: wire.Environment) -> None:
+    """Draw what decides how fast this machine computes, and whether its results may be compared."""
+    if advice := thread_advice(environment):
+        st.warning(format.plain(advice), icon=":material/account_tree:")
+    st.dataframe(
+        pd.DataFrame(fact_rows(environment), columns=["Fact", "Value"]),
+        hide_index=True,
+        height="content",
+        key="machine.facts",
+        column_config={"Fact": st.column_config.TextColumn(width="small")},
+        alt="Facts of this machine: processor, container limits, system and libraries",
+    )
+    with st.expander("All libraries and the build", icon=":material/list:", key="machine.libraries"):
+        versions = [f"{name} {version}" for name, version in environment["libraries"].items()]
+        st.code("\n".join([*versions, "", environment["ort_build"]]), language=None, wrap_lines=True)
+
+
+def fact_rows(environment: wire.Environment) -> list[tuple[str, str]]:
+    """Return facts and their values, in words, in the order in which a reader asks for them."""
+    libraries = [
+        f"{name} {version}"
+        for name, version in environment["libraries"].items()
+        if not name.startswith("nvidia-")
+    ]
+    known = [(topic.capitalize(), text) for topic, text in in_words(environment)]
+    gpus = [("GPU", _gpu(gpu)) for gpu in environment["gpus"]] or [("GPU", "none that NVIDIA's driver shows")]
+    variables = ", ".join(f"{name}={value}" for name, value in environment["variables"].items())
+    return [
+        *known,
+        ("Memory", f"{format.size(environment['memory_bytes'])} may be used"),
+        *gpus,
+        ("System", f"{environment['os']}, kernel {environment['kernel']}, Python {environment['python']}"),
+        ("Libraries", ", ".join(libraries)),
+        ("Variables", variables or "none that change what ONNX Runtime does"),
+    ]
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    parts = [str(gpu.get("name")), format.size(gpu.get("memory_bytes")), f"driver {gpu.get('driver')}"]
+    return ", ".join([*parts, *([f"CUDA {gpu['cuda']}"] if gpu.get("cuda") else [])])
+
+
+def providers(environment: wire.Environment) -> None:
+    """Draw which providers this build lists, and which of them really load here."""
+    listed = environment["providers"]
+    st.dataframe(
+        pd.DataFrame([_provider_row(one) for one in listed]),
+        hide_index=True,
+        height="content",
+        key="machine.providers",
+        alt="Providers that this build lists, whether each loads, why not, and what would help",
+    )
+    loadable = sum(one["loadable"] for one in listed)
+    st.caption(
+        f"Of the {len(listed)} that this build of ONNX Runtime lists, {loadable} can be used here: each was "
+        "tried in a process of its own."
+    )
+
+
+def _provider_row(fact: wire.ProviderFact) -> dict[str, str]:
+    return {
+        "Provider": format.provider(fact["name"]),
+        "Loads": "yes" if fact["loadable"] else "no",
+        "Why not": fact["reason"],
+        "What to do": fact["remedy"],
+    }
+
+
+# --- quietness ----------------------------------------------------------------------------------------------
+
+
+def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
+    """Draw what a self-test said: the answer, its grade and reason, and what each precision would need."""
+    with st.container(border=True, key="machine.answer"):
+        icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.subheader(f"{icon} {format.plain(answer.headline)}", anchor=False, width="content")
+            st.space("stretch")
+            results.grade_badge(answer.grade, answer.reason)
+        st.markdown(format.plain(answer.reason))
+        if answer.remedy:
+            st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
+        st.caption(format.plain(_about(answer, self_test)))
+        if answer.needs:
+            st.dataframe(
+                pd.DataFrame(need_rows(answer)),
+                hide_index=True,
+                height="content",
+                key="machine.needs",
+                alt="Rounds and seconds that a comparison of two configurations needs here, by precision",
+            )
+
+
+def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
+    sigma = "unknown" if answer.sigma is None else f"{100 * answer.sigma:.2g} %"
+    return (
+        f"Tested {format.when(self_test['at'])} with {self_test.get('model') or 'a sample model'}; one pair "
+        f"of blocks scatters by {sigma} (σ of its log ratio). A larger model needs more seconds, rarely more "
+        "rounds."
+    )
+
+
+def need_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return what each preset needs, as rows of a table."""
+    return [
+        {
+            "Precision": one.precision,
+            "Known to": f"±{100 * one.target:g} %",
+            "Rounds": one.rounds,
+            "Time of the rounds": format.duration(one.seconds),
+            "Within its budget": "yes" if one.fits else "no",
+        }
+        for one in answer.needs
+    ]
+
+
+def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the self-tests of this machine over time."""
+    info = machine_charts.history_info(self_tests)
+    if not info.points:
+        st.info(
+            "No self-test was made on this machine yet. Every comparison makes two; or start one above.",
+            icon=":material/monitoring:",
+        )
+        return
+    many = sum(len(one.at) for one in info.points)
+    st.plotly_chart(
+        machine_charts.history(self_tests),
+        key="machine.history",
+        alt=f"{many} self-tests over time: how far two equal processes differed, with intervals and grades",
+    )
+    beyond = f" {info.beyond} lie outside this view: double-click it to see all." if info.beyond else ""
+    st.caption(
+        "Two processes of the same configuration should differ by nothing: what they differ by is noise. "
+        "Bars are 95 % intervals; one in twenty leaves 0 out by chance." + beyond
     )

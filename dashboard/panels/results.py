@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from core.errors import TunerError
 from core.measurement import Trial
-from dashboard import charts, controls, format, state
-from dashboard.panels.cells import Result, cast_lines, cells, placement_rows
+from dashboard import controls, format, state
+from dashboard.panels.cells import Cell, Result, cast_lines, placement_rows
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     # state -> icon, colour, words
@@ -26,6 +26,26 @@ def state_badge(name: str) -> None:
     """Draw a trial's state: icon, colour and word."""
     icon, color, words = STATES[name]
     st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
+
+
+GRADES: Mapping[str, tuple[str, str, str]] = {
+    # grade -> icon, colour, words
+    "A": (":material/verified:", "green", "quiet"),
+    "B": (":material/check_circle:", "blue", "usable"),
+    "C": (":material/warning:", "orange", "doubtful"),
+    "F": (":material/block:", "red", "rejected"),
+}
+
+
+NO_CHANGE = 0.0005  # shown with one decimal of a percent
+
+
+def grade_badge(grade: str | None, reason: str = "") -> None:
+    """Draw how far a comparison can be trusted: letter, icon, word and colour, with the reason on demand."""
+    if grade is None or grade not in GRADES:
+        return
+    icon, color, words = GRADES[grade]
+    st.badge(f"Grade {grade}, {words}", icon=icon, color=color, help=format.plain(reason) or None)  # type: ignore[arg-type] # a colour of the table above
 
 
 def header(trial: Trial) -> None:
@@ -61,20 +81,25 @@ def _rows(result: Result) -> str:
     return "row" if result["batch_size"] == 1 else "rows"
 
 
-def numbers(result: Result, baseline: Result | None) -> None:
-    """Draw the grid of numbers."""
-    with st.container(key="numbers"), st.grid(4, min_column_width=165):
-        for cell in cells(result, baseline):
+def grid(shown: Sequence[Cell], key: str) -> None:
+    """Draw numbers side by side, each with how sure it is."""
+    with st.container(key=key), st.grid(4, min_column_width=165):
+        for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
                 st.metric(
                     cell.label,
                     cell.value,
-                    delta=None if cell.change is None else format.percent(cell.change),
+                    delta=_delta(cell.change),
                     delta_color=cell.color,
                     delta_description=cell.change_note or None,
                     help=cell.help,
                 )
-                st.caption(cell.note)
+                st.caption(format.plain(cell.note))
+
+
+def _delta(change: float | None) -> str | None:
+    """A change as text; one that rounds to nothing has no direction, so it is left out."""
+    return None if change is None or abs(change) < NO_CHANGE else format.percent(change)
 
 
 def what_ran(result: Result) -> None:
@@ -120,23 +145,6 @@ def notes(result: Result) -> None:
     lines = [f"- {format.plain(str(line))}" for line in result.get("notes") or []]
     if lines:
         st.info("\n".join(lines), icon=":material/info:", title="To know when reading these numbers")
-
-
-def plots(trials: list[Trial], key: str) -> None:
-    """Draw the latency of `trials` in run order and its distribution."""
-    order, distribution = st.tabs(["Latency over the runs", "Distribution"])
-    with order:
-        st.plotly_chart(
-            charts.latency_trace(trials),
-            key=f"{key}.trace",
-            alt="Latency of each timed run in milliseconds, in run order",
-        )
-    with distribution:
-        st.plotly_chart(
-            charts.latency_ecdf(trials),
-            key=f"{key}.ecdf",
-            alt="Share of runs at or below each latency in milliseconds",
-        )
 
 
 def failed(trial: Trial) -> None:

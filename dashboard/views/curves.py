@@ -1,4 +1,4 @@
-"""Latency and throughput over one setting, and the best point under a latency line."""
+"""Latency and throughput over one setting, all points raced together; the best one under a latency line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core import sweep
+from core import prediction, sweep
+from core.comparison import Comparison, Configuration, line_up
 from core.errors import TunerError
 from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.sweep import Axis, Measured, Point
 from dashboard import controls, format, state
-from dashboard.panels import curve_results
+from dashboard.panels import compare_results, curve_results
 from dashboard.panels.curve_results import ACTIVE, point_name
 
 AXIS = "curves.axis"
@@ -23,11 +24,15 @@ AGAIN = "curves.again"
 STUDY = "curves.study"  # name of the sweep that is shown
 STUDY_PARAM = "study"  # ?study=<name>
 APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
+POLL_S = 1.0
 
 
 def page() -> None:
     st.title("Curves")
-    st.caption("Vary one setting, keep the others as they are on Tune, and see where the sweet spot lies.")
+    st.caption(
+        "Vary one setting, keep the others as they are on Tune, and see where the sweet spot lies. All "
+        "points race in the same rounds, beside ONNX Runtime's default."
+    )
     state.show_kept_error()
     _load_linked()
     left, right = st.columns([2, 3], gap="medium")
@@ -46,9 +51,10 @@ def page() -> None:
         state.report(error)
         return
     rows = _rows(record, points)
+    race = _race()
     _run_box(record, base, points, rows)
-    _live(points, rows)
-    curve_results.results(one, points, rows)
+    _live(race)
+    curve_results.results(one, points, rows, race)
 
 
 def _base() -> TrialSpec | None:
@@ -149,7 +155,21 @@ def _rows(record: ModelRecord, points: Sequence[Point]) -> list[Measured]:
             found := state.store().find_complete(key, fingerprint, model_sha256=record.content_sha256)
         ):
             earlier[key] = found
-    return sweep.join(points, own, earlier)
+    ids = {trial.comparison for trial in (*own, *earlier.values()) if trial.comparison}
+    return sweep.join(points, own, earlier, {one: race for one in ids if (race := _comparison(one))})
+
+
+def _comparison(comparison_id: str) -> Comparison | None:
+    try:
+        return state.store().comparison(comparison_id)
+    except TunerError:  # deleted since
+        return None
+
+
+def _race() -> Comparison | None:
+    """The race of the sweep that is shown; all its points are in it."""
+    study = st.session_state.get(STUDY)
+    return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
 
 
 # --- run and cancel -----------------------------------------------------------------------------------
@@ -176,7 +196,7 @@ def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
             icon=":material/play_arrow:",
             shortcut="Ctrl+Enter",
             disabled=active or not todo,
-            help="Wait for the running sweep, or cancel it." if active else None,
+            help="Wait for the running sweep, or cancel it." if active else "All points in one race.",
             on_click=_start,
             args=(record,),
         )
@@ -197,13 +217,18 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
         text += f", {reused} already measured"
     if not todo:
         return text
-    known = state.store().trials(
-        model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=50
+    known = prediction.past(
+        state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
     )
-    predicted = sweep.predict_s(todo, known)
-    if predicted is None:
-        return text + " · time unknown until this model has been measured once"
-    return text + f" · about {format.duration(predicted)}"
+    if known is None:
+        return text + " · time unknown until this model has raced once"
+    found = prediction.predict([one.spec for one in line_up(_asked(todo))], known)
+    text += f" · about {format.duration(found.seconds)}, {found.rounds} rounds"
+    return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
+
+
+def _asked(points: Sequence[Point]) -> list[Configuration]:
+    return [Configuration(spec=point.spec, label=point_name(point.values)) for point in points]
 
 
 def _start(record: ModelRecord) -> None:
@@ -214,11 +239,12 @@ def _start(record: ModelRecord) -> None:
         points = sweep.expand(state.current_spec(), [one], record.info)
         todo = _todo(points, _rows(record, points))
         study = sweep.study_name(one, uuid.uuid4().hex[:8])
-        for point in todo:
-            state.scheduler().submit(point.spec, kind="measure", study=study, model_name=record.name)
-            st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
-    except TunerError as error:  # what was queued before it is measured all the same
+        what = f"curve of {len(todo)} points of {record.name}"
+        state.scheduler().submit_comparison(_asked(todo), study=study, model_name=record.name, what=what)
+    except TunerError as error:
         state.keep_error(error)
+        return
+    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
 
 
 def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
@@ -226,59 +252,32 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
     return [
         point
         for point, row in zip(points, rows, strict=True)
-        if row.state not in ACTIVE and (again or row.state != "COMPLETE")
+        if row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
     ]
 
 
-def _cancel(study: str) -> None:
-    for trial in state.store().trials(study=study):
-        if trial.state in ACTIVE:
-            state.scheduler().cancel(trial.id)
-
-
-def _live(points: Sequence[Point], rows: Sequence[Measured]) -> None:
-    """Progress of the running sweep, polled; each finished point redraws the page once."""
-    study = st.session_state.get(STUDY)
-    finished = sum(row.state not in (*ACTIVE, "NEW") for row in rows)
-    active = bool(study) and any(row.state in ACTIVE for row in rows)
-
-    def tick() -> None:
-        if not active:
-            return
-        trials = state.store().trials(study=study)
-        waiting = [trial for trial in trials if trial.state in ACTIVE]
-        if not waiting or len(trials) - len(waiting) != start_finished:
-            st.rerun()
-        _progress(trials, waiting, points, finished)
-        st.button("Cancel", key="curves.cancel", icon=":material/stop:", on_click=_cancel, args=(study,))
-
-    own = state.store().trials(study=study) if active else []
-    start_finished = sum(trial.state not in ACTIVE for trial in own)
+def _live(race: Comparison | None) -> None:
+    """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
-        st.fragment(tick, run_every=1.0 if active else None)()
+        if race is not None and race.state in ACTIVE:
+            st.fragment(_tick, run_every=POLL_S)(race.id)
 
 
-def _progress(
-    trials: Sequence[Trial], waiting: Sequence[Trial], points: Sequence[Point], finished: int
-) -> None:
-    names = {point.spec.key(): point_name(point.values) for point in points}
-    left = sweep.predict_s(
-        [point for point in points if point.spec.key() in {trial.key for trial in waiting}],
-        [trial for trial in trials if trial.state == "COMPLETE"],
-    )
-    text = f"{finished} of {len(points)} points"
-    known = [(trial, status) for trial in waiting if (status := state.status(trial.id)) is not None]
-    running = next(((trial, status) for trial, status in known if status.state == "RUNNING"), None)
-    if running is not None:
-        trial, status = running
-        step = f" {status.done:,} of {status.total:,}" if status.total else ""
-        text += f" · {names.get(trial.key, trial.id[:8])}: {status.stage}{step}"
-    elif known:
-        status = min((status for _, status in known), key=lambda status: status.place)
-        text += f" · waiting for {status.holder}" if status.holder else " · waiting for a turn"
-    if left is not None:
-        text += f" · about {format.duration(left)} left"
-    st.progress(finished / max(1, len(points)), text=format.plain(text))
+def _tick(race_id: str) -> None:
+    race = state.store().comparison(race_id)
+    if race.state not in ACTIVE:
+        st.rerun()
+    status = state.status(race_id)
+    compare_results.live(race, status, state.store().trials_of(race_id))
+    if status is not None:
+        st.button(
+            "Cancel",
+            key="curves.cancel",
+            icon=":material/stop:",
+            on_click=state.scheduler().cancel,
+            args=(race_id,),
+            help="Ends the race of all points; none of them is kept.",
+        )
 
 
 page()

@@ -10,18 +10,21 @@ import streamlit as st
 from core.errors import TunerError
 from core.measurement import Trial
 from dashboard import controls, format, state
-from dashboard.panels import results
+from dashboard.panels import duel, results, verdict
 
 LIMIT = 2000
 TABLE = "history.table"
 ALL = "all"
+KIND = "history.kind"
+REFERENCE = "reference"
 
 
 def page() -> None:
     st.title("History", anchor=False)
     state.show_kept_error()
-    trials = state.store().trials(limit=LIMIT)
-    if not trials:
+    wanted = REFERENCE if st.session_state.get(KIND) == REFERENCE else None
+    trials = state.store().trials(kind=wanted, limit=LIMIT)
+    if not trials and wanted is None:
         _empty()
         return
     shown = _filtered(trials)
@@ -56,11 +59,12 @@ def _filtered(trials: list[Trial]) -> list[Trial]:
         )
         kind = st.selectbox(
             "Kind",
-            [ALL, "measure", "profile"],
-            key="history.kind",
+            [ALL, "measure", "profile", REFERENCE],
+            key=KIND,
             persist_state="session",
             width=140,
-            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies.",
+            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies. A reference "
+            "was measured again beside a candidate, to be put against it; `all` leaves these out.",
         )
         wanted = st.multiselect(
             "State",
@@ -125,6 +129,8 @@ def _row(trial: Trial) -> dict[str, Any]:
         "Ran on": ", ".join(format.provider(p) for p in result.get("effective_providers") or ())
         + (" (fallback)" if result.get("fallback") else ""),
         "Batch": result.get("batch_size"),
+        "Verdict": verdict.short(result),
+        "Grade": result.get("grade") or "",
         "p50 (ms)": _ms(latency.get("p50_s")),
         "p95 (ms)": _ms(latency.get("p95_s")),
         "Rows/s": result.get("throughput_per_s"),
@@ -166,6 +172,12 @@ def _table(trials: list[Trial]) -> list[Trial]:
             "p50 (ms)": st.column_config.NumberColumn(format="%.4g"),
             "p95 (ms)": st.column_config.NumberColumn(format="%.4g"),
             "Rows/s": st.column_config.NumberColumn(format="%.5g"),
+            "Verdict": st.column_config.TextColumn(
+                help="Against the baseline that was pinned then, else against ONNX Runtime's default."
+            ),
+            "Grade": st.column_config.TextColumn(
+                help="How far the machine let the race be trusted: A, B, C, or F for rejected."
+            ),
             "Settings": st.column_config.TextColumn(width="large"),
         },
         alt="All trials with their model, state, latency and settings",
@@ -173,8 +185,16 @@ def _table(trials: list[Trial]) -> list[Trial]:
     picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
     if picked:
         return picked
+    return _linked()
+
+
+def _linked() -> list[Trial]:
+    """The trial of the address, even one that the filters leave out."""
     linked = st.query_params.get(state.TRIAL_PARAM)
-    return [t for t in trials if linked and t.id.startswith(linked)][:1]
+    try:
+        return [state.store().trial(linked)] if linked else []
+    except TunerError:  # deleted since
+        return []
 
 
 # --- what can be done -------------------------------------------------------------------------------------
@@ -261,13 +281,20 @@ def _detail(chosen: list[Trial]) -> None:
     trial = state.store().trial(chosen[0].id)  # with the raw samples, which the list leaves out
     with st.container(border=True, key="history.detail"):
         results.header(trial)
-        if trial.kind == "measure" and trial.state == "COMPLETE" and trial.result:
-            results.numbers(trial.result, None)
-            results.notes(trial.result)
-            results.what_ran(trial.result)
-            results.plots([trial], key="history")
+        if trial.kind != "profile" and trial.state == "COMPLETE" and trial.result:
+            _measured(trial)
         else:
             results.failed(trial)
+
+
+def _measured(trial: Trial) -> None:
+    race = duel.duel_of(trial)
+    if race is not None:
+        duel.card(race)
+    duel.numbers(trial, race)
+    results.notes(trial.result or {})
+    results.what_ran(trial.result or {})
+    duel.plots(trial, race, key="history")
 
 
 page()

@@ -1,17 +1,20 @@
-"""Tune: the settings on the left, what they do on the right, the pinned baseline beside it."""
+"""Tune: the settings on the left; on the right the duel of what they ask for against the baseline."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from core.comparison import ANCHOR_LABEL, same_request
+from core.contrast import DEFAULT_MARGIN
 from core.errors import TunerError
 from core.measurement import Trial
 from core.scheduler import Status
-from core.spec import SessionSpec, TrialSpec
+from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, state
-from dashboard.panels import cells, results
+from dashboard.panels import cells, duel, results
 
+RACING = "rounds"  # stage of a race in which its interval still shrinks
 POLL_S = 1.0  # while a trial is active; nothing is polled afterwards
 
 
@@ -65,6 +68,8 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="runbar"):
         st.title("Tune", anchor=False, width="content")
         st.space("stretch")
+        if spec is not None and not reason:
+            _against(spec)
         if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
             st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
         st.button(
@@ -74,9 +79,25 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
             icon=":material/play_arrow:",
             shortcut="Ctrl+Enter",
             disabled=bool(reason),
-            help=reason or "Measure these settings in a process of their own.",
+            help=reason or "Race these settings against the baseline.",
             on_click=run,
         )
+
+
+def _against(spec: TrialSpec) -> None:
+    try:
+        pinned = state.pinned(spec)
+    except TunerError as error:
+        state.report(error)
+        return
+    name = pinned.label if pinned is not None else ANCHOR_LABEL
+    st.badge(
+        f"against {format.short(format.plain(name), 40)}",
+        icon=":material/swords:",
+        color="gray",
+        help="What the next run races against. Pin a result to race against it instead; ONNX Runtime's "
+        "default races along in any case.",
+    )
 
 
 def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
@@ -100,29 +121,17 @@ def _differs(spec: TrialSpec, trial: Trial) -> bool:
 
 
 def run() -> None:
-    """Submit the current settings."""
-    try:
-        _submit(state.current_spec())
-    except TunerError as error:
-        state.keep_error(error)
-
-
-def measure_default() -> None:
-    """Measure ONNX Runtime's own default on the same workload, and pin it when it is done."""
+    """Submit the current settings, to race against the pinned baseline and ONNX Runtime's default."""
     try:
         spec = state.current_spec()
-        model = spec.model.model_copy(update={"precision": "fp32"})
-        default = spec.model_copy(update={"session": SessionSpec(), "model": model})
-        state.pin_when_done(_submit(default))
+        record = state.current_model()
+        trial_id = state.scheduler().submit(
+            spec, baseline=state.pinned(spec), model_name=record.name if record else None
+        )
     except TunerError as error:
         state.keep_error(error)
-
-
-def _submit(spec: TrialSpec) -> str:
-    record = state.current_model()
-    trial_id = state.scheduler().submit(spec, model_name=record.name if record else None)
-    state.own_trial(trial_id)
-    return trial_id
+    else:
+        state.own_trial(trial_id)
 
 
 # --- the result side --------------------------------------------------------------------------------------
@@ -137,7 +146,6 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     if active:
         st.fragment(_live, run_every=POLL_S)(trial.id)
         return
-    state.pin_if_awaited(trial)
     if trial.state == "COMPLETE" and trial.result:
         _complete(trial)
     else:
@@ -150,9 +158,8 @@ def _empty(record: ModelRecord | None) -> None:
     with st.container(border=True):
         st.markdown("#### :material/rocket_launch: Nothing measured yet")
         st.markdown(
-            f"**{name}** is ready with ONNX Runtime's defaults. Press **Run** (Ctrl+Enter) to measure "
-            f"it, then change "
-            "a setting on the left and run again."
+            f"**{name}** is ready. Change a setting on the left and press **Run** (Ctrl+Enter): it races in "
+            "short turns against ONNX Runtime's default, until the difference is known or the budget is used."
         )
         st.page_link("views/history.py", label="Or reopen an earlier trial", icon=":material/history:")
 
@@ -173,6 +180,8 @@ def _live(trial_id: str) -> None:
         else:
             share = min(1.0, status.done / status.total) if status.total else 0.0
             st.progress(share, text=_running_text(status))
+            if status.live:
+                duel.live(trial, status.live, margin=_margin(trial), racing=status.stage == RACING)
         if status is not None:
             st.button(
                 "Cancel",
@@ -205,26 +214,37 @@ def _running_text(status: Status) -> str:
     return " · ".join(parts)
 
 
+def _margin(trial: Trial) -> float:
+    try:
+        return state.trial_spec(trial).protocol.margin
+    except TunerError:
+        return DEFAULT_MARGIN
+
+
 def _complete(trial: Trial) -> None:
-    result = trial.result or {}
-    baseline = _baseline(trial)
+    race = duel.duel_of(trial)
+    pinned = _pinned(trial)
     results.header(trial)
-    _actions(trial, baseline)
-    other = baseline if baseline is not None and baseline.id != trial.id and baseline.result else None
-    against = None
-    if other is not None and other.result is not None:
-        clear, words = cells.verdict(result, other.result)
-        st.markdown(f"{':material/compare_arrows:' if clear else ':material/waves:'} {format.plain(words)}")
-        against = other.result if cells.comparable(result, other.result) else None
-    results.numbers(result, against)
-    results.notes(result)
+    _actions(trial, pinned, race)
+    if race is not None:
+        duel.card(race)
+    if pinned is not None and pinned.id != trial.id and not _raced(race, pinned):
+        duel.never_raced(trial, pinned)
+    duel.numbers(trial, race)
+    results.notes(trial.result or {})
+    duel.plots(trial, race, key="tune")
+    st.markdown("#### Cold start")
+    duel.cold_start(trial, race)
+    st.markdown("#### Cost beside latency")
+    duel.cost(trial, race)
     st.markdown("#### What really ran")
-    results.what_ran(result)
-    _beside(trial, other)
-    results.plots([trial, *([other] if other else [])], key="tune")
+    results.what_ran(trial.result or {})
+    if race is not None and race.baseline is not None:
+        _beside(trial, race.baseline)
 
 
-def _baseline(trial: Trial) -> Trial | None:
+def _pinned(trial: Trial) -> Trial | None:
+    """The baseline that is pinned now; the trial may have raced against an earlier one."""
     pinned = state.store().baseline(trial.model_sha256)
     if pinned is None:
         return None
@@ -234,12 +254,28 @@ def _baseline(trial: Trial) -> Trial | None:
         return None
 
 
-def _actions(trial: Trial, baseline: Trial | None) -> None:
-    pinned = baseline is not None and baseline.id == trial.id
+def _raced(race: duel.Duel | None, pinned: Trial) -> bool:
+    """Whether what is pinned ran in this race: itself, or the same request measured again."""
+    if race is None:
+        return False
+    beside = [one for one in (race.baseline, *race.others) if one is not None]
+    try:
+        wanted = state.trial_spec(pinned)
+        return any(same_request(state.trial_spec(one), wanted) for one in beside)
+    except TunerError:
+        return any(one.id == pinned.id for one in beside)
+
+
+def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        if pinned:
+        if pinned is not None and pinned.id == trial.id:
             st.button(
-                "Unpin baseline", key="unpin", icon=":material/keep_off:", on_click=_pin, args=(trial, None)
+                "Unpin baseline",
+                key="unpin",
+                icon=":material/keep_off:",
+                on_click=_pin,
+                args=(trial, None),
+                help="Later runs of this model race against ONNX Runtime's default again.",
             )
         else:
             st.button(
@@ -248,15 +284,15 @@ def _actions(trial: Trial, baseline: Trial | None) -> None:
                 icon=":material/keep:",
                 on_click=_pin,
                 args=(trial, trial.id),
-                help="Later results of this model are compared with it, for everybody on this server.",
+                help="Later runs of this model race against it, for everybody on this server.",
             )
-        if baseline is None:
-            st.button(
-                "Measure the default as baseline",
-                key="measure_default",
-                icon=":material/flag:",
-                on_click=measure_default,
-                help="Same model, batch and runs; the session as ONNX Runtime makes it unasked.",
+        if race is not None and race.baseline is not None:
+            st.page_link(
+                "views/why.py",
+                label="Why?",
+                icon=":material/troubleshoot:",
+                query_params={"a": race.baseline.id, "b": trial.id},
+                help="Profiles of both sides, operator by operator: where the difference comes from.",
             )
         link = {state.TRIAL_PARAM: trial.id}
         st.page_link(
@@ -273,11 +309,9 @@ def _pin(trial: Trial, trial_id: str | None) -> None:
     state.store().pin_baseline(trial.model_sha256, trial_id)
 
 
-def _beside(trial: Trial, baseline: Trial | None) -> None:
-    if baseline is None or not baseline.result:
-        return
+def _beside(trial: Trial, baseline: Trial) -> None:
     with st.expander(
-        f"Beside the baseline (trial {baseline.id[:8]}, {format.when(baseline.finished_at)})",
+        "Beside what it raced against, measured in the same rounds",
         icon=":material/compare:",
         expanded=True,
         key="beside",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -78,6 +79,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def app_url(home: Path) -> Iterator[str]:
     """`python -m dashboard`, as a user starts it."""
+    with serving(home) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def serving(home: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server of its own, with its address."""
     port = free_port()
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
     log = (home / "server.log").open("wb")
@@ -92,9 +100,10 @@ def app_url(home: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     try:
         _await(url, server, home / "server.log")
-        yield url
+        yield url, server
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGTERM)
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:

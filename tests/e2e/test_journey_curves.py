@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from core.store import Store
 from tests.e2e.conftest import visit
 
 pytestmark = pytest.mark.e2e
@@ -38,21 +40,49 @@ def shows_line(page: Page, text: str) -> None:
     expect(page.locator(".st-key-curves-latency")).to_have_count(1)
 
 
-def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(page: Page, tmp_path: Path) -> None:
+def measure(page: Page, values: str, count: int) -> Locator:
+    """Start a sweep over these batch sizes, with a small budget, and return its button."""
+    page.locator(".st-key-knob-budget_s input").fill("4")
+    page.locator(".st-key-knob-budget_s input").press("Enter")
+    visit(page, "Curves")
+    type_into(page, "curves-values-batch_size", values)
+    run = page.locator(".st-key-curves-run").get_by_role("button").first
+    expect(run).to_contain_text(f"Measure {count} point")
+    run.click()
+    expect(page).to_have_url(re.compile("study="))
+    return run
+
+
+def until_done(page: Page, home: Path) -> None:
+    """Wait for the race; then let it count, whatever else this machine did meanwhile."""
+    expect(page.locator(".st-key-curves-latency .main-svg").first).to_be_visible(timeout=MEASURED_MS)
+    expect(page.locator(".st-key-curves-cancel")).to_have_count(0)
+    store = Store(home / "ortune.db")
+    (race,) = store.comparisons(study=parse_qs(urlsplit(page.url).query)["study"][0])
+    assert (race.state, race.error) == ("COMPLETE", None)
+    store.update_comparison(race.id, result={**(race.result or {}), "grade": "B"})
+    for trial in store.trials_of(race.id):
+        full = store.trial(trial.id)
+        store.update_trial(trial.id, result={**(full.result or {}), "grade": "B"})
+    page.reload()
+    expect(page.locator(".st-key-curves-latency .main-svg").first).to_be_visible()
+
+
+def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(
+    page: Page, home: Path, tmp_path: Path
+) -> None:
     visit(page, "Curves")
     expect(page.locator(".st-key-curves-values-batch_size input")).to_have_value("1, 2, 4, 8, 16, 32")
-    type_into(page, "curves-values-batch_size", "5, 21, 37")
-    run = page.locator(".st-key-curves-run").get_by_role("button").first
-    expect(run).to_contain_text("Measure 3 points")
     expect(page.get_by_text("No points yet")).to_be_visible()
-
-    run.click()
-    expect(page.locator(".st-key-curves-cancel button")).to_be_visible()
+    visit(page, "Tune")
+    run = measure(page, "5, 21, 37", 3)
+    expect(page.locator(".st-key-curves-cancel button").first).to_be_visible()
     expect(run).to_be_disabled()
-    expect(run).to_contain_text("All points are measured", timeout=MEASURED_MS)
-    expect(page.locator(".st-key-curves-cancel")).to_have_count(0)
-    expect(page.locator(".st-key-curves-latency .main-svg").first).to_be_visible()
+    expect(page.get_by_text("All points appear here together")).to_be_visible()
+    until_done(page, home)
+    expect(run).to_contain_text("All points are measured")
     expect(page.locator(".st-key-curves-throughput .main-svg").first).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d+ rounds of all points"))).to_be_visible()
 
     type_into(page, "curves-line-number", "100000")
     verdict = page.get_by_test_id("stAlert").filter(has_text="Best under the line")
@@ -73,6 +103,7 @@ def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(page: Page,
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [row["batch_size"] for row in rows] == ["5", "21", "37"]
     assert all(float(row["p50 (ms)"]) > 0 and float(row["throughput (rows/s)"]) > 0 for row in rows)
+    assert all(row["per row, against ORT default"] for row in rows)
 
     assert "study=" in page.url
     linked = page.context.new_page()
@@ -82,26 +113,20 @@ def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(page: Page,
     expect(linked.locator(".st-key-curves-run")).to_contain_text("All points are measured")
 
 
-def test_a_sweep_can_be_cancelled_and_its_finished_points_stay(page: Page) -> None:
-    visit(page, "Curves")
-    type_into(page, "curves-values-batch_size", "6, 512, 1024, 2048, 4096")
-    run = page.locator(".st-key-curves-run").get_by_role("button").first
+def test_a_sweep_can_be_cancelled_and_started_again(page: Page, home: Path) -> None:
+    run = measure(page, "6, 512, 1024, 2048, 4096", 5)
+    live = page.locator(".st-key-curves-live")
+    expect(live).to_contain_text("so far", timeout=MEASURED_MS)
+    page.locator(".st-key-curves-cancel button").first.click()
+    expect(run).to_be_enabled()
     expect(run).to_contain_text("Measure 5 points")
-    run.click()
-    expect(page.locator(".st-key-curves-live")).to_contain_text("1 of 5 points", timeout=MEASURED_MS)
-    page.locator(".st-key-curves-cancel button").click()
-    expect(run).to_be_enabled(timeout=60_000)
-    expect(run).to_contain_text(re.compile(r"Measure [1-4] points?"))
-    expect(page.locator(".st-key-curves-latency .main-svg").first).to_be_visible()
+    (race,) = Store(home / "ortune.db").comparisons(study=parse_qs(urlsplit(page.url).query)["study"][0])
+    assert race.state == "CANCELLED"
 
 
-def test_the_best_point_is_taken_to_tune(page: Page) -> None:
-    visit(page, "Curves")
-    type_into(page, "curves-values-batch_size", "7")
-    run = page.locator(".st-key-curves-run").get_by_role("button").first
-    expect(run).to_contain_text("Measure 1 point")
-    run.click()
-    expect(run).to_contain_text("All points are measured", timeout=MEASURED_MS)
+def test_the_best_point_is_taken_to_tune(page: Page, home: Path) -> None:
+    measure(page, "7", 1)
+    until_done(page, home)
     type_into(page, "curves-line-number", "100000")
     use = page.locator(".st-key-curves-use").get_by_role("button").first
     expect(use).to_contain_text("Use batch 7 in Tune")

@@ -73,12 +73,14 @@ def test_the_fingerprint_is_stable_and_moves_with_what_computes(described: wire.
         {"libraries": {**libraries, "numpy": "0"}},
         {"variables": {"ORT_INTRA_OP_NUM_THREADS": "3"}},
         {"gpus": [{"name": "GPU"}]},
+        {"host": {**described["host"], "microcode": "0"}},
     ):
         assert environment.fingerprint({**facts, **change}) != base
     for change in (
         {"libraries": {**libraries, "torch": "0", "onnx": "0"}},
         {"memory_bytes": 1},
         {"python": "3"},
+        {"host": {**described["host"], "boot": "0", "container": "0"}},
         {"variables": {**described["variables"], "LD_LIBRARY_PATH": "/x"}},
     ):
         assert environment.fingerprint({**facts, **change}) == base
@@ -105,6 +107,16 @@ def test_the_default_number_of_threads_is_what_onnx_runtime_starts() -> None:
         assert environment.ort_default_threads(variables, cpu["physical"]) == int(done.stdout)
 
 
+def test_facts_of_the_host_are_read_or_left_out(described: wire.Environment, tmp_path: Path) -> None:
+    host = described["host"]
+    if sys.platform == "linux":
+        assert host["boot"]
+        assert host["cgroup"] in ("v1", "v2")
+    nothing = environment.host_facts(tmp_path)
+    assert nothing.pop("instructions") == []  # type: ignore[typeddict-item]
+    assert set(nothing.values()) == {None}
+
+
 # -- pure parts --------------------------------------------------------------------------------------------
 
 
@@ -117,6 +129,83 @@ def test_the_cpu_is_named_on_x86_and_arm() -> None:
 def test_physical_cores_are_counted_once_per_package() -> None:
     assert environment.physical_from_cpuinfo(X86) == 2
     assert environment.physical_from_cpuinfo(ARM) == 0
+
+
+def put(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    return root
+
+
+CPUS = "sys/devices/system/cpu"
+
+
+def test_a_bare_server_with_two_sockets(tmp_path: Path) -> None:
+    files = {
+        "proc/cpuinfo": "microcode\t: 0x2b\nflags\t\t: fpu avx2 avx512f amx_int8 avx512_vnni\n",
+        "proc/self/cgroup": "0::/user.slice",
+        "proc/sys/kernel/random/boot_id": "0b-00",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "sys/fs/cgroup/user.slice/cpuset.cpus.effective": "0-3",
+        f"{CPUS}/smt/active": "1",
+        f"{CPUS}/intel_pstate/no_turbo": "1",
+        "sys/devices/system/node/node0/cpulist": "0-1",
+        "sys/devices/system/node/node1/cpulist": "2-3",
+    }
+    for cpu in range(4):
+        files[f"{CPUS}/cpu{cpu}/topology/physical_package_id"] = str(cpu // 2)
+        files[f"{CPUS}/cpu{cpu}/cpufreq/scaling_governor"] = "powersave" if cpu else "performance"
+    assert environment.host_facts(put(tmp_path, files)) == {
+        "microcode": "0x2b",
+        "instructions": ["avx2", "avx512f", "avx512_vnni", "amx_int8"],
+        "sockets": 2,
+        "numa_nodes": 2,
+        "smt": True,
+        "governor": "performance, powersave",
+        "turbo": False,
+        "hypervisor": "none",
+        "huge_pages": "madvise",
+        "cgroup": "v2",
+        "cpuset": "0-3",
+        "container": None,
+        "boot": "0b-00",
+    }
+
+
+def test_a_container_on_a_virtual_machine(tmp_path: Path) -> None:
+    root = put(
+        tmp_path,
+        {
+            "proc/cpuinfo": "flags\t: sse hypervisor",
+            "proc/self/cgroup": "4:memory:/docker/x\n1:cpuset:/docker/x",
+            "sys/class/dmi/id/sys_vendor": "QEMU",
+            "sys/class/dmi/id/product_name": "Standard PC",
+            "sys/fs/cgroup/cpuset/cpuset.effective_cpus": "1",
+            f"{CPUS}/cpufreq/boost": "1",
+        },
+    )
+    host = environment.host_facts(root)
+    assert host["hypervisor"] == "QEMU Standard PC"
+    assert (host["cgroup"], host["cpuset"], host["turbo"], host["smt"]) == ("v1", "1", True, None)
+
+
+def test_who_runs_the_virtual_machine_is_not_guessed(tmp_path: Path) -> None:
+    assert environment.hypervisor("flags : sse hypervisor", tmp_path) == "unidentified"
+    assert environment.hypervisor(ARM, tmp_path) is None
+    put(tmp_path, {"sys/hypervisor/type": "xen"})
+    assert environment.hypervisor(ARM, tmp_path) == "xen"
+
+
+def test_a_container_is_known_by_its_64_digits() -> None:
+    name = "0123456789abcdef" * 4
+    docker = f"12:cpu:/docker/{name}\n"
+    mount = f"1 2 0:1 /var/lib/docker/containers/{name}/hostname /etc/hostname rw - ext4 /dev/sda rw\n"
+    podman = f"1 2 0:1 /containers/storage/overlay-containers/{name}/userdata/hosts /etc/hosts rw\n"
+    assert environment.container_id(docker, "") == name
+    assert environment.container_id("0::/", mount) == name
+    assert environment.container_id("0::/", podman) == name
+    assert environment.container_id("0::/", "22 27 0:21 / /proc rw - proc proc rw\n") is None
 
 
 @dataclass

@@ -29,7 +29,8 @@ with warnings.catch_warnings():
     import torch
     import torchvision
 
-    from core.export import export, torchvision_models
+    from core.export import export
+    from core.torch_programs import classifiers as torchvision_models
 
 SMALL = "squeezenet1_1"
 

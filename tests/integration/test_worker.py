@@ -13,13 +13,9 @@ from typing import Any
 import pytest
 
 from tests import tiny_models
-from tests.integration.test_benchmark import make_plan
+from tests.integration.test_benchmark import make_plan, profile_plan
 
 ROOT = Path(__file__).resolve().parents[2]
-ALLOWED_PACKAGES = {"core", "numpy", "onnxruntime", "cython_runtime"}  # the last is numpy.random's
-NOT_IN_A_MEASUREMENT = {
-    "onnx", "torch", "pydantic", "msgspec", "psutil", "pandas", "streamlit", "PIL", "yaml", "pynvml",
-}  # fmt: skip
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux ends orphans by a signal")
 
@@ -106,13 +102,14 @@ def wait_until_gone(pid: int) -> None:
 # -- the protocol ------------------------------------------------------------------------------------------
 
 
-def test_a_measurement_goes_out_and_its_answer_comes_back(workers: list[Worker], tmp_path: Path) -> None:
+def test_a_job_goes_out_and_its_answer_comes_back(workers: list[Worker], tmp_path: Path) -> None:
     worker = start(workers)
-    send(worker, "measure", make_plan(tiny_models.mlp(tmp_path / "m.onnx"), batch=3, runs=10))
+    model = tiny_models.mlp(tmp_path / "m.onnx")
+    send(worker, "profile", profile_plan(model, tmp_path / "trace.json", batch=3, runs=10))
     seen = events(worker)
     assert [event["event"] for event in seen[:-1]] == ["progress"] * (len(seen) - 1)
     assert seen[-1]["event"] == "result"
-    assert len(seen[-1]["value"]["latencies_ns"]) == 10
+    assert len(seen[-1]["value"]["unprofiled_latencies_ns"]) == 10
     assert seen[-1]["value"]["batch_size"] == 3
     assert worker.wait(30) == 0
 
@@ -141,8 +138,8 @@ return {"done": True}
 
 
 def test_an_error_of_ours_crosses_with_type_message_and_hint(workers: list[Worker], tmp_path: Path) -> None:
-    plan = make_plan(tiny_models.mlp(tmp_path / "m.onnx")) | {"model_path": str(tmp_path / "none.onnx")}
-    answer = ask(workers, "measure", plan)
+    plan = profile_plan(tiny_models.mlp(tmp_path / "m.onnx"), tmp_path / "trace.json")
+    answer = ask(workers, "profile", plan | {"model_path": str(tmp_path / "none.onnx")})
     assert answer["event"] == "error"
     assert answer["error"]["type"] == "ModelError"
     assert "no model file" in answer["error"]["message"]
@@ -193,49 +190,6 @@ def test_a_crash_leaves_its_signal_and_its_stack(workers: list[Worker]) -> None:
 # -- what it loads and what it may use ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bound", [False, True])
-def test_a_measuring_worker_loads_numpy_and_onnxruntime_only(tmp_path: Path, bound: bool) -> None:
-    plan = make_plan(tiny_models.mlp(tmp_path / "m.onnx"), use_io_binding=bound)
-    code = (
-        "import json, sys\n"
-        "before = set(sys.modules)\n"  # a .pth file of the environment may have loaded something
-        "from core.worker import JOBS\n"
-        "JOBS['measure'](json.loads(sys.argv[1]), lambda *a: None)\n"
-        "print(json.dumps([n for n in sys.modules if n not in before]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(plan)],
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    packages = {name.split(".")[0] for name in json.loads(done.stdout)}
-    third_party = {name for name in packages - set(sys.stdlib_module_names) if not name.startswith("_")}
-    assert third_party == ALLOWED_PACKAGES
-    parent_side = {"core.spec", "core.plan", "core.knobs", "core.measurement", "core.store", "core.runner"}
-    assert not parent_side & set(json.loads(done.stdout))
-    assert not packages & NOT_IN_A_MEASUREMENT
-
-
-@needs_linux
-def test_allocating_more_than_the_container_has_is_an_error_and_not_the_end(
-    workers: list[Worker], tmp_path: Path
-) -> None:
-    model = tiny_models.huge_memory(tmp_path / "m.onnx", gibibytes=2)
-    worker = start(
-        workers,
-        *with_job("""
-from core import limits
-limits.memory_limit = lambda: 1 << 30
-return worker.JOBS["measure"](payload, progress)
-"""),
-    )
-    send(worker, "extra", make_plan(model))
-    error = events(worker)[-1]["error"]
-    assert error["type"] == "WorkerError"
-    assert "out of memory" in error["message"]
-
-
 @needs_linux
 @pytest.mark.parametrize(
     ("provider", "capped"), [("CPUExecutionProvider", True), ("CUDAExecutionProvider", False)]
@@ -266,9 +220,18 @@ def test_the_worker_offers_itself_to_the_oom_killer(workers: list[Worker]) -> No
 
 
 def test_the_end_of_stdin_ends_a_busy_worker_at_once(workers: list[Worker], tmp_path: Path) -> None:
-    worker = start(workers)
-    send(worker, "measure", make_plan(tiny_models.slow(tmp_path / "m.onnx")))
-    wait_for_progress(worker, "warm-up")
+    worker = start(
+        workers,
+        *with_job("""
+from core.benchmark.inference import prepare
+from core.session import build_session
+inference = prepare(build_session(payload["model_path"], payload["session"]), payload)
+progress("run", 0, 1)
+inference.call()
+"""),
+    )
+    send(worker, "extra", make_plan(tiny_models.slow(tmp_path / "m.onnx")))
+    wait_for_progress(worker, "run")
     assert worker.poll() is None
     assert worker.stdin is not None
     worker.stdin.close()
@@ -287,7 +250,7 @@ import json, subprocess, sys
 worker = subprocess.Popen([sys.executable, "-m", "core.worker"], stdin={stdin}, stdout=subprocess.PIPE)
 {send}
 for line in worker.stdout:
-    if b"warm-up" in line:
+    if b"load" in line:
         print(worker.pid, flush=True)
 """
 
@@ -298,7 +261,8 @@ def test_a_killed_parent_leaves_no_worker(
     workers: list[Worker], tmp_path: Path, stdin_stays_open: bool
 ) -> None:
     """With stdin kept open by somebody else, only the parent-death signal can end the worker."""
-    job = {"job": "measure", "payload": make_plan(tiny_models.slow(tmp_path / "m.onnx"))}
+    plan = profile_plan(tiny_models.slow(tmp_path / "m.onnx"), tmp_path / "trace.json")
+    job = {"job": "profile", "payload": plan}
     line = json.dumps(job).encode() + b"\n"
     code = (
         PARENT.format(stdin="None", send="")
@@ -323,11 +287,12 @@ def test_a_killed_parent_leaves_no_worker(
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_measurement_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> None:
+def test_a_worker_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> None:
     """ONNX Runtime's telemetry would keep its database there; CI is unset because it silences it, too."""
     environment = {key: value for key, value in os.environ.items() if key not in ("CI", "XDG_CACHE_HOME")}
     (home := tmp_path / "home").mkdir()
-    request = {"job": "measure", "payload": make_plan(tiny_models.mul(tmp_path / "m.onnx"))}
+    plan = profile_plan(tiny_models.mul(tmp_path / "m.onnx"), tmp_path / "trace.json")
+    request = {"job": "profile", "payload": plan}
     with subprocess.Popen(
         [sys.executable, "-m", "core.worker"],
         env=environment | {"HOME": str(home), "ORT_DISABLE_TELEMETRY": "0"},

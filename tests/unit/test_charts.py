@@ -16,14 +16,14 @@ from dashboard.charts import (
     PALETTE,
     latency_ecdf,
     latency_ecdf_info,
-    latency_trace,
-    latency_trace_info,
+    log_ticks,
     plain,
     profile_charts,
     provider_label,
+    side,
     thin,
 )
-from dashboard.charts.curve_charts import curve, curve_info, log_ticks
+from dashboard.charts.curve_charts import curve, curve_info
 from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
@@ -117,18 +117,8 @@ def test_text_from_a_model_cannot_become_markup() -> None:
 # --- latency of one trial ------------------------------------------------------------------------------
 
 
-def test_warm_up_stands_apart_from_the_timed_runs_in_milliseconds() -> None:
-    (trace,) = latency_trace_info([trial(latencies_s=[0.002, 0.003], warmup_s=[0.01, 0.004])])
-    assert trace.warmup_runs == [-1, 0]
-    assert trace.warmup_ms == pytest.approx([10, 4])
-    assert trace.runs == [1, 2]
-    assert trace.run_ms == pytest.approx([2, 3])
-    assert not trace.thinned
-
-
 def test_a_trial_without_samples_is_not_drawn() -> None:
-    assert latency_trace_info([trial(latencies_s=[])]) == []
-    assert latency_ecdf_info([trial(latencies_s=[])]) == []
+    assert latency_ecdf_info([side(trial(latencies_s=[]))]) == []
 
 
 def test_thinning_keeps_every_outlier_and_the_order() -> None:
@@ -142,13 +132,13 @@ def test_thinning_keeps_every_outlier_and_the_order() -> None:
 
 
 def test_the_distribution_says_which_fraction_of_runs_is_at_or_below() -> None:
-    (steps,) = latency_ecdf_info([trial(latencies_s=[0.004, 0.001, 0.002, 0.002])])
+    (steps,) = latency_ecdf_info([side(trial(latencies_s=[0.004, 0.001, 0.002, 0.002]))])
     assert steps.ms == pytest.approx([1, 2, 2, 4])
     assert steps.fraction == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_a_long_distribution_is_thinned_but_keeps_its_ends() -> None:
-    (steps,) = latency_ecdf_info([trial(latencies_s=[i / 1e6 for i in range(1, 100_001)])])
+    (steps,) = latency_ecdf_info([side(trial(latencies_s=[i / 1e6 for i in range(1, 100_001)]))])
     assert len(steps.ms) <= MAX_SAMPLES + 2
     assert steps.ms[0] == pytest.approx(0.001)
     assert (steps.ms[-1], steps.fraction[-1]) == (pytest.approx(100), 1.0)
@@ -161,11 +151,22 @@ def test_figures_of_trials_have_units_and_name_a_fallback() -> None:
         fallback=True,
         requested_providers=["CUDAExecutionProvider", "CPUExecutionProvider"],
     )
-    for figure in (latency_trace([fell]), latency_ecdf([fell])):
-        text = figure.to_json()
-        assert "Latency (ms)" in text
-        assert all("fallback, CUDA was asked" in trace.name for trace in figure.data)
-        assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
+    figure = latency_ecdf([side(fell)])
+    assert "Latency (ms)" in figure.to_json()
+    assert all("fallback, CUDA was asked" in trace.name for trace in figure.data)
+    assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
+
+
+def test_a_long_tail_gets_a_logarithmic_axis_so_that_the_bulk_is_not_flattened() -> None:
+    figure = latency_ecdf([side(trial(latencies_s=[0.001] * 50 + [0.1]))])
+    assert figure.layout.xaxis.type == "log"
+    assert latency_ecdf([side(trial(latencies_s=[0.001, 0.002]))]).layout.xaxis.type is None
+
+
+def test_different_batches_are_drawn_per_row() -> None:
+    sides = [side(trial(latencies_s=[0.004], batch_size=4)), side(trial(latencies_s=[0.002], batch_size=1))]
+    assert [one.ms for one in latency_ecdf_info(sides)] == [[1.0], [2.0]]
+    assert "Latency per row (ms)" in latency_ecdf(sides).to_json()
 
 
 # --- curves --------------------------------------------------------------------------------------------

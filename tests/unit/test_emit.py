@@ -7,6 +7,7 @@ measuring worker, its outputs equal to those of the worker's own session.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -420,3 +421,29 @@ def test_a_trial_without_a_result_needs_the_models_facts(tmp_path: Path) -> None
     done = execute(emit_python(trial_of(spec), inspect_model(str(path))), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("y [2, ")
+
+
+def test_the_verdict_goes_along_in_the_yaml(tmp_path: Path) -> None:
+    one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
+    contrast = {"candidate": "0123456789abcdef", "ratio": 1.2, "ratio_low": 1.1, "verdict": "FASTER"}
+    result = {**(one.trial.result or {}), "contrasts": [contrast], "grade": "A", "blocks": [{"round": 0}]}
+    facts = yaml.safe_load(emit_yaml(replace(one.trial, result=result)))["measured"]
+    assert (facts["contrasts"], facts["grade"]) == ([contrast], "A")
+    assert "blocks" not in facts  # raw data stay in the store
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no such call")
+def test_the_script_keeps_to_the_cpus_of_the_trial(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    one = measured(tiny_models.mlp(tmp_path / "m.onnx"), protocol={"cpus": str(cpu)})
+    done = execute(emit_python(one.trial) + "\nprint(os.sched_getaffinity(0))\n", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{{{cpu}}}" in done.stdout
+
+
+def test_what_ran_in_pytorch_has_no_session_to_write_a_script_of() -> None:
+    one = trial_of(spec_from_dict({"model": {"path": "m.onnx"}, "engine": "torch-eager"}), {"inputs": []})
+    with pytest.raises(SpecError, match="ran `torch-eager`") as caught:
+        emit_python(one)
+    assert "YAML" in caught.value.hint
+    assert spec_from_yaml(emit_yaml(one)).engine == "torch-eager"

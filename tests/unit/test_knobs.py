@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import knobs
+from core import knobs, wire
 from core.errors import SpecError
 from core.knobs import KNOBS, check_config_entry, is_whole_number, knob
 from core.knobs.config_entries import (
@@ -29,6 +29,7 @@ from core.spec import (
     ModelRef,
     ProtocolSpec,
     SessionSpec,
+    TrialSpec,
     WorkloadSpec,
     asked,
     effective,
@@ -50,19 +51,21 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
     fields = {(name, field) for name, cls in SECTIONS.items() for field in cls.model_fields} - {
         ("model", field) for field in IDENTITY
     }
-    rows = {(section_of(k), k.name) for k in KNOBS if k.target != "config_entry"}
-    assert rows == fields
+    rows = {(section_of(k), k.field) for k in KNOBS if k.target != "config_entry"}
+    assert rows == fields | {("trial", "engine")}
+    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine"}
 
 
 @pytest.mark.parametrize("setting", KNOBS, ids=lambda k: k.name)
 def test_every_setting_can_be_asked_for_and_read_back(setting: knobs.Knob) -> None:
     value, data = sample(setting)
-    part: dict[str, Any] = {setting.name: data}
+    part: dict[str, Any] = {setting.field: data}
     if setting.target == "config_entry":
         part = {"session_config_entries": {setting.name: data}}
     if setting.name == "session.intra_op_thread_affinities":
         part["intra_op_num_threads"] = 4
-    one = spec_from_dict({"model": {"path": "m.onnx"}, section_of(setting): part} | model_of(setting, part))
+    asked_for = part if setting.target == "trial" else {section_of(setting): part}
+    one = spec_from_dict({"model": {"path": "m.onnx"}, **asked_for} | model_of(setting, part))
     assert asked(one, setting.name) == value
     assert effective(one, setting.name) == value
 
@@ -86,6 +89,7 @@ def sample(setting: knobs.Knob) -> tuple[Any, Any]:
         "feeds": ("a.npz", "a.npz"),
         "image_mean": ((0.5,), [0.5]),
         "image_std": ((0.5,), [0.5]),
+        "cpus": ("0-3,6", "0-3,6"),
     }
     if setting.name in special:
         return special[setting.name]
@@ -95,7 +99,7 @@ def sample(setting: knobs.Knob) -> tuple[Any, Any]:
     if setting.kind == "choice":
         value = next(choice for choice in setting.choices if choice != setting.default)
         return value, value
-    assert setting.kind == "int"
+    assert setting.kind in ("int", "float")
     assert setting.high is not None
     return setting.high, (str(setting.high) if setting.target == "config_entry" else setting.high)
 
@@ -104,6 +108,8 @@ def test_the_choices_of_the_table_are_those_of_the_spec() -> None:
     assert knob("graph_optimization_level").choices == get_args(GraphOptimizationLevel)
     assert knob("execution_mode").choices == get_args(ExecutionMode)
     assert knob("precision").choices == get_args(ModelRef.model_fields["precision"].annotation)
+    assert knob("protocol.precision").choices == get_args(ProtocolSpec.model_fields["precision"].annotation)
+    assert knob("engine").choices == get_args(wire.Engine)
 
 
 @pytest.mark.parametrize("setting", KNOBS, ids=lambda k: k.name)
@@ -112,11 +118,13 @@ def test_every_row_is_complete(setting: knobs.Knob) -> None:
     assert len(setting.help) > 20
     assert setting.help.endswith(".")
     assert re.fullmatch(r"--[a-z0-9]+(-[a-z0-9]+)*", setting.flag)
-    if setting.kind == "int":
+    if setting.kind in ("int", "float"):
         assert setting.low is not None
         assert setting.high is not None
-        assert isinstance(setting.default, int)
-        assert setting.low <= setting.default <= setting.high
+        assert setting.default is not None or setting.target == "protocol"  # what the measurement decides
+        if setting.default is not None:
+            assert isinstance(setting.default, int if setting.kind == "int" else float)
+            assert setting.low <= setting.default <= setting.high
     if setting.kind == "choice":
         assert setting.default in setting.choices
     if setting.kind == "bool":
@@ -125,7 +133,8 @@ def test_every_row_is_complete(setting: knobs.Knob) -> None:
 
 def test_names_and_flags_are_unique() -> None:
     assert len({k.name for k in KNOBS}) == len(KNOBS)
-    flags = [k.flag for k in KNOBS if k.name != "feed_values"]  # shares `--feed` with `feeds`
+    shared = ("feed_values", "protocol.precision")  # `--feed`, `--precision`: told apart by what is given
+    flags = [k.flag for k in KNOBS if k.name not in shared]
     assert len(set(flags)) == len(flags)
 
 

@@ -102,10 +102,27 @@ def test_v1_limits(tmp_path: Path) -> None:
     write(tmp_path / "memory" / "a" / "memory.limit_in_bytes", "2097152")
     assert limits.cpu_quota(tmp_path, groups) == 1.5
     assert limits.memory_limit(tmp_path, groups) == 2097152
-    assert limits.throttling(tmp_path, groups) == limits.Throttling(periods=2, seconds=0.007)
+    assert limits.throttling_file(tmp_path, groups) == tmp_path / "cpu" / "a" / "cpu.stat"
 
 
 def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
     assert limits.cpu_quota(tmp_path, {}) is None
-    assert limits.throttling(tmp_path, {}) == limits.Throttling(periods=0, seconds=0.0)
+    assert limits.throttling_file(tmp_path, {}) is None
     assert limits.memory_limit(tmp_path, {}) > 0
+
+
+def test_throttling_is_read_where_it_stands_and_only_there(tmp_path: Path) -> None:
+    write(
+        tmp_path / "cpu.stat", "usage_usec 5\nuser_usec 3\n"
+    )  # the root group of cgroup v2 is never throttled
+    assert limits.throttling_file(tmp_path, {"": "/"}) is None
+    write(tmp_path / "pod" / "cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_usec 1500000\n")
+    assert limits.throttling_file(tmp_path, {"": "/pod"}) == tmp_path / "pod" / "cpu.stat"
+    assert limits.throttling_file(tmp_path, {}) is None
+
+
+def test_throttling_of_a_block_is_what_was_added() -> None:
+    before = limits.Throttling(periods=3, seconds=1.5)
+    after = limits.Throttling(periods=5, seconds=1.75)
+    assert limits.throttled_between(before, after) == limits.Throttling(periods=2, seconds=0.25)
+    assert limits.throttled_between(after, before) == limits.Throttling(periods=0, seconds=0.0)

@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from core import wire
 from core.errors import SpecError
 from core.knobs import KNOBS
-from core.plan import feed_plan, resolve_batch, session_plan
+from core.plan import (
+    anchor,
+    contestant_plan,
+    feed_plan,
+    resolve_batch,
+    session_plan,
+    shape_feeds,
+    thread_warning,
+    torch_source,
+)
 from core.presets import PRESETS, preset
-from core.spec import WorkloadSpec, session_from_dict, spec_from_dict
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec, session_from_dict, spec_from_dict
+from core.store import ModelRecord
 
 Shape = list[int | str] | None
 
@@ -290,3 +300,180 @@ def test_an_fp16_copy_without_kept_types_is_fed_float16_where_the_model_had_floa
     model["inputs"][1]["dtype"] = "int64"
     plan = feed_plan(workload(), model, "float16")
     assert [one["dtype"] for one in plan["inputs"]] == ["float16", "int64"]
+
+
+# --- a contestant -----------------------------------------------------------------------------------------
+
+
+def trial(**parts: Any) -> TrialSpec:
+    return spec_from_dict({"model": {"path": "m.onnx", "sha256": "a" * 64}, **parts})
+
+
+PHOTOS = info(("x", ["batch", 3, 32, 32]), batch_dim="batch")
+FROM_TORCHVISION = {"ortune.source": "torchvision resnet18", "ortune.weights": "random", "ortune.seed": "7"}
+
+
+def record(metadata: dict[str, str], **details: Any) -> ModelRecord:
+    return ModelRecord(
+        content_sha256="c",
+        sha256="a" * 64,
+        name="m",
+        path="m.onnx",
+        source="export",
+        info={**PHOTOS, "metadata": metadata, "outputs": [{"name": "y", "dtype": "float32", "shape": None}]},
+        created_at=0.0,
+        details=details,
+    )
+
+
+def test_a_contestant_gets_what_its_spec_asks_for() -> None:
+    one = trial(
+        session={"intra_op_num_threads": 2},
+        workload={"use_io_binding": True, "batch_size": 4},
+        protocol={"warmup_runs": 3, "cpus": "0-1,4"},
+    )
+    session, feeds = session_plan(one.session), feed_plan(one.workload, PHOTOS)
+    source = torch_source(record(FROM_TORCHVISION))
+    assert contestant_plan(one, path="copy.onnx", session=session, feeds=feeds, torch=source) == {
+        "engine": "onnxruntime",
+        "model_path": "copy.onnx",
+        "torch": None,  # a session has no use for it
+        "session": session,
+        "feeds": feeds,
+        "use_io_binding": True,
+        "warmup_runs": 3,
+        "cpus": [0, 1, 4],
+    }
+
+
+def test_a_pytorch_contestant_needs_to_know_its_program() -> None:
+    one = trial(engine="torch-eager")
+    plans: Any = {"session": session_plan(one.session), "feeds": feed_plan(one.workload, PHOTOS)}
+    source = torch_source(record(FROM_TORCHVISION))
+    assert contestant_plan(one, path="m.onnx", **plans, torch=source)["torch"] == source
+    with pytest.raises(SpecError, match="none is known") as caught:
+        contestant_plan(one, path="m.onnx", **plans, torch=None)
+    assert "Export" in caught.value.hint
+
+
+def test_the_anchor_is_the_default_on_the_same_workload() -> None:
+    one = spec_from_dict(
+        {
+            "model": {"path": "m.onnx", "sha256": "a" * 64, "precision": "fp16", "keep_io_types": False},
+            "session": {"intra_op_num_threads": 1, "expert": True},
+            "workload": {"batch_size": 4, "use_io_binding": True},
+            "protocol": {"precision": "publish", "cpus": "0"},
+        }
+    )
+    found = anchor(one)
+    assert (found.session, found.engine, found.model.precision) == (SessionSpec(), "onnxruntime", "fp32")
+    assert (found.workload, found.protocol) == (one.workload, one.protocol)
+    assert (found.model.path, found.model.sha256) == ("m.onnx", "a" * 64)
+    assert anchor(found) == found
+    assert anchor(trial(engine="torch-eager")) == anchor(trial())
+
+
+def test_a_classifier_is_known_by_the_file_itself() -> None:
+    source = torch_source(record(FROM_TORCHVISION))
+    assert source is not None
+    assert (source["source"], source["name"], source["path"]) == ("torchvision", "resnet18", "")
+    assert (source["weights"], source["seed"], source["image_size"]) == ("random", 7, 32)
+    assert source["outputs"] == ["y"]
+    trained = torch_source(record({"ortune.source": "torchvision vgg11", "ortune.weights": "pretrained"}))
+    assert trained is not None
+    assert trained["weights"] == "pretrained"
+
+
+def test_a_pt2_is_known_where_it_was_exported() -> None:
+    metadata = {"ortune.source": "torch.export m.pt2", "ortune.pt2_sha256": "d" * 64}
+    source = torch_source(record(metadata, pt2="/data/m.pt2"))
+    assert source is not None
+    assert (source["source"], source["path"], source["sha256"]) == ("pt2", "/data/m.pt2", "d" * 64)
+    assert (source["weights"], source["image_size"]) == ("file", None)
+    assert torch_source(record(metadata)) is None
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"ortune.source": ""},
+        {"ortune.source": "torchvision"},
+        {"ortune.source": "torchvision no_such_model"},
+        {"ortune.source": "somewhere resnet18"},
+    ],
+)
+def test_a_model_from_elsewhere_has_no_program(metadata: dict[str, str]) -> None:
+    assert torch_source(record(metadata, pt2="/data/m.pt2")) is None
+
+
+def test_a_seed_that_is_no_number_is_not_trusted() -> None:
+    source = torch_source(record({**FROM_TORCHVISION, "ortune.seed": "-1; x"}))
+    assert source is not None
+    assert source["seed"] == 0
+
+
+def rows(plans: Sequence[wire.FeedPlan]) -> list[int]:
+    return [plan["inputs"][0]["shape"][0] for plan in plans]
+
+
+def test_other_shapes_are_one_row_and_twice_the_batch() -> None:
+    assert rows(shape_feeds(trial(workload={"batch_size": 4}), PHOTOS)) == [1, 8]
+    assert rows(shape_feeds(trial(), PHOTOS)) == [2]
+    assert rows(shape_feeds(trial(workload={"dims": {"batch": 3}}), PHOTOS)) == [1, 6]
+    assert rows(shape_feeds(trial(workload={"feed_values": {"x": 1.0}}), PHOTOS)) == [2]
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"feeds": "rows.npz"},
+        {"feeds": "photos"},
+        {"feed_values": {"x": [[[[1.0]]]]}},
+    ],
+)
+def test_feeds_that_say_how_many_rows_there_are_have_no_other_shape(workload: dict[str, Any]) -> None:
+    assert shape_feeds(trial(workload=workload), PHOTOS) == []
+
+
+def test_a_fixed_batch_has_no_other_shape() -> None:
+    assert shape_feeds(trial(), info(("x", [2, 3]), fixed=2)) == []
+
+
+def test_a_shape_that_no_machine_holds_is_left_out() -> None:
+    large = info(("x", ["batch", 2**30]), batch_dim="batch")
+    assert rows(shape_feeds(trial(workload={"batch_size": 1000}), large)) == [1]
+
+
+# --- threads ----------------------------------------------------------------------------------------------
+
+
+def cpu(allowed: int = 4, quota: float | None = None) -> wire.CpuFacts:
+    return {
+        "model": "",
+        "logical": 8,
+        "physical": 4,
+        "allowed": list(range(allowed)),
+        "quota": quota,
+        "ort_default_threads": 4,
+        "usable": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "facts", "words"),
+    [
+        ({}, cpu(1), ""),
+        ({"session": {"intra_op_num_threads": 4}}, cpu(4), ""),
+        ({"session": {"intra_op_num_threads": 5}}, cpu(4), "is 5, but 4 CPUs may be used"),
+        ({"session": {"intra_op_num_threads": 2}}, cpu(4, quota=1.5), "is 2, but 1 CPU may be used"),
+        ({"session": {"intra_op_num_threads": 1}}, cpu(4, quota=0.5), ""),
+        ({"session": {"inter_op_num_threads": 9}}, cpu(4), "`inter_op_num_threads` is 9"),
+        ({"session": {"intra_op_num_threads": 2}, "protocol": {"cpus": "3,7"}}, cpu(4), "but 1 CPU may"),
+    ],
+)
+def test_more_threads_than_cpus_are_warned_of(
+    parts: dict[str, Any], facts: wire.CpuFacts, words: str
+) -> None:
+    warning = thread_warning(trial(**parts), facts)
+    assert (words in warning) if words else (warning == "")

@@ -11,7 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import SpecError
-from core.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, MAX_BATCH, MAX_THREADS
+from core.knobs import (
+    ENGINES,
+    EXECUTION_MODES,
+    GRAPH_OPTIMIZATION_LEVELS,
+    KNOBS,
+    MAX_BATCH,
+    MAX_THREADS,
+    PRECISIONS,
+)
 from core.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.presets import PRESETS, preset
 from core.spec import (
@@ -25,6 +33,7 @@ from core.spec import (
     without_effect,
     yaml_from_spec,
 )
+from core.spec.checks import cpu_list
 
 MODEL = {"path": "m.onnx"}
 
@@ -124,7 +133,15 @@ specs = st.builds(
         image_std=st.lists(st.floats(1e-3, 10), min_size=3, max_size=3),
         seed=st.integers(0, 2**31 - 1),
     ),
-    sections(warmup_runs=st.integers(0, 10**6), runs=st.integers(1, 10**6), timeout_s=st.integers(1, 86_400)),
+    sections(
+        precision=st.sampled_from(PRECISIONS),
+        budget_s=maybe(st.integers(1, 86_400)),
+        margin=st.floats(0.001, 0.5),
+        warmup_runs=maybe(st.integers(0, 10**6)),
+        runs=maybe(st.integers(1, 10**6)),
+        timeout_s=st.integers(1, 86_400),
+        cpus=st.sampled_from(["", "0", "0-3,6", " 1 , 2-2 "]),
+    ),
 )
 
 
@@ -583,9 +600,12 @@ def test_the_key_changes_with_everything_that_is_asked_for() -> None:
             spec(session={"enable_mem_pattern": False}),
             spec(session={"session_config_entries": {"session.disable_prepacking": "1"}}),
             spec(protocol={"runs": 7}),
+            spec(protocol={"precision": "publish"}),
+            spec(protocol={"cpus": "0"}),
+            spec_from_dict({"model": MODEL, "engine": "torch-eager"}),
         )
     }
-    assert len(keys) == 7
+    assert len(keys) == 10
 
 
 @pytest.mark.parametrize(
@@ -605,6 +625,8 @@ def test_the_key_changes_with_everything_that_is_asked_for() -> None:
         ({"session": {"providers": [{"name": "DmlExecutionProvider"}]}}, "enable_mem_pattern"),
         ({"workload": {"feeds": "x.NPZ"}}, "image_std"),
         ({"workload": {"feeds": "x.npz"}}, "seed"),
+        ({"protocol": {"runs": 100}}, "protocol.precision"),
+        ({"protocol": {"runs": 100}}, "budget_s"),
     ],
 )
 def test_a_setting_without_effect_says_why(parts: dict[str, Any], name: str) -> None:
@@ -634,6 +656,7 @@ def test_every_reason_names_a_setting_of_the_table() -> None:
         {"session": {"execution_mode": "ORT_PARALLEL", "intra_op_num_threads": 1}},
         {"session": {"providers": [{"name": "DmlExecutionProvider"}]}},
         {"workload": {"feeds": "photos"}},
+        {"protocol": {"runs": 5}},
     ):
         assert set(without_effect(spec(**parts))) <= known
 
@@ -661,3 +684,123 @@ def test_an_unknown_preset_is_refused_with_the_nearest_name() -> None:
 def test_a_request_that_feeds_a_file_is_not_repeatable():
     assert spec_from_dict({"model": {"path": "m.onnx"}}).repeatable
     assert not spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"feeds": "rows.npz"}}).repeatable
+
+
+# --- the protocol -----------------------------------------------------------------------------------------
+
+
+def test_the_protocol_leaves_the_number_of_runs_to_the_measurement() -> None:
+    protocol = spec().protocol
+    assert (protocol.precision, protocol.margin) == ("quick", 0.02)
+    assert (protocol.budget_s, protocol.runs, protocol.warmup_runs) == (None, None, None)
+    assert changed(spec(protocol={"precision": "publish", "runs": 9})) == ["protocol.precision", "runs"]
+    assert effective(spec(), "protocol.precision") == "quick"
+    assert effective(spec(), "precision") == "fp32"
+
+
+def test_a_configuration_from_before_keeps_its_number_of_runs() -> None:
+    one = spec_from_yaml(document("protocol: {warmup_runs: 10, runs: 100}"))
+    assert (one.protocol.warmup_runs, one.protocol.runs) == (10, 100)
+    assert one.to_dict()["protocol"] == {"warmup_runs": 10, "runs": 100}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ({"precision": "fast"}, "protocol.precision"),
+        ({"budget_s": 0}, "1 <= budget_s <= 86400"),
+        ({"margin": 0.0}, "0.001 <= margin <= 0.5"),
+        ({"margin": 0.6}, "0.001 <= margin <= 0.5"),
+        ({"margin": float("nan")}, "margin"),
+        ({"margin": "2%"}, "protocol.margin"),
+        ({"runs": 0}, "1 <= runs"),
+        ({"warmup_runs": -1}, "0 <= warmup_runs"),
+    ],
+)
+def test_a_protocol_out_of_range_is_refused_by_name(protocol: dict[str, Any], words: str) -> None:
+    error = refusal({"protocol": protocol})
+    assert words in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("", []),
+        ("  ", []),
+        ("3", [3]),
+        ("0-3,6", [0, 1, 2, 3, 6]),
+        ("6,0-1,1", [0, 1, 6]),
+        (" 2 , 4 - 5 ", [2, 4, 5]),
+        ("8191", [8191]),
+    ],
+)
+def test_cpus_are_a_linux_list(text: str, cpus: list[int]) -> None:
+    assert cpu_list(text) == cpus
+    assert spec(protocol={"cpus": text}).protocol.cpus == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a", "got `a`"),
+        ("0,,1", "got ``"),
+        ("-1", "got `-1`"),
+        ("0-", "got `0-`"),
+        ("0-6:2", "got `0-6:2`"),
+        ("3-1", "must run upwards"),
+        ("8192", "0 to 8191"),
+        ("0-999999", "0 to 8191"),
+        ("٣", "got"),
+    ],
+)
+def test_what_is_no_list_of_cpus_is_refused_with_the_part(text: str, words: str) -> None:
+    error = refusal({"protocol": {"cpus": text}})
+    assert words in error.message
+    assert "cpus" in error.message
+    assert error.hint
+
+
+# --- the engine -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_engine_stands_in_the_yaml_unless_it_is_the_usual_one(engine: str) -> None:
+    one = spec_from_dict({"model": MODEL, "engine": engine})
+    text = yaml_from_spec(one)
+    assert spec_from_yaml(text) == one
+    assert ("engine" in text) == (engine != "onnxruntime")
+    assert ("engine" in one.to_dict()) == (engine != "onnxruntime")
+    assert changed(one) == ([] if engine == "onnxruntime" else ["engine"])
+
+
+def test_the_usual_engine_does_not_change_the_key() -> None:
+    assert spec_from_dict({"model": MODEL, "engine": "onnxruntime"}).key() == spec().key()
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ({"session": {"intra_op_num_threads": 2}}, "intra_op_num_threads"),
+        ({"session": {"session_config_entries": {"session.disable_prepacking": "1"}}}, "session_config"),
+        ({"session": {"providers": [{"name": "CUDAExecutionProvider"}]}}, "providers"),
+        ({"session": {"allow_fallback": True}}, "allow_fallback"),
+        ({"workload": {"use_io_binding": True}}, "use_io_binding"),
+        ({"model": {"path": "m.onnx", "precision": "fp16"}}, "precision"),
+    ],
+)
+def test_pytorch_is_not_asked_for_what_it_would_ignore(parts: dict[str, Any], name: str) -> None:
+    error = refusal({"engine": "torch-eager", **parts})
+    assert f"`{name}" in error.message
+    assert "`torch-eager`" in error.message
+    assert f"`{name}" in error.hint
+
+
+def test_pytorch_takes_the_workload_and_the_protocol() -> None:
+    parts = {"workload": {"batch_size": 4, "seed": 2}, "protocol": {"precision": "standard", "cpus": "0"}}
+    one = spec_from_dict({"model": MODEL, "engine": "torch-compile", **parts})
+    assert (one.workload.batch_size, one.protocol.cpus) == (4, "0")
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    assert "engine" in refusal({"engine": "tensorflow"}).message

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import statistics
+from core.measurement import latency_summary
 
 TRIALS = 200  # simulated samples per case; the binomial error of a share near 0.95 is then 1.5 %
 
@@ -116,8 +117,175 @@ def test_interval_holds_the_point_and_the_point_is_a_sample(samples, p):
     assert estimate.high is None or estimate.high >= estimate.value
 
 
-@given(st.lists(st.floats(0, 1), min_size=5, max_size=200), st.integers(1, 5))
-def test_split_loses_nothing(samples, blocks):
-    pieces = statistics.split(samples, blocks)
-    assert [x for piece in pieces for x in piece] == samples
-    assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
+# --- runs that come in rounds ---------------------------------------------------------------------------
+
+
+def in_rounds(rng, samples, rounds, runs, *, between=0.08, phi=0.6):
+    """Latencies around 1 ms [sample, round * run], and the deviation of their logarithm, which is normal.
+
+    Each round has its own level (`between`), and within a round a run resembles the one before.
+    """
+    level = between * rng.normal(size=(samples, rounds, 1))
+    noise = rng.normal(size=(samples, rounds, runs))
+    for i in range(1, runs):
+        noise[:, :, i] = phi * noise[:, :, i - 1] + math.sqrt(1 - phi * phi) * noise[:, :, i]
+    logs = level + 0.05 * noise
+    return (1e-3 * np.exp(logs)).reshape(samples, -1).tolist(), math.hypot(between, 0.05)
+
+
+def covers(estimate, truth):
+    return estimate.low <= truth and (estimate.high is None or truth <= estimate.high)
+
+
+def independent_interval(samples, p):
+    """What a textbook does: ranks of the binomial distribution, as if no run resembled another."""
+    ordered, n = sorted(samples), len(samples)
+    half = 1.96 * math.sqrt(n * p * (1 - p))
+    low, high = int(n * p - half), math.ceil(n * p + half)
+    return statistics.Estimate(value=0.0, low=ordered[low], high=ordered[high] if high < n else None)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "runs", "p", "z", "between", "least"),
+    [
+        (40, 25, 0.50, 0.0, 0.08, 0.94),
+        (8, 20, 0.50, 0.0, 0.08, 0.94),
+        (40, 25, 0.90, 1.281552, 0.05, 0.93),
+        (64, 25, 0.95, 1.644854, 0.03, 0.93),
+        (128, 20, 0.99, 2.326348, 0.03, 0.92),
+    ],
+)
+def test_intervals_of_rounds_cover_the_truth_where_independent_ones_do_not(
+    rounds, runs, p, z, between, least
+):
+    data, deviation = in_rounds(np.random.default_rng(21), 200, rounds, runs, between=between)
+    truth = 1e-3 * math.exp(deviation * z)
+    found = [statistics.percentile_estimate(samples, p, [runs] * rounds) for samples in data]
+    told = [one for one in found if one is not None]
+    assert len(told) >= 0.97 * len(found)
+    assert sum(one.high is not None for one in told) >= 0.97 * len(told)
+    assert sum(covers(one, truth) for one in told) / len(told) >= least
+    naive = sum(covers(independent_interval(samples, p), truth) for samples in data) / len(data)
+    assert naive < 0.85
+
+
+def test_a_mean_of_rounds_covers_the_truth():
+    data, deviation = in_rounds(np.random.default_rng(22), 300, 12, 20)
+    truth = 1e-3 * math.exp(deviation**2 / 2)
+    estimates = [statistics.mean_estimate(samples, [20] * 12) for samples in data]
+    assert sum(covers(one, truth) for one in estimates) / len(estimates) >= 0.92
+    assert sum(covers(statistics.mean_estimate(samples), truth) for samples in data) / len(data) < 0.92
+
+
+def test_rounds_of_different_sizes_weigh_what_they_hold():
+    """Half of the rounds hold nine times the runs of the others."""
+    sizes = [4, 36] * 20
+    data, _ = in_rounds(np.random.default_rng(23), 200, 40, 36)
+    covered = 0
+    for samples in data:
+        kept = [x for i, size in enumerate(sizes) for x in samples[36 * i : 36 * i + size]]
+        covered += covers(statistics.percentile_estimate(kept, 0.5, sizes), 1e-3)
+    assert 0.92 <= covered / 200 <= 0.985
+
+
+def test_a_round_of_few_runs_moves_the_interval_little():
+    rng = np.random.default_rng(28)
+    even = rng.normal(1.0, 0.1, 400).tolist()
+    without = statistics.percentile_estimate(even, 0.5, [40] * 10)
+    astray = statistics.percentile_estimate([*even, 9.0, 9.0], 0.5, [40] * 10 + [2])
+    assert astray.high - astray.low == pytest.approx(without.high - without.low, rel=0.1)
+
+
+def test_independent_runs_lose_nothing_by_coming_in_rounds():
+    rng = np.random.default_rng(24)
+    samples = (1 + 0.1 * rng.normal(size=2000)).tolist()
+    estimate = statistics.percentile_estimate(samples, 0.5, [50] * 40)
+    textbook = independent_interval(samples, 0.5)
+    assert estimate.high - estimate.low == pytest.approx(textbook.high - textbook.low, rel=0.25)
+
+
+def test_tails_take_rounds_and_not_only_runs():
+    rng = np.random.default_rng(25)
+    samples = rng.random(3800).tolist()
+
+    def told(p, rounds):
+        return statistics.percentile_estimate(samples, p, [len(samples) // rounds] * rounds) is not None
+
+    assert [told(0.95, 19), told(0.95, 20), told(0.99, 38), told(0.99, 40)] == [False, True, False, True]
+    assert [told(0.90, 4), told(0.90, 5), told(0.50, 1)] == [False, True, True]
+    assert [statistics.rounds_needed(p) for p in (0.5, 0.9, 0.95, 0.99)] == [5, 5, 20, 40]
+
+
+def test_a_tail_that_came_in_few_bursts_is_refused_and_says_what_it_takes():
+    burst = [2.0] * 50
+    quiet = [1.0 + i / 1000 for i in range(50)]
+    samples = [x for i in range(40) for x in (burst if i in (7, 30) else quiet)]
+    rounds = [50] * 40
+    assert statistics.percentile_estimate(samples, 0.5, rounds) is not None
+    assert statistics.percentile_estimate(samples, 0.95, rounds) is None
+    needs = statistics.percentile_needs(samples, 0.95, rounds)
+    # All the p95 knows is two rounds of forty: about as much as 40 runs, where 72 are needed.
+    assert needs.runs == pytest.approx(2000 * 72 / 40, rel=0.15)
+    assert needs.rounds == pytest.approx(40 * 72 / 40, rel=0.15)
+
+
+def test_needs_are_the_plain_ones_where_nothing_better_is_known():
+    needs = statistics.percentile_needs
+    assert needs([1.0] * 10, 0.99) == statistics.Needs(runs=368, rounds=0)
+    assert needs([1.0] * 10, 0.99, [5, 5]) == statistics.Needs(runs=368, rounds=40)
+    assert needs([1.0] * 500, 0.99, [250, 250]) == statistics.Needs(runs=368, rounds=40)
+
+
+def test_what_is_needed_suffices():
+    """Measured again with that many rounds of the same kind, the percentile is there more often than not."""
+    rng = np.random.default_rng(26)
+    few, _ = in_rounds(rng, 60, 40, 15, between=0.03)
+    refused = [one for one in few if statistics.percentile_estimate(one, 0.99, [15] * 40) is None]
+    assert len(refused) > 30
+    rounds = round(
+        float(np.median([statistics.percentile_needs(x, 0.99, [15] * 40).rounds for x in refused]))
+    )
+    assert 40 < rounds < 400
+    more, _ = in_rounds(rng, 40, rounds, 15, between=0.03)
+    told = [statistics.percentile_estimate(one, 0.99, [15] * rounds) for one in more]
+    assert sum(one is not None for one in told) > 20
+
+
+def test_few_rounds_have_a_median_without_an_interval():
+    assert statistics.percentile_estimate([1.0, 2.0, 3.0, 4.0] * 5, 0.5, [5] * 4) == statistics.Estimate(
+        value=2.0, low=None, high=None
+    )
+    assert statistics.mean_estimate([1.0, 3.0] * 10, [5] * 4).low is None
+
+
+def test_rounds_without_runs_do_not_count_and_rounds_must_add_up():
+    (samples,), _ = in_rounds(np.random.default_rng(27), 1, 10, 10)
+    whole = statistics.percentile_estimate(samples, 0.5, [10] * 10)
+    assert statistics.percentile_estimate(samples, 0.5, [0, *[10] * 10, 0]) == whole
+    with pytest.raises(ValueError, match="2 rounds hold 90 runs, but there are 100 samples"):
+        statistics.percentile_estimate(samples, 0.5, [45, 45])
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.sampled_from((0.5, 0.9, 0.95)))
+def test_any_rounds_give_an_ordered_interval_or_none(rounds, p):
+    samples = [((i * 7919) % 101) / 101 for i in range(sum(rounds))]
+    estimate = statistics.percentile_estimate(samples, p, rounds)
+    if estimate is None:
+        needs = statistics.percentile_needs(samples, p, rounds)
+        held = sum(1 for size in rounds if size)
+        assert needs.runs > len(samples) or needs.rounds > held
+    elif estimate.low is not None:
+        assert estimate.low <= estimate.value
+        assert estimate.high is None or estimate.high >= estimate.value
+
+
+def test_a_latency_summary_says_which_runs_and_rounds_its_missing_percentiles_need():
+    samples = [1e-3 * (1 + (i * 7919 % 100) / 1000) for i in range(400)]
+    in_rounds = latency_summary(samples, [40] * 10)
+    assert in_rounds["needs_runs"].keys() == in_rounds["needs_rounds"].keys() == {"p95_s", "p99_s"}
+    assert in_rounds["needs_rounds"]["p95_s"] >= 20
+    assert in_rounds["needs_rounds"]["p99_s"] >= 40
+    assert in_rounds["p50_s_low"] <= in_rounds["p50_s"] <= in_rounds["p50_s_high"]
+    in_one_go = latency_summary(samples)
+    assert (in_one_go["needs_runs"], in_one_go["needs_rounds"]) == ({}, {})
+    assert latency_summary(samples[:100])["needs_runs"] == {"p99_s": 368}

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from core import wire
+from core.comparison import Comparison, Contestant
 from core.errors import StoreError
 from core.measurement import Trial
 from core.store import RAW_FIELDS, ModelRecord, Store, database, home
@@ -222,6 +224,149 @@ def test_list_of_thousands_of_trials_does_not_read_their_samples(store):
     assert min(seconds(store) for _ in range(7)) < 3 * min(seconds(few) for _ in range(7))
 
 
+# --- comparisons and self-tests -------------------------------------------------------------------------
+
+
+def comparison(
+    id: str = "cccccc000001", *, trials: Sequence[str] = ("cand", "base"), **changes: Any
+) -> Comparison:
+    roles = ["candidate"] * (len(trials) - 1) + ["anchor"]
+    values: dict[str, Any] = {
+        "id": id,
+        "state": "WAITING",
+        "model_name": "m",
+        "model_sha256": "sha",
+        "contestants": tuple(
+            Contestant(trial=one, label=f"label of {one}", role=role)  # type: ignore[arg-type]
+            for one, role in zip(trials, roles, strict=True)
+        ),
+        "protocol": {"precision": "quick", "looks": [8, 16]},
+        "created_at": 1000.0,
+    }
+    return Comparison(**{**values, **changes})
+
+
+def put_race(store: Store, id: str, trials: Sequence[str], **changes: Any) -> None:
+    store.create_comparison(comparison(id, trials=trials, **changes))
+    for number, name in enumerate(trials):
+        kind = "reference" if number == len(trials) - 1 else "measure"
+        store.create_trial(trial(name, kind=kind, comparison=id))
+
+
+def test_comparison_comes_back_as_it_went_in(store):
+    one = comparison(
+        study="s",
+        owner="me",
+        state="FAIL",
+        error={"type": "WorkerError", "message": "m", "hint": "h"},
+        warnings=["µs"],
+        result={"contrasts": [{"ratio": 1.5, "ratio_low": None}]},
+    )
+    store.create_comparison(one)
+    assert store.comparison(one.id) == store.comparison(one.id[:6]) == one
+
+
+def test_comparison_is_updated_and_unknown_ones_are_named(store):
+    store.create_comparison(comparison())
+    assert store.update_comparison("cccccc000001", state="COMPLETE", result={"rounds": 8}, fingerprint="f1")
+    found = store.comparison("cccccc000001")
+    assert (found.state, found.result, found.fingerprint) == ("COMPLETE", {"rounds": 8}, "f1")
+    assert store.update_comparison("gone", state="COMPLETE") is False
+    with pytest.raises(StoreError, match="no comparison `dddddd`"):
+        store.comparison("dddddd")
+
+
+def test_comparisons_are_listed_newest_first_and_filtered(store):
+    for number, (study, state) in enumerate([("a", "COMPLETE"), ("b", "FAIL"), ("a", "FAIL")]):
+        store.create_comparison(comparison(f"c{number}", study=study, state=state, created_at=100.0 + number))
+
+    def ids(**filters: Any) -> list[str]:
+        return [one.id for one in store.comparisons(**filters)]
+
+    assert ids() == ["c2", "c1", "c0"]
+    assert ids(limit=1) == ["c2"]
+    assert ids(study="a", state="FAIL") == ["c2"]
+    assert ids(model_sha256="other") == []
+
+
+def test_references_are_listed_only_when_asked_for(store):
+    put_race(store, "race", ["cand", "base"])
+    store.create_trial(trial("prof", kind="profile"))
+    assert [one.id for one in store.trials()] == ["prof", "cand"]
+    assert [one.id for one in store.trials(kind="reference")] == ["base"]
+    assert [one.id for one in store.trials_of("race")] == ["cand", "base"]
+
+
+def test_blocks_are_raw_and_stand_with_the_samples(store):
+    blocks = [{"round": 0, "runs": 2, "flags": ["foreign load"]}]
+    store.create_trial(trial(result=result(blocks=blocks)))
+    assert "blocks" not in store.trials()[0].result
+    assert store.trial("aaaaaa000001").result["blocks"] == blocks
+
+
+def test_last_candidate_takes_comparison_and_references_with_it(store):
+    put_race(store, "race", ["one", "two", "base"])
+    put_race(store, "other", ["three", "four"])
+    store.delete_trials(["one"])
+    assert [one.trial for one in store.comparison("race").contestants] == ["one", "two", "base"]
+    assert [one.id for one in store.trials_of("race")] == ["two", "base"]
+    store.delete_trials(["two"])
+    assert [one.id for one in store.comparisons()] == ["other"]
+    assert store.trials(kind="reference", limit=9) == store.trials_of("other")[1:]
+    assert [one.id for one in store.trials()] == ["three"]
+
+
+def test_unfinished_comparisons_of_dead_processes_fail(store):
+    for name, process in (("dead", "gone"), ("lives", "alive")):
+        store.create_comparison(comparison(name, state="RUNNING"), process=process)
+        store.create_trial(trial(f"t {name}", state="RUNNING", comparison=name), process=process)
+    assert store.interrupt_orphans(lambda process, created_at: process == "alive") == 1
+    assert {one.id: one.state for one in store.comparisons()} == {"dead": "FAIL", "lives": "RUNNING"}
+    assert "comparison was interrupted" in store.comparison("dead").error["message"]
+
+
+def test_rejected_measurement_is_not_reused(store):
+    common = {"state": "COMPLETE", "fingerprint": "f1"}
+    store.create_trial(trial("good", **common, finished_at=1.0, result=result(grade="B")))
+    store.create_trial(trial("rejected", **common, finished_at=2.0, result=result(grade="F")))
+    assert store.find_complete("key", "f1").id == "good"
+
+
+def test_rescued_comparison_is_taken_back(store):
+    store.create_comparison(comparison())
+    finished = comparison(state="COMPLETE", result={"rounds": 8})
+    path = store.rescue(finished)
+    assert store.adopt_rescued() == 1
+    assert store.comparison(finished.id) == finished
+    assert not path.exists()
+
+
+def test_rescued_trial_of_an_earlier_version_is_taken_back(store):
+    store.create_trial(trial())
+    path = store.rescue(trial(state="COMPLETE", result=result()))
+    data = json.loads(path.read_text())
+    del data["comparison"]
+    path.write_text(json.dumps(data))
+    assert store.adopt_rescued() == 1
+    assert store.trial("aaaaaa000001").state == "COMPLETE"
+
+
+def test_self_tests_are_kept_by_machine_newest_first_and_not_for_ever(store, monkeypatch):
+    monkeypatch.setattr("core.store.SELF_TESTS_KEPT", 3)
+    store.put_self_test("f2", {"ratio": 9.0}, at=1.0)
+    store.put_self_test("", {"ratio": 7.0})
+    for number in range(5):
+        store.put_self_test("f1", {"ratio": 1.0 + number, "when": "before"}, at=100.0 + number)
+    assert store.self_tests("f1") == [
+        {"ratio": 5.0, "when": "before", "at": 104.0},
+        {"ratio": 4.0, "when": "before", "at": 103.0},
+        {"ratio": 3.0, "when": "before", "at": 102.0},
+    ]
+    assert len(store.self_tests("f1", limit=2)) == 2
+    assert [one["ratio"] for one in store.self_tests("f2")] == [9.0]
+    assert store.self_tests("") == []
+
+
 # --- results that the database does not take ------------------------------------------------------------
 
 
@@ -376,7 +521,9 @@ def test_file_of_a_newer_version_is_refused_and_not_touched(store):
         db.commit()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.path.read_bytes()
-    with pytest.raises(StoreError, match=r"has format 99, but this version knows 1 at most") as caught:
+    with pytest.raises(
+        StoreError, match=f"has format 99, but this version knows {database.SCHEMA} at most"
+    ) as caught:
         Store(store.path)
     assert "Update ORTune" in caught.value.hint
     assert store.path.read_bytes() == before
@@ -482,12 +629,34 @@ def test_migration_brings_an_older_file_forward_once(tmp_path, monkeypatch):
     monkeypatch.setattr(
         database, "MIGRATIONS", (*database.MIGRATIONS, ("ALTER TABLE trials ADD COLUMN extra TEXT",))
     )
-    monkeypatch.setattr(database, "SCHEMA", 2)
+    later = database.SCHEMA + 1
+    monkeypatch.setattr(database, "SCHEMA", later)
     assert Store(path).trial("aaaaaa000001") == trial()
     assert Store(path).trial("aaaaaa000001") == trial()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (later,)
         assert db.execute("SELECT extra FROM trials").fetchall() == [(None,)]
+
+
+def test_store_of_the_first_format_keeps_its_trials(tmp_path, monkeypatch):
+    path = tmp_path / "ortune.db"
+    with closing(sqlite3.connect(path)) as db:
+        for statement in database.MIGRATIONS[0]:
+            db.execute(statement)
+        db.execute("PRAGMA user_version = 1")
+        db.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
+        db.execute(
+            "INSERT INTO trials VALUES ('aaaaaa000001', 'measure', 'COMPLETE', '{}', 'm', 'sha', 'key', 's',"
+            " 'me', 1.0, 1.0, 2.0, NULL, '{\"batch_size\": 1}', 'f1', 'p')"
+        )
+        db.execute("INSERT INTO samples VALUES ('aaaaaa000001', '{\"latencies_s\": [0.5]}')")
+        db.commit()
+    store = Store(path)
+    found = store.trial("aaaaaa000001")
+    assert (found.state, found.comparison) == ("COMPLETE", "")
+    assert found.result == {"batch_size": 1, "latencies_s": [0.5]}
+    put_race(store, "race", ["cand", "base"])
+    assert len(store.trials()) == 2
 
 
 def test_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
@@ -496,7 +665,7 @@ def test_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     broken = ("ALTER TABLE trials ADD COLUMN extra TEXT", "this is no SQL")
     with monkeypatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, broken))
-        patch.setattr(database, "SCHEMA", 2)
+        patch.setattr(database, "SCHEMA", database.SCHEMA + 1)
         with pytest.raises(StoreError):
             Store(path)
     assert Store(path).trial("aaaaaa000001") == trial()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from core import wire
+from core.comparison import Comparison, Contestant
 from core.errors import SpecError
 from core.measurement import Trial, latency_summary
 from core.spec import ModelRef, TrialSpec, spec_from_dict
@@ -25,9 +28,10 @@ from core.sweep import (
     best_under,
     default_values,
     expand,
+    fastest,
+    join,
     measured,
     parse_values,
-    predict_s,
     study_name,
     supported_percentile,
     surely_under,
@@ -74,7 +78,14 @@ def trial(
     return Trial(**(facts | changes))
 
 
-def complete(batch: int, *, p95_s: float | None, throughput: float, high: float | None = None) -> Measured:
+def complete(
+    batch: int,
+    *,
+    p95_s: float | None,
+    throughput: float,
+    high: float | None = None,
+    ties: Sequence[str] = (),
+) -> Measured:
     return Measured(
         values={BATCH: batch},
         trial=f"trial-{batch}",
@@ -84,6 +95,8 @@ def complete(batch: int, *, p95_s: float | None, throughput: float, high: float 
         runs=100,
         latency={"p50_s": 0.001, "p95_s": p95_s, "p95_s_high": high},
         throughput_per_s=throughput,
+        race="race",
+        ties=frozenset(ties),
     )
 
 
@@ -255,22 +268,50 @@ def test_the_best_point_has_the_highest_throughput_under_the_line() -> None:
         complete(8, p95_s=0.0026, throughput=3120),
         complete(16, p95_s=0.005, throughput=3300),
     ]
-    best = best_under(points, 0.003, "p95_s")
-    assert best is not None
-    assert best.values == {BATCH: 8}
-    assert best_under(points, 0.005, "p95_s") is points[2]  # exactly on the line counts
-    assert best_under(points, 0.0005, "p95_s") is None
+    assert best_under(points, 0.003, "p95_s") == [points[1]]
+    assert best_under(points, 0.005, "p95_s") == [points[2]]  # exactly on the line counts
+    assert best_under(points, 0.0005, "p95_s") == []
+    assert fastest(points, "p95_s") == [points[2]]
 
 
 def test_a_point_whose_runs_do_not_carry_the_percentile_is_never_best() -> None:
     points = [complete(1, p95_s=0.001, throughput=10), complete(64, p95_s=None, throughput=9999)]
-    best = best_under(points, 1.0, "p95_s")
-    assert best is points[0]
+    assert best_under(points, 1.0, "p95_s") == [points[0]]
 
 
-def test_of_two_equal_throughputs_the_lower_latency_wins() -> None:
-    points = [complete(2, p95_s=0.002, throughput=100), complete(1, p95_s=0.001, throughput=100)]
-    assert best_under(points, 1.0, "p95_s") is points[1]
+def test_of_points_that_tie_in_their_race_the_lower_latency_stands_first() -> None:
+    points = [
+        complete(1, p95_s=0.001, throughput=100, ties=["trial-2"]),
+        complete(2, p95_s=0.002, throughput=104, ties=["trial-1"]),
+        complete(4, p95_s=0.004, throughput=90),
+    ]
+    assert best_under(points, 1.0, "p95_s") == [points[0], points[1]]
+    assert best_under(points, 0.0015, "p95_s") == [points[0]]
+
+
+def test_points_of_two_races_are_told_apart_by_their_intervals_alone() -> None:
+    def of(race: str, *, mean_s: float, half: float) -> Measured:
+        return replace(
+            complete(1, p95_s=mean_s, throughput=1 / mean_s),
+            race=race,
+            latency={"p95_s": mean_s, "mean_s_low": mean_s - half, "mean_s_high": mean_s + half},
+        )
+
+    near = [of("a", mean_s=0.0010, half=0.0001), of("b", mean_s=0.0011, half=0.0001)]
+    far = [of("a", mean_s=0.0010, half=0.0001), of("b", mean_s=0.0020, half=0.0001)]
+    unknown = [complete(1, p95_s=0.001, throughput=1000), replace(near[1], latency={"p95_s": 0.0011})]
+    assert len(fastest(near, "p95_s")) == 2
+    assert fastest(far, "p95_s") == [far[0]]
+    assert len(fastest(unknown, "p95_s")) == 2
+
+
+def test_a_point_of_a_rejected_race_is_never_best() -> None:
+    points = [
+        complete(1, p95_s=0.001, throughput=10),
+        replace(complete(8, p95_s=0.001, throughput=99), grade="F"),
+    ]
+    assert best_under(points, 1.0, "p95_s") == [points[0]]
+    assert fastest(points[1:], "p95_s") == []
 
 
 def test_surely_under_needs_the_upper_bound_under_the_line() -> None:
@@ -286,25 +327,68 @@ def test_the_line_applies_to_p95_only_where_all_points_have_one() -> None:
     assert supported_percentile([]) == "p50_s"
 
 
-def test_the_predicted_time_scales_with_the_batch_and_counts_warm_up() -> None:
-    base = spec_from_dict({"model": {"path": "m"}, "protocol": {"warmup_runs": 10, "runs": 100}})
-    known = trial(with_values(base, {BATCH: 1}), latency_s=0.01, started_at=0.0, finished_at=3.0)
-    mean = known.result["latency"]["mean_s"] if known.result else 0.0
-    fixed = 3.0 - mean * 110
-    points = expand(base, [axis(BATCH, [1, 4])], info())
-    assert predict_s(points, [known]) == pytest.approx(2 * fixed + mean * 110 * 5)
+# --- the race of a sweep ----------------------------------------------------------------------------------
 
 
-def test_without_a_finished_trial_there_is_no_prediction() -> None:
-    points = expand(BASE, [axis(BATCH, [1])], info())
-    assert predict_s(points, []) is None
-    assert predict_s(points, [trial(BASE, state="FAIL", result=None)]) is None
+def race(trials: Sequence[Trial], *, last_role: Any = "anchor", **result: Any) -> Comparison:
+    """A race of `trials`, the last one being what the others are put against."""
+    roles = ["candidate"] * (len(trials) - 1) + [last_role]
+    return Comparison(
+        id="race",
+        state="COMPLETE",
+        model_name="m",
+        model_sha256="0" * 64,
+        contestants=tuple(
+            Contestant(trial=one.id, label=one.id, role=role) for one, role in zip(trials, roles, strict=True)
+        ),
+        protocol={},
+        created_at=1000.0,
+        result={
+            "contrasts": [
+                {"candidate": one.id, "baseline": trials[-1].id, "ratio": 1.5} for one in trials[:-1]
+            ],
+            "ranks": [{"trial": one.id, "rank": 1, "ties": ["other"]} for one in trials],
+            **result,
+        },
+    )
 
 
-def test_the_nearest_batch_predicts() -> None:
-    fast = trial(with_values(BASE, {BATCH: 1}), latency_s=0.001, started_at=0.0, finished_at=1.0)
-    slow = trial(with_values(BASE, {BATCH: 64}), latency_s=0.1, rows=64, started_at=0.0, finished_at=20.0)
-    (point,) = expand(BASE, [axis(BATCH, [32])], info())
-    predicted = predict_s([point], [fast, slow])
-    mean = slow.result["latency"]["mean_s"] if slow.result else 0.0
-    assert predicted == pytest.approx((20 - 110 * mean) + 110 * mean / 2)
+def in_race(spec: TrialSpec, name: str) -> Trial:
+    found = trial(spec, id=name, comparison="race")
+    return replace(found, result={**(found.result or {}), "grade": "B"})
+
+
+def test_a_point_carries_its_verdict_against_the_default_and_its_ties() -> None:
+    points = expand(BASE, [axis(BATCH, [1, 8])], info())
+    trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
+    default = in_race(BASE, "default")
+    rows = join(points, trials, {}, {"race": race([*trials, default])})
+    assert [row.contrast and row.contrast["ratio"] for row in rows] == [1.5, 1.5]
+    assert [row.ties for row in rows] == [frozenset({"other"})] * 2
+    assert [(row.race, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
+
+
+def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:
+    points = expand(BASE, [axis(BATCH, [1, 8])], info())
+    trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
+    contrast = {"candidate": "t1", "baseline": "t0", "ratio": 1.5}
+    own = race(trials, last_role="candidate", contrasts=[contrast])  # nobody was added: the first is it
+    rows = join(points, trials, {}, {"race": own})
+    assert [row.is_default for row in rows] == [True, False]
+    assert [row.contrast for row in rows] == [None, contrast]
+
+
+def test_a_verdict_against_another_baseline_is_none_against_the_default() -> None:
+    (point,) = expand(BASE, [axis(BATCH, [8])], info())
+    own, pinned = in_race(point.spec, "t"), in_race(BASE, "pinned")
+    (row,) = join([point], [own], {}, {"race": race([own, pinned], last_role="baseline")})
+    assert row.contrast is None
+
+
+def test_a_race_that_ranks_nobody_leaves_the_ties_open() -> None:
+    (point,) = expand(BASE, [axis(BATCH, [8])], info())
+    own, default = in_race(point.spec, "t"), in_race(BASE, "default")
+    (row,) = join([point], [own], {}, {"race": race([own, default], ranks=[])})
+    assert row.ties is None
+    (alone,) = join([point], [own])
+    assert (alone.ties, alone.contrast) == (None, None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
 from core.measurement import Trial, latency_summary
 from core.profiling import cast_facts, parse_profile
 from core.spec import TrialSpec
@@ -141,3 +143,304 @@ def batches(
         )
         for size in sizes
     ]
+
+
+# --- races ------------------------------------------------------------------------------------------------
+
+ROUNDS = 16
+RUNS_PER_BLOCK = 12
+BUSY_ROUND = 5  # a neighbour takes half a core there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Racer:
+    """One contestant to invent; `changes` go over the result of its trial."""
+
+    spec: TrialSpec
+    latency_s: float = 0.002
+    rows: int = 1
+    role: Role = "candidate"
+    label: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duel:
+    """What `put_duel` stored."""
+
+    comparison: Comparison
+    trial: Trial  # the candidate
+    baseline: Trial  # measured again in the same rounds
+
+
+def put_duel(
+    store: Store,
+    record: ModelRecord,
+    *,
+    spec: TrialSpec | None = None,
+    baseline: TrialSpec | None = None,
+    fingerprint: str,
+    latency_s: float = 0.002,
+    baseline_s: float = 0.00284,
+    rows: int = 1,
+    baseline_rows: int = 1,
+    changes: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Duel:
+    """Store a candidate that raced against a baseline; without `baseline`, against the anchor (the default).
+
+    `changes` go over the candidate's result; `facts` are those of `put_race`.
+    """
+    against: Role = "baseline" if baseline is not None else "anchor"
+    default = spec_for(record, batch_size=baseline_rows)
+    own = Racer(
+        spec=spec or spec_for(record, batch_size=rows, intra_op_num_threads=1),
+        latency_s=latency_s,
+        rows=rows,
+        changes=changes or {},
+    )
+    other = Racer(spec=baseline or default, latency_s=baseline_s, rows=baseline_rows, role=against)
+    anchor = [Racer(spec=default, latency_s=baseline_s * 1.05, role="anchor")] if baseline else []
+    comparison, trials = put_race(store, record, [own, other, *anchor], fingerprint=fingerprint, **facts)
+    return Duel(comparison=comparison, trial=trials[0], baseline=trials[1])
+
+
+def put_race(
+    store: Store,
+    record: ModelRecord,
+    racers: Sequence[Racer],
+    *,
+    fingerprint: str,
+    grade: str = "A",
+    grade_reason: str = "Nothing disturbed the blocks.",
+    remedy: str = "",
+    half_width: float = 0.02,
+    margin: float = 0.02,
+    rounds: int = ROUNDS,
+    study: str = "",
+    contrast: dict[str, Any] | None = None,
+    **result_changes: Any,
+) -> tuple[Comparison, list[Trial]]:
+    """Store a comparison and the trials of its contestants, in the form that the scheduler stores.
+
+    Args:
+        store: to keep them in.
+        record: the model of all.
+        racers: contestants; the others are put against the baseline among them, else against the anchor.
+        fingerprint: of the machine.
+        grade: of the whole comparison, with its reason and remedy.
+        grade_reason: why that grade.
+        remedy: what to do about it.
+        half_width: relative, of every contrast's interval.
+        margin: differences below it do not matter.
+        rounds: how many of them.
+        study: of comparison and trials.
+        contrast: fields to set in every contrast, for example `ratio_low=None`.
+        result_changes: fields to set in the comparison's result.
+    """
+    race, ids = secrets.token_hex(8), [secrets.token_hex(8) for _ in racers]
+    roles = [racer.role for racer in racers]
+    against = next(roles.index(role) for role in ("baseline", "anchor", "candidate") if role in roles)
+    wall_s = 0.06 * rounds * len(racers)
+    contrasts = [
+        _contrast(racers, ids, i, j, half_width=half_width, margin=margin, rounds=rounds)
+        | {"grade": grade, "wall_s": wall_s, "notes": []}
+        | (contrast or {})
+        for j in dict.fromkeys([against, *(k for k, role in enumerate(roles) if role == "anchor")])
+        for i in range(len(racers))
+        if i != j and (j == against or roles[i] != "baseline")
+    ]
+    summary = {
+        "blocks": rounds * len(racers),
+        "flagged_share": 1 / rounds,
+        "shares": {"foreign_load": 1 / rounds},
+    }
+    judged = {"grade": grade, "grade_reason": grade_reason, "remedy": remedy, "interference": summary}
+    turn_s = max(racer.latency_s for racer in racers) * RUNS_PER_BLOCK * 1.5 + 0.01
+    trials = []
+    for i, racer in enumerate(racers):
+        blocks, latencies = _blocks(racer.latency_s, i, len(racers), rounds, turn_s)
+        own = {
+            "comparison": race,
+            "role": racer.role,
+            "steady": True,
+            "contrasts": [one for one in contrasts if one["candidate"] == ids[i]],
+            "blocks": blocks,
+            **judged,
+            **_measured(racer, latencies, fingerprint),
+            "output_error": None
+            if i == against
+            else {"max_abs": 1e-6, "max_rel": 1e-6, "top1_agreement": 1.0, "difference": ""},
+            **racer.changes,
+        }
+        kind = "measure" if racer.role == "candidate" else "reference"
+        facts = {"id": ids[i], "fingerprint": fingerprint, "study": study, "comparison": race}
+        trials.append(_put(store, record, racer.spec, kind, own, **facts))
+    per_row = sorted(range(len(racers)), key=lambda k: racers[k].latency_s / racers[k].rows)
+    comparison = Comparison(
+        id=race,
+        state="COMPLETE",
+        model_name=record.name,
+        model_sha256=record.content_sha256,
+        contestants=tuple(
+            Contestant(
+                trial=ids[i],
+                label=racer.label or (ANCHOR_LABEL if racer.role == "anchor" else racer.role),
+                role=racer.role,
+            )
+            for i, racer in enumerate(racers)
+        ),
+        protocol={
+            "precision": "quick",
+            "target": 0.03,
+            "budget_s": 30,
+            "margin": margin,
+            "looks": [8, 16, 32, 64],
+            "seed": 0,
+        },
+        created_at=1_000_000.0,
+        started_at=1_000_000.0,
+        finished_at=1_000_000.0 + wall_s,
+        study=study,
+        fingerprint=fingerprint,
+        result={
+            "rounds": rounds,
+            "wall_s": wall_s,
+            "outcome": "decided",
+            "orders": [list(range(len(racers))) for _ in range(rounds)],
+            "contrasts": contrasts,
+            "ranks": [{"trial": ids[k], "rank": n + 1, "ties": []} for n, k in enumerate(per_row)],
+            **judged,
+            "self_tests": [
+                {
+                    "when": when,
+                    "ratio": 1.001,
+                    "ratio_low": 0.99,
+                    "ratio_high": 1.012,
+                    "sigma": 0.01,
+                    "rounds": 12,
+                }
+                for when in ("before", "after")
+            ],
+            "frozen": True,
+            "groups": [list(range(len(racers)))],
+            "notes": [],
+            "environment": None,
+            "fingerprint": fingerprint,
+            **result_changes,
+        },
+    )
+    store.create_comparison(comparison)
+    return comparison, trials
+
+
+def _contrast(
+    racers: Sequence[Racer],
+    ids: Sequence[str],
+    i: int,
+    j: int,
+    *,
+    half_width: float,
+    margin: float,
+    rounds: int,
+) -> dict[str, Any]:
+    """How racer `i` stands to racer `j`, per row."""
+    ratio = (racers[j].latency_s / racers[j].rows) / (racers[i].latency_s / racers[i].rows)
+    low, high = ratio / (1 + half_width), ratio * (1 + half_width)
+    verdict = "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED"
+    if 1 / (1 + margin) < low and high < 1 + margin:
+        verdict = "EQUIVALENT"
+    return {
+        "candidate": ids[i],
+        "baseline": ids[j],
+        "ratio": ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "verdict": verdict,
+        "half_width": half_width,
+        "sigma": half_width,
+        "rounds": rounds,
+        "drifting": False,
+        "margin": margin,
+        "per_row": racers[i].rows != racers[j].rows,
+    }
+
+
+def _blocks(
+    latency_s: float, index: int, contestants: int, rounds: int, turn_s: float
+) -> tuple[list[dict[str, Any]], list[float]]:
+    """Blocks of one contestant that take turns with those of the others, and their runs in order."""
+    blocks: list[dict[str, Any]] = []
+    latencies: list[float] = []
+    for number in range(rounds):
+        position = (index + number) % contestants
+        busy = number == BUSY_ROUND
+        slow = 1 + 0.02 * (number % 4) + (0.2 if busy else 0)  # what both sides share of a round
+        runs = [latency_s * slow * (1 + 0.01 * ((k * 7919) % 13)) for k in range(RUNS_PER_BLOCK)]
+        wall_s = sum(runs) * 1.05
+        counters = {
+            "wall_s": wall_s,
+            "cpu_s": wall_s * (0.7 if busy else 0.98),
+            "involuntary_switches": 9 if busy else 0,
+            "major_faults": 0,
+            "wait_s": wall_s * 0.4 if busy else 0.0,
+            "steal_s": 0.0,
+            "busy_s": wall_s * (1.2 if busy else 1.0),
+            "pressure_s": wall_s * 0.3 if busy else 0.0,
+            "throttled_periods": 0,
+            "throttled_s": 0.0,
+            "canary_ns": 900_000,
+            "frequency_hz": 3.1e9,
+            "suspended_s": 0.0,
+            "gpu": None,
+        }
+        blocks.append(
+            {
+                "round": number,
+                "position": position,
+                "at_s": (number * contestants + position) * turn_s,
+                "runs": len(runs),
+                "refill_s": runs[0] * 1.2,
+                "median_s": sorted(runs)[(len(runs) - 1) // 2],
+                "counters": counters,
+                "flags": ["foreign_load", "wait"] if busy else [],
+            }
+        )
+        latencies += runs
+    return blocks, latencies
+
+
+def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[str, Any]:
+    return {
+        "requested_providers": CPU,
+        "effective_providers": CPU,
+        "fallback": False,
+        "fallback_reason": "",
+        "placement": {"CPUExecutionProvider": {"nodes": 4, "ran_nodes": 3, "time_s": racer.latency_s}},
+        "casts": None,
+        "batch_size": racer.rows,
+        "runs": len(latencies),
+        "latencies_s": latencies,
+        "warmup_latencies_s": [racer.latency_s * 3, racer.latency_s * 1.5],
+        "session_creation_s": 0.02,
+        "first_run_s": racer.latency_s * 3,
+        "latency": latency_summary(latencies),
+        "throughput_per_s": racer.rows * len(latencies) / sum(latencies),
+        "cpu_s_per_inference": racer.latency_s * 1.9,
+        "idle_cpu_s": 0.1,
+        "idle_wall_s": 0.2,
+        "load_peak_rss_bytes": 6 << 20,
+        "peak_rss_bytes": 8 << 20,
+        "gpu_memory_bytes": None,
+        "energy_j_per_inference": None,
+        "energy_note": "no RAPL counter can be read here",
+        "new_shapes": [
+            {"batch_size": racer.rows * 2, "first_run_s": 0.009, "next_run_s": racer.latency_s * 2}
+        ],
+        "affinity": [0, 1],
+        "environment": {"fingerprint": fingerprint},
+        "fingerprint": fingerprint,
+        "seed": 0,
+        "tool_version": "0.0.0",
+        "notes": [],
+    }

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.measurement import latency_summary
+from core.cold_start import BreakEven
+from core.measurement import Trial, latency_summary
+from core.runner import run_job
 from dashboard.panels import cells
 
 
@@ -31,8 +33,15 @@ def result(
     } | more
 
 
-def by_label(one: dict[str, Any], baseline: dict[str, Any] | None = None) -> dict[str, cells.Cell]:
-    return {cell.label: cell for cell in cells.cells(one, baseline)}
+def by_label(
+    one: dict[str, Any], baseline: dict[str, Any] | None = None, verdict: str | None = None
+) -> dict[str, cells.Cell]:
+    shown = [
+        *cells.latency_cells(one, baseline, verdict),
+        *cells.cold_cells(one, baseline),
+        *cells.cost_cells(one, baseline),
+    ]
+    return {cell.label: cell for cell in shown}
 
 
 def test_a_percentile_that_the_runs_cannot_carry_is_not_invented() -> None:
@@ -65,44 +74,103 @@ def test_no_gpu_is_not_zero_bytes() -> None:
     assert by_label(result(gpu_memory_bytes=3 << 20))["GPU memory"].value == "3.00 MiB"
 
 
-def test_colour_needs_intervals_that_are_apart() -> None:
-    faster = by_label(result(0.001), result(0.002))["p50 latency"]
+def test_the_median_has_the_colour_of_the_verdict() -> None:
+    """The medians are what was raced: intervals that overlap say nothing against a paired verdict."""
+    close = by_label(result(0.00199), result(0.002), "FASTER")["p50 latency"]
+    assert (close.color, close.change_note) == ("inverse", "vs baseline")
+    for verdict, note in {
+        "EQUIVALENT": "no difference",
+        "UNDECIDED": "undecided",
+        cells.REJECTED: "rejected",
+    }.items():
+        apart = by_label(result(0.001), result(0.002), verdict)["p50 latency"]
+        assert (apart.change, apart.color, apart.change_note) == (pytest.approx(-0.5), "off", note)
+
+
+def test_the_other_numbers_need_intervals_that_are_apart() -> None:
+    faster = by_label(result(0.001), result(0.002), "FASTER")["p90 latency"]
     assert (faster.change, faster.color, faster.change_note) == (
         pytest.approx(-0.5),
         "inverse",
         "vs baseline",
     )
-    same = by_label(result(0.002), result(0.00201))["p50 latency"]
-    assert (same.color, same.change_note) == ("off", "within noise")
-    unknown = by_label(result(0.001, runs=10), result(0.002))["p50 latency"]
+    same = by_label(result(0.002), result(0.00201), "UNDECIDED")["p90 latency"]
+    assert (same.color, same.change_note) == ("off", "intervals overlap")
+    unknown = by_label(result(0.001, runs=10), result(0.002), "FASTER")["Mean latency"]
     assert (unknown.color, unknown.change_note) == ("off", "no interval")
 
 
+def test_a_rejected_race_colours_nothing() -> None:
+    shown = by_label(result(0.001), result(0.002), cells.REJECTED)
+    assert {cell.color for cell in shown.values()} == {"off"}
+    assert shown["Throughput"].change_note == "rejected"
+
+
 def test_throughput_goes_up_when_it_is_better() -> None:
-    cell = by_label(result(0.001), result(0.002))["Throughput"]
+    cell = by_label(result(0.001), result(0.002), "FASTER")["Throughput"]
     assert (cell.change, cell.color) == (pytest.approx(1.0), "normal")
 
 
 def test_different_batches_are_compared_per_row_or_not_at_all() -> None:
-    shown = by_label(result(0.004, rows=4), result(0.002))
+    shown = by_label(result(0.004, rows=4), result(0.002), "FASTER")
     assert (shown["p50 latency"].change, shown["p50 latency"].change_note) == (pytest.approx(-0.5), "per row")
     assert (shown["CPU time"].change, shown["CPU time"].change_note) == (pytest.approx(-0.5), "per row")
     assert shown["First run"].change is None
     assert shown["Throughput"].change == pytest.approx(1.0)
 
 
-def test_a_verdict_names_the_factor_and_stays_modest() -> None:
-    clear, words = cells.verdict(result(0.004), result(0.002))
-    assert clear
-    assert words.startswith("p50 per row 2.00× slower than the baseline (95 % interval 1.")
-    assert words.endswith("what differs from one trial to the next is not in it.")
+def test_idle_cpu_is_told_in_cores_and_energy_says_why_it_is_not_known() -> None:
+    shown = by_label(
+        result(idle_cpu_s=0.19, idle_wall_s=0.1, energy_j_per_inference=None, energy_note="no RAPL here")
+    )
+    assert (shown["CPU while idle"].value, shown["CPU while idle"].note) == (
+        "1.9 cores",
+        "in the 100 ms after a run",
+    )
+    assert (shown["Energy"].value, shown["Energy"].note) == ("not available", "no RAPL here")
+    assert by_label(result())["CPU while idle"].value == "–"
+    asleep = by_label(
+        result(idle_cpu_s=1e-5, idle_wall_s=0.1), result(idle_cpu_s=0.19, idle_wall_s=0.1), "FASTER"
+    )["CPU while idle"]
+    assert (asleep.value, asleep.note) == ("none", "in the 100 ms after a run; baseline: 1.9 cores")
+    assert by_label(result(energy_j_per_inference=0.0123))["Energy"].value == "12.3 mJ a run"
 
 
-def test_noise_other_machines_and_too_few_runs_give_no_verdict() -> None:
-    assert cells.verdict(result(0.002), result(0.00201))[1].startswith("Within the noise of these two runs")
-    assert "cannot be compared" in cells.verdict(result(), result(fingerprint="g"))[1]
-    assert "make more runs" in cells.verdict(result(runs=3), result())[1]
-    assert not cells.comparable(result(), result(fingerprint="g"))
+def test_each_new_shape_is_a_cell_with_its_first_and_its_next_run() -> None:
+    shapes = [{"batch_size": 8, "first_run_s": 0.009, "next_run_s": 0.004}]
+    cell = by_label(result(new_shapes=shapes))["First run of batch 8"]
+    assert (cell.value, cell.note) == ("9.000 ms", "then 4.000 ms")
+
+
+def test_break_even_is_short_on_the_card_and_explained_beneath() -> None:
+    found = BreakEven(kind="after", start_s=0.01, gain_s=0.001, count=1200, low=900, high=1500)
+    cell = cells.break_even_cell(found)
+    assert cell.value == "after 1,200 runs"
+    assert "(900 to 1,500)" in cell.note
+    assert cells.break_even_cell(BreakEven(kind="never", start_s=0.01, gain_s=-0.001)).value == "never"
+
+
+def test_what_differs_between_two_machines_is_said() -> None:
+    def trial(fingerprint: str, environment: dict[str, Any] | None) -> Trial:
+        return Trial(
+            id="0" * 16,
+            kind="measure",
+            state="COMPLETE",
+            spec={},
+            model_name="",
+            model_sha256="",
+            key="",
+            created_at=0.0,
+            fingerprint=fingerprint,
+            result={"environment": environment},
+        )
+
+    here = run_job("environment", {})
+    there = {**here, "kernel": "0.0.1"}
+    assert cells.differences(trial("f", here), trial("f", here)) == []
+    [line] = cells.differences(trial("f", here), trial("g", there))
+    assert line.startswith("kernel: ")
+    assert "different machines" in cells.differences(trial("f", None), trial("g", None))[0]
 
 
 def test_a_provider_that_did_not_load_is_listed_as_such() -> None:

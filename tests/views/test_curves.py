@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import sweep, wire
+from core.comparison import Comparison, Configuration
+from core.measurement import Trial
+from core.scheduler import Status
 from core.store import ModelRecord
 from core.sweep import Axis
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented
+from tests.views.invented import Racer
 
 Open = Callable[..., AppTest]
 Add = Callable[..., ModelRecord]
@@ -28,14 +32,14 @@ def mlp(add_model: Add) -> ModelRecord:
 
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the page asks the scheduler to measure; nothing is run."""
+    """What the page asks the scheduler to race; nothing is run."""
     asked: list[dict[str, Any]] = []
 
-    def submit(spec: Any, **how: Any) -> str:
-        asked.append({"spec": spec, **how})
-        return f"trial-{len(asked)}"
+    def submit(points: Sequence[Configuration], **how: Any) -> str:
+        asked.append({"specs": [point.spec for point in points], "labels": [p.label for p in points], **how})
+        return f"race-{len(asked)}"
 
-    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
     return asked
 
 
@@ -66,7 +70,7 @@ def test_without_points_the_page_says_what_to_do(open_page: Open, mlp: ModelReco
     assert "No points yet" in texts(at)
     assert at.text_input(key="curves.values.batch_size").value == "1, 2, 4, 8, 16, 32"
     assert at.button(key="curves.run").label == "Measure 6 points"
-    assert "time unknown until this model has been measured once" in texts(at)
+    assert "time unknown until this model has raced once" in texts(at)
     assert len(at.get("plotly_chart")) == 0
 
 
@@ -82,16 +86,17 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
     assert min(values) == 1
 
 
-def test_run_asks_for_one_trial_per_value_in_one_study(
+def test_run_asks_for_one_race_of_all_values(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = set_values(open_page("curves", model=mlp), "1, 8")
     at.button(key="curves.run").click().run()
-    assert [one["spec"].workload.batch_size for one in submitted] == [1, 8]
-    (study,) = {one["study"] for one in submitted}
-    assert sweep.axis_of_study(study) == Axis(name="batch_size", values=(1, 8))
-    assert {one["model_name"] for one in submitted} == {mlp.name}
-    assert {one["spec"].model.sha256 for one in submitted} == {mlp.sha256}
+    (race,) = submitted
+    assert [spec.workload.batch_size for spec in race["specs"]] == [1, 8]
+    assert race["labels"] == ["batch 1", "batch 8"]
+    assert sweep.axis_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
+    assert race["model_name"] == mlp.name
+    assert {spec.model.sha256 for spec in race["specs"]} == {mlp.sha256}
 
 
 def test_points_measured_before_are_drawn_marked_and_not_measured_again(
@@ -99,14 +104,14 @@ def test_points_measured_before_are_drawn_marked_and_not_measured_again(
 ) -> None:
     invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
     at = set_values(open_page("curves", model=mlp), "1, 2, 4")
-    assert "3 points, 2 already measured · about" in texts(at)
+    assert "3 points, 2 already measured · time unknown until this model has raced once" in texts(at)
     latency = lines(at, 0)
     assert list(latency) == ["p50 · CPUExecutionProvider", "p95 · CPUExecutionProvider"]
     assert latency["p50 · CPUExecutionProvider"]["x"] == [1, 2]
     assert latency["p50 · CPUExecutionProvider"]["marker"]["symbol"] == ["circle-open", "circle-open"]
     assert list(table(at)["state"]) == ["reused", "reused", "new"]
     at.button(key="curves.run").click().run()
-    assert [one["spec"].workload.batch_size for one in submitted] == [4]
+    assert [spec.workload.batch_size for spec in submitted[0]["specs"]] == [4]
 
 
 def test_points_of_another_machine_or_other_settings_are_not_reused(
@@ -128,7 +133,7 @@ def test_finished_points_can_be_measured_again_on_request(
     assert at.button(key="curves.run").disabled
     at.toggle(key="curves.again").set_value(True).run()
     at.button(key="curves.run").click().run()
-    assert len(submitted) == 2
+    assert [len(race["specs"]) for race in submitted] == [2]
 
 
 def test_the_best_point_under_a_typed_line_is_named_in_words(
@@ -228,7 +233,7 @@ def test_another_free_dimension_can_be_swept(
     at = open_page("curves", model=add_model(tiny_models.tokens))
     at.get_by_key("curves.axis").set_value("sequence").run()
     set_values(at, "4, 16", "sequence").button(key="curves.run").click().run()
-    assert [one["spec"].workload.dims for one in submitted] == [{"sequence": 4}, {"sequence": 16}]
+    assert [spec.workload.dims for spec in submitted[0]["specs"]] == [{"sequence": 4}, {"sequence": 16}]
 
 
 def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
@@ -270,41 +275,155 @@ def test_the_best_point_becomes_the_settings_of_tune(
     assert at.title[0].value == "Tune"
 
 
-def test_a_running_sweep_shows_its_progress_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = sweep.study_name(Axis(name="batch_size", values=(1, 2)), "abc")
-    running = invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp, batch_size=1), message="", study=study, state="RUNNING"
+def put_race(
+    record: ModelRecord, machine: wire.Environment, sizes: Sequence[int] = (1, 8, 32), **facts: Any
+) -> tuple[Comparison, list[Trial]]:
+    """A sweep over the batch beside the default, in one race; a fixed cost plus a cost per row."""
+    racers = [
+        Racer(
+            spec=invented.spec_for(record, batch_size=size),
+            latency_s=0.0005 + 0.0001 * size,
+            rows=size,
+            label=f"batch {size}",
+        )
+        for size in sizes
+    ]
+    anchor = Racer(spec=invented.spec_for(record), latency_s=0.0007, role="anchor", label="ORT default")
+    study = sweep.study_name(Axis(name="batch_size", values=tuple(sizes)), "abc")
+    return invented.put_race(
+        state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
     )
-    waiting = invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp, batch_size=2), message="", study=study, state="WAITING"
+
+
+def open_race(open_page: Open, record: ModelRecord, race: Comparison) -> AppTest:
+    at = open_page("curves", model=record)
+    at.query_params["study"] = race.study
+    return at.run()
+
+
+def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put_race(mlp, machine)
+    at = open_race(open_page, mlp, race)
+    rows = table(at)
+    assert rows["per row, against ORT default"][1].startswith("4.3")
+    assert "× faster, 95 % [" in rows["per row, against ORT default"][1]
+    assert "16 rounds of all points" in texts(at)
+    bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
+    assert len(bands) == 2
+    assert list(rows["state"]) == ["complete"] * 3
+
+
+def test_points_that_cannot_be_told_apart_share_the_first_place(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put_race(mlp, machine)
+    ids = [one.id for one in trials]
+    ranks = [
+        {"trial": ids[2], "rank": 1, "ties": [ids[1]]},
+        {"trial": ids[1], "rank": 1, "ties": [ids[2]]},
+        {"trial": ids[0], "rank": 3, "ties": [ids[3]]},
+        {"trial": ids[3], "rank": 3, "ties": [ids[0]]},
+    ]
+    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    at = open_race(open_page, mlp, race)
+    assert "Highest throughput: **batch 8: " in texts(at)
+    assert "cannot be told apart from batch 32; it has the lowest latency of them" in texts(at)
+    at.number_input(key="curves.line.number").set_value(10.0).run()
+    assert list(table(at)["best"]) == ["", "★", "= ★"]
+    assert "cannot be told apart from batch 32" in at.success[0].value
+
+
+def test_a_rejected_race_names_no_best_point(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put_race(
+        mlp, machine, grade="F", grade_reason="A neighbour used 0.9 cores.", remedy="Stop it.", ranks=[]
+    )
+    at = open_race(open_page, mlp, race)
+    assert "A neighbour used 0.9 cores" in at.error[0].value
+    assert "Stop it" in at.error[0].value
+    assert "Highest throughput" not in texts(at)
+    assert set(table(at)["per row, against ORT default"]) == {"rejected"}
+    assert at.button(key="curves.run").label == "Measure 3 points"
+
+
+def test_the_time_is_predicted_from_an_earlier_race(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put_race(mlp, machine, sizes=(1, 8))
+    at = set_values(open_page("curves", model=mlp), "1, 8, 16, 64")
+    assert "4 points, 2 already measured · about" in texts(at)
+    assert "rounds" in texts(at)
+
+
+def running_race(
+    record: ModelRecord, machine: wire.Environment, state_name: str
+) -> tuple[Comparison, list[Trial]]:
+    race, trials = put_race(record, machine, sizes=(1, 2))
+    for trial in trials:
+        state.store().update_trial(trial.id, state=state_name, result=None)
+    state.store().update_comparison(race.id, state=state_name, result=None)
+    return race, trials
+
+
+def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, trials = running_race(mlp, machine, "RUNNING")
+    contrast = {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "verdict": "FASTER"}
+    contrasts = [
+        {"candidate": one.id, "baseline": trials[-1].id, "label": f"batch {n}", **contrast}
+        for n, one in enumerate(trials[:-1], 1)
+    ]
+    now = Status(
+        id=race.id,
+        kind="comparison",
+        state="RUNNING",
+        what="curve",
+        stage="rounds",
+        done=9,
+        total=40,
+        live={"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts},
     )
     cancelled: list[str] = []
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
     monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
-    at = set_values(open_page("curves", model=mlp), "1, 2")
-    at.session_state["curves.study"] = study
-    at.run()
-    assert at.get("progress")[0].proto.text.startswith("0 of 2 points")
+    at = open_race(open_page, mlp, race)
+    assert at.get("progress")[0].proto.text.startswith("round 9 of about 40")
+    assert "batch 2" in at.get("echarts_chart")[0].proto.spec
     assert at.button(key="curves.run").disabled
-    assert "first point appears here" in texts(at)
+    assert "All points appear here together" in texts(at)
     at.button(key="curves.cancel").click().run()
-    assert sorted(cancelled) == sorted([running.id, waiting.id])
+    assert cancelled == [race.id]
+
+
+def test_a_waiting_sweep_says_who_has_the_machine(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, _ = running_race(mlp, machine, "WAITING")
+    now = Status(id=race.id, kind="comparison", state="WAITING", what="curve", place=2, holder="bob: measure")
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    at = open_race(open_page, mlp, race)
+    text = at.get("progress")[0].proto.text.replace("\\", "")
+    assert "bob: measure has the machine; this race is number 2 in the queue" in text
 
 
 def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("curves", model=mlp)
-    at.session_state["knob.runs"] = 30
-    at.session_state["knob.warmup_runs"] = 2
+    at.session_state["knob.budget_s"] = 2
     set_values(at, "1, 4").button(key="curves.run").click().run()
     assert state.scheduler().join(120)
     at.run()
     assert not at.exception
-    assert [error.value for error in at.error] == []
+    (race,) = state.store().comparisons()
+    assert (race.state, race.error) == ("COMPLETE", None)
     rows = table(at)
     assert list(rows["batch_size"]) == [1, 4]
     assert list(rows["state"]) == ["complete", "complete"]
     assert (rows["p50 (ms)"] > 0).all()
-    assert (rows["runs"] == 30).all()
+    assert (rows["runs"] > 0).all()
     assert lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
-    assert at.button(key="curves.run").label == "All points are measured"
+    loud = (race.result or {})["grade"] == "F"  # whatever else this machine does now
+    assert at.button(key="curves.run").label == ("Measure 2 points" if loud else "All points are measured")

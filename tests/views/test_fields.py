@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core import wire
 from core.errors import SpecError
-from core.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS
+from core.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, PRECISIONS
 from core.presets import PRESETS, preset
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from dashboard import fields
@@ -104,8 +104,8 @@ def test_a_fixed_value_that_is_no_number_is_refused_with_its_input(text: str) ->
 
 
 def test_an_empty_number_is_named() -> None:
-    with pytest.raises(SpecError, match="`runs` is empty"):
-        spec_of({fields.key("runs"): None})
+    with pytest.raises(SpecError, match="`timeout_s` is empty"):
+        spec_of({fields.key("timeout_s"): None})
 
 
 @pytest.mark.parametrize(
@@ -226,17 +226,37 @@ _WORKLOADS = st.fixed_dictionaries(
         "seed": st.integers(0, 99),
     },
 )
+_PROTOCOLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "precision": st.sampled_from(PRECISIONS),
+        "budget_s": st.integers(1, 86_400),
+        "margin": st.floats(0.001, 0.5),
+        "warmup_runs": st.integers(0, 1000),
+        "runs": st.integers(1, 1000),
+        "timeout_s": st.integers(1, 86_400),
+        "cpus": st.sampled_from(["", "0", "0-3,6"]),
+    },
+)
 
 
 @settings(max_examples=150, deadline=None)
-@given(session=_SESSIONS, workload=_WORKLOADS, runs=st.integers(1, 1000), half=st.booleans())
+@given(session=_SESSIONS, workload=_WORKLOADS, protocol=_PROTOCOLS, half=st.booleans())
 def test_any_spec_goes_into_the_widgets_and_comes_out_the_same(
-    session: dict[str, Any], workload: dict[str, Any], runs: int, half: bool
+    session: dict[str, Any], workload: dict[str, Any], protocol: dict[str, Any], half: bool
 ) -> None:
     model = ModelRef(path="m.onnx", sha256="a" * 64, precision="fp16" if half else "fp32")
     spec = spec_from_dict(
-        {"model": model.model_dump(), "session": session, "workload": workload, "protocol": {"runs": runs}}
+        {"model": model.model_dump(), "session": session, "workload": workload, "protocol": protocol}
     )
+    assert spec_of(fields.values_from_spec(spec)) == spec
+
+
+def test_a_pytorch_spec_goes_into_the_widgets_and_comes_out_the_same() -> None:
+    model = ModelRef(path="m.onnx", sha256="a" * 64).model_dump()
+    workload = {"batch_size": 2, "dims": {"sequence": 9}}
+    spec = spec_from_dict({"model": model, "engine": "torch-compile", "workload": workload})
+    assert fields.values_from_spec(spec)[fields.key("engine")] == "torch-compile"
     assert spec_of(fields.values_from_spec(spec)) == spec
 
 

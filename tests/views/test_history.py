@@ -100,8 +100,41 @@ def test_a_selected_trial_is_shown_with_numbers_and_charts(open_page: Open, mlp:
     put(mlp)
     at = select(open_page("history"), 0)
     assert {one.label for one in at.metric} >= {"p50 latency", "Throughput"}
+    assert len(at.get("plotly_chart")) == 1  # the other tab draws its own when it is opened
+    assert not at.exception
+
+
+def duel(record: ModelRecord, **facts: Any) -> invented.Duel:
+    return invented.put_duel(state.store(), record, fingerprint="f", **facts)
+
+
+def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Open, mlp: ModelRecord) -> None:
+    faster, rejected = duel(mlp), duel(mlp, grade="F", latency_s=0.0005)
+    alone = put(mlp)
+    at = open_page("history")
+    shown = table(at).set_index("Trial")
+    assert set(shown.index) == {one.id[:12] for one in (faster.trial, rejected.trial, alone)}
+    assert shown.loc[faster.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["1.42× faster", "A"]
+    assert shown.loc[rejected.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["rejected", "F"]
+    assert shown.loc[alone.id[:12], ["Verdict", "Grade"]].tolist() == ["", ""]
+    at.selectbox(key="history.kind").set_value("reference").run()
+    assert set(table(at)["Trial"]) == {one.baseline.id[:12] for one in (faster, rejected)}
+
+
+def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:
+    duel(mlp)
+    at = select(open_page("history"), 0)
+    assert "1.42× faster" in at.header[0].value
     assert len(at.get("plotly_chart")) == 2
     assert not at.exception
+
+
+def test_a_link_opens_a_reference_that_the_list_leaves_out(open_page: Open, mlp: ModelRecord) -> None:
+    reference = duel(mlp).baseline
+    at = open_page("history")
+    at.query_params["trial"] = reference.id
+    at.run()
+    assert "This is the baseline itself" in at.header[0].value
 
 
 def test_a_selected_failure_shows_its_error_and_hint(open_page: Open, mlp: ModelRecord) -> None:

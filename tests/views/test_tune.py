@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,8 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.comparison import ANCHOR_LABEL
+from core.contrast import words
 from core.knobs import KNOBS
 from core.library import remove_model
 from core.presets import PRESETS
@@ -42,10 +45,19 @@ def widget(at: AppTest, name: str) -> Any:
     return at.get_by_key(fields.key(name))
 
 
-def run_and_wait(at: AppTest) -> AppTest:
+def run_and_wait(at: AppTest, *, runs: int | None = 40) -> AppTest:
+    """Press Run and see the race to its end; exactly `runs` runs a side keep it short."""
+    if runs is not None:
+        widget(at, "runs").set_value(runs).run()
     at.button(key="run").click().run()
     assert state.scheduler().join(120)
     return at.run()
+
+
+def only_trial() -> Any:
+    """The one trial that was asked for; what raced beside it is a reference."""
+    [trial] = state.store().trials()
+    return trial
 
 
 def values(at: AppTest) -> dict[str, str]:
@@ -61,6 +73,11 @@ def put_complete(record: ModelRecord, *, latency_s: float = 0.002, **changes: An
     return invented.put_measured(
         state.store(), record, spec, fingerprint=fingerprint, latency_s=latency_s, rows=rows, **changes
     )
+
+
+def put_duel(record: ModelRecord, **facts: Any) -> invented.Duel:
+    """An invented duel on this machine."""
+    return invented.put_duel(state.store(), record, fingerprint=state.environment()["fingerprint"], **facts)
 
 
 # --- first sight ------------------------------------------------------------------------------------------
@@ -81,7 +98,7 @@ def test_every_setting_of_the_table_is_on_the_page_with_its_help(open_page: Open
     for setting in KNOBS:
         if setting.name not in apart:
             drawn = at.get_by_key(fields.key(setting.name))
-            assert setting.name in drawn.proto.help, setting.name
+            assert f"`{setting.field}`" in drawn.proto.help, setting.name
             assert setting.help.split(".")[0] in drawn.proto.help, setting.name
 
 
@@ -187,7 +204,7 @@ def test_a_setting_without_effect_stays_visible_with_the_reason(open_page: Open,
 
 def test_the_runs_say_which_percentiles_they_carry(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
-    assert "p95 yes · p99 needs 368 runs" in texts(at)
+    assert "runs can support" not in texts(at)  # as many as the answer needs
     widget(at, "runs").set_value(50).run()
     assert "p90 yes · p95 needs 72 runs" in texts(at)
 
@@ -200,7 +217,7 @@ def test_free_dimensions_get_a_field_each_and_reach_the_spec(open_page: Open, ad
     assert names
     at.number_input(key=fields.dim_key(names[0])).set_value(3).run()
     at = run_and_wait(at)
-    [trial] = state.store().trials()
+    trial = only_trial()
     assert trial.spec["workload"]["dims"][names[0]] == 3
     assert trial.state == "COMPLETE", trial.error
 
@@ -291,9 +308,8 @@ def test_settings_that_cannot_be_used_are_a_red_box_and_stop_run(
 def test_run_measures_for_real_and_shows_what_ran(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     widget(at, "intra_op_num_threads").set_value(1)
-    widget(at, "runs").set_value(80)
     widget(at, "batch_size").set_value(3).run()
-    at = run_and_wait(at)
+    at = run_and_wait(at, runs=80)
     assert not at.exception
     [trial] = state.store().trials()
     result = state.store().trial(trial.id).result
@@ -312,7 +328,33 @@ def test_run_measures_for_real_and_shows_what_ran(open_page: Open, mlp: ModelRec
     assert table["Provider"].tolist() == ["CPU"]
     assert table["Loaded"].tolist() == ["yes"]
     assert table["Nodes"][0] == result["placement"]["CPUExecutionProvider"]["nodes"] > 0
-    assert len(at.get("plotly_chart")) == 2
+    assert len(at.get("plotly_chart")) == 2  # the interval, and latency over time
+
+
+def test_a_run_is_a_duel_against_the_default_and_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    widget(at, "intra_op_num_threads").set_value(1)
+    at = run_and_wait(at)
+    trial = state.store().trial(only_trial().id)
+    comparison = state.store().comparison(trial.comparison)
+    assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
+    contrast = trial.result["contrasts"][0]
+    said = words(contrast)
+    assert said[1:] in at.header[0].value.replace("\\", "")
+    assert f"against {ANCHOR_LABEL}" in texts(at)
+    grade = comparison.result["grade"]
+    assert f"Grade {grade}, " in texts(at)
+    for label in (
+        "Session creation",
+        "First run",
+        "Break-even",
+        "CPU while idle",
+        "Memory to load",
+        "Energy",
+    ):
+        assert label in values(at)
+    assert len(trial.result["blocks"]) == contrast["rounds"]
+    assert "Beside what it raced against" in [one.label for one in at.expander][-1]
 
 
 def test_a_trial_that_fails_is_a_red_box_with_its_hint(open_page: Open, add_model: Add) -> None:
@@ -383,6 +425,42 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
     assert cancelled == [trial.id]
 
 
+def test_a_running_duel_shows_its_interval_before_the_verdict(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duel = put_duel(mlp, baseline=invented.spec_for(mlp, intra_op_num_threads=2))
+    state.store().update_trial(duel.trial.id, state="RUNNING")
+    so_far = {"ratio": 1.31, "ratio_low": 1.1, "ratio_high": 1.56, "verdict": "FASTER", "label": "candidate"}
+    anchor = next(one.trial for one in duel.comparison.contestants if one.role == "anchor")
+    live = {
+        "rounds": 9,
+        "predicted_rounds": 32,
+        "elapsed_s": 2.0,
+        "contrasts": [
+            {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id},
+            {**so_far, "candidate": anchor, "baseline": duel.baseline.id, "ratio": 7.7},
+        ],
+    }
+    now = Status(
+        id=duel.trial.id,
+        kind="measure",
+        state="RUNNING",
+        what="",
+        stage="rounds",
+        done=9,
+        total=32,
+        live=live,
+    )
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "9 of about 32 rounds · 1.31× as fast as baseline so far, 95 % [1.1, 1.56] · final only" in texts(
+        at
+    )
+    assert "7.7" not in texts(at)
+    assert len(at.get("echarts_chart")) == 1
+    assert not at.header
+
+
 def test_a_queued_run_says_who_has_the_machine_and_its_place(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,62 +508,170 @@ def test_a_reload_while_a_trial_runs_finds_it_again(open_page: Open, add_model: 
 # --- the baseline -----------------------------------------------------------------------------------------
 
 
-def test_a_pinned_result_stands_beside_later_ones(open_page: Open, mlp: ModelRecord) -> None:
-    first = put_complete(mlp, latency_s=0.004)
+def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00284)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "against ORT default · 16 rounds · 1.9 s · known to ±2 % (asked: ±3 %)" in texts(at)
+    p50 = next(one for one in at.metric if one.label == "p50 latency")
+    assert p50.delta == "-29.6 %"
+    assert p50.proto.delta_description == "vs baseline"
+    beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
+    assert beside.iloc[0].tolist() == ["Intra-op threads", "1", "0"]
+    assert "p50 latency" in beside[""].tolist()
+    names = str([one.proto.spec for one in at.get("plotly_chart")])
+    assert "this trial" in names
+    assert "ORT default" in names
+    assert "disturbed from outside" in names
+    assert "Something disturbed 2 of 32" in texts(at)
+
+
+def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00201, half_width=0.01)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "No difference larger than 2 %" in at.header[0].value.replace("\\", "")
+    p50 = next(one for one in at.metric if one.label == "p50 latency")
+    assert p50.proto.delta_description == "no difference"
+    assert p50.proto.color == p50.proto.GRAY
+    assert "start decides" in values(at)["Break-even"]
+
+
+def test_an_open_question_says_what_would_answer_it(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00206, half_width=0.08)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "Undecided: between" in at.header[0].value.replace("\\", "")
+    assert "higher precision or a larger budget" in texts(at)
+    assert "Is this machine quiet enough?" in [one.label for one in at.page_link]
+    assert values(at)["Break-even"] == "not known"
+
+
+def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(
+        mlp,
+        grade="F",
+        grade_reason="A neighbour used 0.9 cores during 61% of the blocks.",
+        remedy="Stop the other programs.",
+    )
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert at.header[0].value.replace("\\", "").startswith(":material/block: Rejected: no verdict")
+    assert "A neighbour used 0.9 cores during 61% of the blocks. Stop the other programs." in texts(at)
+    assert "Grade F, rejected" in texts(at)
+    assert {one.proto.color for one in at.metric} == {at.metric[0].proto.GRAY}
+    assert values(at)["Break-even"] == "not known"
+
+
+def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelRecord) -> None:
+    note = "outputs differ: largest error 0.31 of the largest magnitude"
+    duel = put_duel(mlp, contrast={"notes": [note], "outputs_differ": True})
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "Outputs differ: largest error 0.31 of the largest magnitude." in texts(at)
+    assert ":orange-badge[:material/warning: outputs differ]" in texts(at)
+
+
+def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp, latency_s=0.004, baseline_s=0.002, rows=4, baseline_rows=1)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "2.00× faster" in at.header[0].value.replace("\\", "")
+    p50 = next(one for one in at.metric if one.label == "p50 latency")
+    assert (p50.delta, p50.proto.delta_description) == ("-50.0 %", "per row")
+    assert "rows" in values(at)["Break-even"] or values(at)["Break-even"] in ("at once", "never")
+    assert "Latency per row (ms)" in str([one.proto.spec for one in at.get("plotly_chart")])
+
+
+def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp: ModelRecord) -> None:
+    [trial] = invented.put_race(
+        state.store(),
+        mlp,
+        [invented.Racer(spec=invented.spec_for(mlp))],
+        fingerprint=state.environment()["fingerprint"],
+    )[1]
+    at = open_page(model=mlp, trial=trial.id)
+    assert "This is the baseline itself" in at.header[0].value
+    assert "Before the race: 1.001×, 95 % [0.990, 1.012], 12 rounds" in texts(at)
+    assert "Break-even" not in values(at)
+    assert not any(one.delta for one in at.metric)
+
+
+def test_a_pinned_baseline_races_in_the_next_run(open_page: Open, mlp: ModelRecord) -> None:
+    first = put_duel(mlp).trial
     at = open_page(model=mlp, trial=first.id)
     at.button(key="pin").click().run()
     assert state.store().baseline(mlp.content_sha256) == first.id
     assert at.button(key="unpin")
-    second = put_complete(mlp, latency_s=0.002, intra_op_num_threads=1)
-    at = open_page(model=mlp, trial=second.id)
-    p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert p50.delta == "-50.0 %"
-    assert "2.00× faster than the baseline" in texts(at)
-    assert "One run each is not a verdict" in texts(at)
-    beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
-    assert beside.iloc[0].tolist() == ["Intra-op threads", "1", "0"]
-    assert "p50 latency" in beside[""].tolist()
+    widget(at, "intra_op_num_threads").set_value(None)
+    widget(at, "enable_cpu_mem_arena").set_value(fields.OFF).run()
+    at = run_and_wait(at)
+    newest = state.store().trials(limit=1)[0]
+    roles = {one.role: one for one in state.store().comparison(newest.comparison).contestants}
+    assert set(roles) == {"candidate", "baseline", "anchor"}
+    assert roles["baseline"].label == "pinned baseline: intra_op_num_threads 1"
+    assert state.store().trial(roles["baseline"].trial).spec["session"] == {"intra_op_num_threads": 1}
+    assert "against pinned baseline: intra_op_num_threads 1" in texts(at)
+    assert "against ORT default" in texts(at)
+    assert "never raced" not in texts(at)
 
 
-def test_overlapping_intervals_are_called_noise_and_stay_grey(open_page: Open, mlp: ModelRecord) -> None:
-    first, second = put_complete(mlp, latency_s=0.002), put_complete(mlp, latency_s=0.00201)
-    state.store().pin_baseline(mlp.content_sha256, first.id)
-    at = open_page(model=mlp, trial=second.id)
-    assert "Within the noise of these two runs" in texts(at)
-    p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert p50.proto.delta_description == "within noise"
-    assert p50.proto.color == p50.proto.GRAY
+def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    shown = put_duel(mlp).trial
+    spec = invented.spec_for(mlp, inter_op_num_threads=2, execution_mode="ORT_PARALLEL")
+    other = put_duel(mlp, spec=spec, latency_s=0.001).trial
+    state.store().pin_baseline(mlp.content_sha256, other.id)
+    at = open_page(model=mlp, trial=shown.id)
+    assert f"The pinned baseline (trial `{other.id[:8]}`" in texts(at)
+    assert "never raced against this trial" in texts(at)
+    link = next(one for one in at.page_link if one.label == "Race them now")
+    assert link.proto.query_string == f"trials={shown.id}%2C{other.id}"
+    assert "1.42× faster" in at.header[0].value  # the race that there was still counts
 
 
-def test_results_of_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecord) -> None:
-    first = put_complete(mlp, latency_s=0.002, batch_size=1)
-    second = put_complete(mlp, latency_s=0.004, batch_size=4)
-    state.store().pin_baseline(mlp.content_sha256, first.id)
-    at = open_page(model=mlp, trial=second.id)
-    p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert p50.delta == "-50.0 %"
-    assert p50.proto.delta_description == "per row"
-
-
-def test_results_of_different_machines_are_not_compared(open_page: Open, mlp: ModelRecord) -> None:
-    first = put_complete(mlp)
-    other = replace(first, id="f" * 16, result={**first.result, "fingerprint": "another"})
+def test_a_trial_of_another_machine_says_what_differs(open_page: Open, mlp: ModelRecord) -> None:
+    shown = put_complete(mlp)
+    here = state.environment()
+    there = {**here, "kernel": "0.0.1"}
+    other = replace(
+        shown,
+        id="f" * 16,
+        fingerprint="another",
+        result={**shown.result, "environment": there, "fingerprint": "another"},
+    )
+    state.store().update_trial(shown.id, result={**shown.result, "environment": dict(here)})
     state.store().create_trial(other)
     state.store().pin_baseline(mlp.content_sha256, other.id)
-    at = open_page(model=mlp, trial=first.id)
-    assert "cannot be compared: they were measured on different machines" in texts(at)
+    at = open_page(model=mlp, trial=shown.id)
+    assert "kernel: " in texts(at)
     assert not any(one.delta for one in at.metric)
 
 
-def test_the_default_can_be_measured_and_becomes_the_baseline(open_page: Open, mlp: ModelRecord) -> None:
-    trial = put_complete(mlp, intra_op_num_threads=1)
-    at = open_page(model=mlp, trial=trial.id)
-    at.button(key="measure_default").click().run()
-    assert state.scheduler().join(120)
+def test_a_trial_of_before_there_were_races_is_shown_without_a_verdict(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_page(model=mlp, trial=put_complete(mlp).id)
+    assert "p50 latency" in values(at)
+    assert not at.header
+    assert "What disturbed this trial was not recorded" in texts(at)
+
+
+def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    assert "Within ±3 %, or at most 30 s of racing" in texts(at)
+    put_duel(mlp)
     at.run()
-    pinned = state.store().baseline(mlp.content_sha256)
-    assert pinned is not None
-    assert "session" not in state.store().trial(pinned).spec
+    assert re.search(r"Within ±3 %: about [0-9]+ s, [0-9,]+ rounds", texts(at))
+    control = widget(at, "protocol.precision")
+    assert re.fullmatch(r"quick · [0-9]+ s", control.proto.options[0].content)
+    control.set_value("publish").run()
+    assert "Within ±0.7 %" in texts(at)
+    widget(at, "budget_s").set_value(1).run()
+    assert "The budget will probably end before the answer is that precise." in texts(at)
+
+
+def test_the_result_leads_to_why(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    link = next(one for one in at.page_link if one.label == "Why?")
+    assert link.proto.query_string == f"a={duel.baseline.id}&b={duel.trial.id}"
 
 
 # --- links ------------------------------------------------------------------------------------------------

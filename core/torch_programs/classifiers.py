@@ -1,6 +1,6 @@
 """Building a torchvision classifier: trained weights when they can be had, seeded random ones otherwise.
 
-Worker side; only the export job imports it, for torch takes seconds to load.
+Worker side; only what needs PyTorch imports it, for torch takes seconds to load.
 """
 
 from __future__ import annotations

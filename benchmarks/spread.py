@@ -1,0 +1,221 @@
+"""How far reports of one speed-up lie apart: `python benchmarks/spread.py [--reports N] [--neighbour]`.
+
+The pair is a tiny conv net without and with ONNX Runtime's graph optimisations. Its speed-up is reported N
+times in each of three ways, in a random order, so that all three meet the same machine:
+
+- ORTune: a race at quick precision;
+- Olive's protocol at its defaults: a session, 10 warm-up runs, the mean of 20 runs; the same for the other;
+- Olive's protocol given as much wall time as the race just took: as many runs as fit, half of the time each.
+
+A race cannot be as short as thirty runs of a tiny net. So the same is asked of a larger net, of some 20 ms a
+run, where ORTune gets no more wall time than Olive's protocol took just before, start of the processes
+included: frozen contestants, blocks of one run in interleaved rounds, the trimmed mean of their log ratios.
+This is the row that has the target.
+
+Olive's protocol is done here, without Olive: its own imports and its search around the measurement cost more.
+The spread is the standard deviation of the logarithm of the reported speed-up; its ratio has a bootstrap
+interval. Exit code 1: ORTune's spread is above one third of that of Olive's protocol at its defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
+from core.contrast import contrast  # noqa: E402
+from core.race.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
+from core.race.record import Entry  # noqa: E402
+from core.race.workers import Workers  # noqa: E402
+
+MOST_SPREAD = 1 / 3
+SMALL, LARGE, LARGE_CHANNELS = 64, 256, 48  # pixels and channels of the two nets
+CLOSE_S = 0.05  # to end the contestants
+WARMUPS, RUNS = 10, 20
+BASELINE = {"graph_optimization_level": "ORT_DISABLE_ALL"}
+
+OLIVE = """
+import os
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+import json, sys, time
+import numpy as np
+import onnxruntime as ort
+
+path, size, warmups, runs, seconds = json.loads(sys.argv[1])
+x = np.random.default_rng(0).random((1, 3, size, size), dtype=np.float32)
+means = []
+for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_ALL"):
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    for _ in range(warmups):
+        session.run(None, {"image": x})
+    latencies, end = [], time.perf_counter() + seconds
+    while len(latencies) < runs or time.perf_counter() < end:
+        began = time.perf_counter()
+        session.run(None, {"image": x})
+        latencies.append(time.perf_counter() - began)
+    means.append(sum(latencies) / len(latencies))
+    del session
+print(json.dumps({"ratio": means[0] / means[1], "runs": len(latencies)}))
+"""
+
+
+def olive(path: Path, size: int, seconds: float) -> dict[str, Any]:
+    """One report: `RUNS` runs of each side at least, and as many as fit into `seconds` each."""
+    argument = json.dumps([str(path), size, WARMUPS, RUNS, seconds])
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", OLIVE, argument], check=True, capture_output=True, text=True, timeout=600
+    )
+    return {**json.loads(done.stdout), "wall_s": time.monotonic() - began}
+
+
+def sprint(pair: Sequence[Entry], wall_s: float, seed: int) -> dict[str, Any]:
+    """One report of ORTune's protocol in at most `wall_s`, everything included."""
+    began, rng = time.monotonic(), random.Random(seed)
+    log_ratios: list[float] = []
+    with Workers(threading.Event()) as workers:
+        live, paces = [], []
+        for entry in pair:
+            worker, _ = start_loaded(workers, entry, lab.TIMEOUT_S)
+            warm = worker.ask("warm", {}, timeout_s=lab.TIMEOUT_S)
+            paces.append(exact_pace(warm["median_ns"], 1))
+            park(worker)
+            live.append(worker)
+        longest_s = 2 * sum(pace.expected_s for pace in paces)
+        while len(log_ratios) < 5 or time.monotonic() - began + longest_s + CLOSE_S < wall_s:
+            round_began, medians = time.monotonic(), [0.0, 0.0]
+            for side in rng.sample((0, 1), 2):
+                medians[side] = statistics.median(run_block(live[side], paces[side])["latencies_ns"])
+                park(live[side])
+            log_ratios.append(math.log(medians[0] / medians[1]))
+            longest_s = max(longest_s, time.monotonic() - round_began)
+    return {
+        "ratio": contrast(log_ratios).ratio,
+        "rounds": len(log_ratios),
+        "wall_s": time.monotonic() - began,
+    }
+
+
+class Reports:
+    """Everybody's report of the same pair, once."""
+
+    def __init__(self, folder: Path, budget_s: float) -> None:
+        self.path = lab.conv_net(folder / "conv.onnx", size=SMALL)
+        self.baseline = lab.contestant("not optimised", self.path, **BASELINE)
+        self.candidate = lab.contestant("ORT default", self.path)
+        self.large = lab.conv_net(folder / "large.onnx", size=LARGE, channels=LARGE_CHANNELS)
+        self.large_pair = [
+            lab.contestant("not optimised", self.large, **BASELINE),
+            lab.contestant("ORT default", self.large),
+        ]
+        self.budget_s = budget_s
+        self.race_s = 5.0  # how long the last race took
+
+    def once(self, number: int) -> dict[str, Any]:
+        """All of them, in an order drawn from `number`; on the large net Olive's time is the limit."""
+        ways = {
+            "ortune": self._race,
+            "olive": lambda _: olive(self.path, SMALL, 0.0),
+            "longer": self._longer,
+            "large": self._on_the_large_net,
+        }
+        order = random.Random(number).sample(sorted(ways), len(ways))
+        return {"order": order, **{name: ways[name](number) for name in order}}
+
+    def _on_the_large_net(self, number: int) -> dict[str, Any]:
+        rival = olive(self.large, LARGE, 0.0)
+        return {"olive": rival, "ortune": sprint(self.large_pair, rival["wall_s"], number)}
+
+    def _race(self, number: int) -> dict[str, Any]:
+        found = lab.duel(
+            self.baseline, self.candidate, precision=lab.QUICK, budget_s=self.budget_s, seed=number
+        )
+        self.race_s = found["wall_s"]
+        return found
+
+    def _longer(self, number: int) -> dict[str, Any]:
+        return olive(self.path, SMALL, self.race_s / 2)
+
+
+WAYS = {
+    "ortune": "ORTune, quick",
+    "olive": f"Olive's protocol ({WARMUPS} + {RUNS} runs)",
+    "longer": "Olive's protocol, ORTune's wall time",
+    "large_ortune": "larger net, ORTune in Olive's wall time",
+    "large_olive": f"larger net, Olive's protocol ({WARMUPS} + {RUNS} runs)",
+}
+TARGET = ("large_ortune", "large_olive")
+PAIRS = (("ortune", "olive"), ("ortune", "longer"), TARGET)
+
+
+def report(rows: Sequence[dict[str, Any]]) -> bool:
+    flat = [{**row, **{f"large_{name}": found for name, found in row["large"].items()}} for row in rows]
+    for way, name in WAYS.items():
+        ratios = [row[way]["ratio"] for row in flat]
+        wall = statistics.median(row[way]["wall_s"] for row in flat)
+        print(
+            f"{name:60} {min(ratios):.3f} to {max(ratios):.3f}, median {statistics.median(ratios):.3f}, ",
+            end="",
+        )
+        print(f"spread {lab.spread(ratios):.1%}, median {wall:.1f} s")
+    grades = sorted(row["ortune"]["grade"] for row in rows)
+    print(f"ORTune's grades: {' '.join(grades)}\n")
+    shares = {}
+    for own, rival in PAIRS:
+
+        def share(chosen: Sequence[dict[str, Any]], own: str = own, rival: str = rival) -> float:
+            a, b = (lab.spread([row[way]["ratio"] for row in chosen]) for way in (own, rival))
+            return a / max(b, 1e-9)
+
+        shares[own, rival] = share(flat)
+        low, high = lab.bootstrap(flat, share)
+        walls = [statistics.median(row[way]["wall_s"] for row in flat) for way in (own, rival)]
+        lab.row(
+            f"spread of one speed-up reported {len(rows)} times, {WAYS[own]} ({walls[0]:.1f} s each)",
+            f"{WAYS[rival]} ({walls[1]:.1f} s each)",
+            f"{shares[own, rival]:.2f} of it, 95 % [{low:.2f}, {high:.2f}]",
+            "≤ 0.33" if (own, rival) == TARGET else "",
+        )
+    return shares[TARGET] <= MOST_SPREAD
+
+
+def main() -> int:
+    parser = lab.options(__doc__)
+    parser.add_argument("--reports", type=int, default=20)
+    parser.add_argument(
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a race"
+    )
+    parser.add_argument("--neighbour", action="store_true", help="burn one core meanwhile")
+    given = parser.parse_args()
+    if given.reports < 2:
+        parser.error("a spread takes two reports")
+    machine = lab.this_machine()
+    choices = {"budget": given.budget, "neighbour": given.neighbour}
+    journal = lab.Journal(given.json, script="spread", options=choices, machine=machine)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        lab.turn("benchmarks/spread.py"),
+        lab.neighbour(given.neighbour),
+    ):
+        rows = lab.until(journal, "report", given.reports, Reports(Path(folder), given.budget).once)
+    lab.head(machine)
+    return 0 if report(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""When a session is warm: the rule that ends warm-up as pure functions of latencies, and the loop over them.
+
+A fixed number of warm-up runs is too few for one model and a waste for the next. Here warm-up ends when the
+latency stands still: the medians of two successive windows of runs are as near to each other as their spread
+lets one tell, or within 2 %.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+MIN_RUNS = 3
+MIN_NS = 50_000_000
+WINDOW_NS = 20_000_000
+WINDOW_RUNS = (5, 30)
+TOLERANCE = 0.02
+_MEDIAN_ERROR = 1.2533  # standard error of a median, in standard errors of a mean: sqrt(pi / 2)
+
+CAP_NS = 10_000_000_000
+ACCELERATOR_CAP_NS = 60_000_000_000  # kernels are chosen and compiled at the first runs
+CAP_RUNS = 300
+CAP_RUNS_NS = 500_000_000  # as many short runs are over too soon to say anything
+
+
+def window_runs(latencies_ns: Sequence[int]) -> int:
+    """Runs of one window: about 20 ms, at least 5 and at most 30."""
+    low, high = WINDOW_RUNS
+    median = statistics.median(latencies_ns[-high:]) if latencies_ns else WINDOW_NS
+    return max(low, min(high, int(WINDOW_NS / max(1.0, median))))
+
+
+def is_steady(latencies_ns: Sequence[int]) -> bool:
+    """Whether the latency has come to rest at the end of `latencies_ns`, which are in run order.
+
+    All of: 3 runs; 50 ms; the medians of the last two windows differ by no more than 2 %, or than
+    2 · 1.2533 · MAD · √(2/m) with windows of m runs and MAD the median absolute deviation of both windows
+    from their own medians.
+    """
+    runs = window_runs(latencies_ns)
+    if len(latencies_ns) < max(MIN_RUNS, 2 * runs):
+        return False
+    before, after = latencies_ns[-2 * runs : -runs], latencies_ns[-runs:]
+    first, last = statistics.median(before), statistics.median(after)
+    deviations = [abs(x - first) for x in before] + [abs(x - last) for x in after]
+    spread = 2 * _MEDIAN_ERROR * statistics.median(deviations) * math.sqrt(2 / runs)
+    still = abs(last - first) <= max(TOLERANCE * (first + last) / 2, spread)
+    return still and sum(latencies_ns) >= MIN_NS
+
+
+def is_over(runs: int, elapsed_ns: int, cap_ns: int = CAP_NS) -> bool:
+    """Whether warm-up must end although the latency has not come to rest."""
+    return elapsed_ns >= cap_ns or (runs >= CAP_RUNS and elapsed_ns >= CAP_RUNS_NS)
+
+
+def expected_ns(latencies_ns: Sequence[int], first_run_ns: int) -> int:
+    """What to expect from a run: the median of the last window; without one the first run of all."""
+    last = latencies_ns[-window_runs(latencies_ns) :]
+    return max(1, round(statistics.median(last))) if last else first_run_ns
+
+
+def run_until_steady(run: Callable[[int], list[int]], *, cap_ns: int = CAP_NS) -> list[int]:
+    """Run window after window until the latency is steady or the cap is reached; return all latencies.
+
+    Args:
+        run: makes that many runs and returns their latencies.
+        cap_ns: longest warm-up.
+    """
+    latencies: list[int] = []
+    began = time.perf_counter_ns()
+    while not is_steady(latencies):
+        elapsed = time.perf_counter_ns() - began
+        if is_over(len(latencies), elapsed, cap_ns):
+            break
+        latencies += run(_next_runs(latencies, elapsed, cap_ns))
+    return latencies
+
+
+def _next_runs(latencies_ns: Sequence[int], elapsed_ns: int, cap_ns: int) -> int:
+    """Another window; more runs while 50 ms are far, and fewer where slow ones would pass the cap."""
+    one = expected_ns(latencies_ns, cap_ns)
+    wanted = max(window_runs(latencies_ns), (MIN_NS - elapsed_ns) // one)
+    return max(1, min(wanted, (cap_ns - elapsed_ns) // one))

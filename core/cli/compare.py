@@ -1,0 +1,210 @@
+"""The command that compares: configurations raced together, with a verdict on each against the baseline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import CONFIG, Given, share, with_workload
+from core.cli.output import (
+    EXIT_FAILED,
+    EXIT_UNDECIDED,
+    Json,
+    Quiet,
+    complain,
+    exit_code,
+    print_json,
+    print_lines,
+)
+from core.cli.racing import (
+    against_baseline,
+    announce,
+    failures,
+    labels,
+    named,
+    report_precision,
+    unsure,
+)
+from core.cli.tables import comparison_lines
+from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.comparison import Comparison, Configuration
+from core.errors import SpecError
+from core.store import Store
+
+MOST_CANDIDATES = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What `--fail-if-slower` found: candidates (trials) that are slower than allowed, or may be."""
+
+    limit: float
+    broken: list[str]
+    open: list[str]
+
+
+@with_workload
+def compare(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Path, library name, sample name, or hash of a library model; not needed when a "
+            "configuration names one.",
+            metavar="MODEL",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    baseline: Annotated[
+        str, typer.Option(help="What the candidates are put against.", metavar=CONFIG)
+    ] = "preset:default",
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"A configuration to compare; repeat it for more, up to {MOST_CANDIDATES}.", metavar=CONFIG
+        ),
+    ] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit code 1 when a candidate is surely slower than the baseline by more than this, 3 when "
+            "that cannot be told, 0 when it surely is not.",
+            metavar="SHARE|N%",
+            show_default=False,
+        ),
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    given: Given,
+) -> None:
+    """Race configurations of a model against a baseline, in the same rounds.
+
+    A configuration is a YAML file, a trial's id, a preset, or PyTorch itself for a model that was exported
+    here. Options hold for everybody; a preset and PyTorch take the workload of the first file or trial. Times
+    per row are compared where batch sizes differ.
+
+    Exit codes: 0 all verdicts are decided (with --fail-if-slower: nobody is slower than allowed) · 1 a stated
+    limit is broken, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with --fail-if-slower: the
+    limit may be broken), or the comparison is graded F · 130 Ctrl-C.
+    """
+    limit = None if fail_if_slower is None else _limit(fail_if_slower)
+    candidates = candidate or []
+    if not 1 <= len(candidates) <= MOST_CANDIDATES:
+        raise SpecError(
+            f"A comparison has 1 to {MOST_CANDIDATES} candidates, but got {len(candidates)}.",
+            hint="Give each with `--candidate`.",
+        )
+    store = Store()
+    refs = [baseline, *candidates]
+    specs = named(refs, model=model, given=given, store=lambda: store)
+    asked = [
+        Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
+        for number, (spec, label) in enumerate(zip(specs, labels(refs), strict=True))
+    ]
+    race = _run(store, asked, json_=json_, quiet=quiet)
+    _report(store, race, limit, json_=json_)
+
+
+def _limit(text: str) -> float:
+    value = share("--fail-if-slower", text)
+    if not 0 <= value < 10:
+        raise SpecError(
+            f"`--fail-if-slower` takes a share of 0 or more, but got `{text[:40]}`.", hint="Write 0.02 or 2%."
+        )
+    return value
+
+
+def _run(store: Store, asked: Sequence[Configuration], *, json_: bool, quiet: bool) -> Comparison:
+    progress = Progress(sys.stderr, quiet=quiet)
+    job = ""
+    try:
+        with scheduler(store) as service:
+            announce(store, asked, progress)
+            job = service.submit_comparison(asked)
+            status = watch(service, job, progress)
+    except Interrupted as interrupted:
+        if job:
+            race = store.comparison(job)
+            interrupted.document = _document(store, race, None)
+            if race.result and not json_:
+                print_lines(comparison_lines(race, store.trials_of(job)))
+        raise
+    race = store.comparison(job)
+    if status.state != race.state:  # the store could not take the end of it
+        complain(*_words(status.error))
+        raise typer.Exit(exit_code(status.error))
+    report_precision(race, progress)
+    return race
+
+
+def _words(error: Any) -> tuple[str, str]:
+    return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
+
+
+def _report(store: Store, race: Comparison, limit: float | None, *, json_: bool) -> None:
+    trials = store.trials_of(race.id)
+    found = None if limit is None else held(race, limit)
+    if json_:
+        print_json(_document(store, race, found))
+    elif race.result:
+        print_lines(comparison_lines(race, trials))
+    errors = failures(race, trials)
+    for error in errors:
+        complain(error["message"], error["hint"])
+    codes = {exit_code(error) for error in errors}
+    if codes:
+        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    raise typer.Exit(_verdict_code(race, found))
+
+
+def _verdict_code(race: Comparison, found: Limit | None) -> int:
+    if found is None:
+        return EXIT_UNDECIDED if unsure(race) else 0
+    result = race.result or {}
+    if result.get("grade") == "F":
+        complain(f"Graded F, so the limit is not judged: {result['grade_reason']}", result["remedy"])
+        return EXIT_UNDECIDED
+    names = {one.trial: one.label for one in race.contestants}
+    if found.broken:
+        who = ", ".join(f"`{names[trial]}`" for trial in found.broken)
+        complain(f"{who}: more than {100 * found.limit:g} % slower than the baseline.", "")
+        return EXIT_FAILED
+    if found.open:
+        who = ", ".join(f"`{names[trial]}`" for trial in found.open)
+        hint = "Use a higher --precision, or a larger --budget."
+        complain(f"{who}: may be more than {100 * found.limit:g} % slower than the baseline.", hint)
+        return EXIT_UNDECIDED
+    return 0
+
+
+def held(race: Comparison, limit: float) -> Limit:
+    """Say which candidates are slower than the baseline by more than `limit`, and which may be.
+
+    A candidate that takes (1 + limit) times as long has the ratio 1 / (1 + limit). Broken: the whole interval
+    lies below; open: it reaches from below to above, or there is none. A contrast whose undisturbed rounds
+    contradict the others is open.
+    """
+    least = 1 / (1 + limit)
+    broken: list[str] = []
+    candidates = [one.trial for one in race.contestants if one.role == "candidate"]
+    still_open = set(candidates)  # also those without a contrast
+    for one in against_baseline(race):
+        low, high = one["ratio_low"], one["ratio_high"]
+        if low is None or high is None or one["contradicted"] or low < least <= high:
+            continue
+        still_open.discard(one["candidate"])
+        if high < least:
+            broken.append(one["candidate"])
+    return Limit(limit=limit, broken=broken, open=[trial for trial in candidates if trial in still_open])
+
+
+def _document(store: Store, race: Comparison, limit: Limit | None) -> dict[str, Any]:
+    return {
+        **race.to_dict(),
+        "fail_if_slower": None if limit is None else asdict(limit),
+        "trials": [store.trial(one.trial).to_dict() for one in race.contestants],
+    }

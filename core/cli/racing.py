@@ -1,0 +1,172 @@
+"""What the commands that race share: whom `CONFIG` means, how long it will take, and how sure it then is.
+
+`bench`, `compare` and `sweep` all submit a comparison; what differs is who races and what is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.cli.options import Given, config_from, spec_data
+from core.cli.tables import counted
+from core.cli.watch import Progress
+from core.comparison import Comparison, Configuration, line_up
+from core.contrast import PRECISIONS
+from core.errors import ErrorRecord, TunerError, WorkerError
+from core.knobs import knob
+from core.measurement import Trial
+from core.prediction import past, predict
+from core.spec import TrialSpec, spec_from_dict
+from core.store import Store
+from core.trial_run import resolve_trial
+
+_HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
+
+
+def named(
+    refs: Sequence[str], *, model: str | None, given: Given, store: Callable[[], Store]
+) -> list[TrialSpec]:
+    """Return the configurations that `refs` name, all changed by `given`.
+
+    A preset and a PyTorch engine say nothing of model and workload: they take those of the first reference
+    that does, so that the same thing is compared. How well to measure is taken from `given` alone.
+
+    Raises:
+        SpecError: a reference or an option that cannot be read, or no model.
+        StoreError: no such trial.
+    """
+    configs = [config_from(ref, store=store, other_model=model is not None) for ref in refs]
+    carrier = next((one for one in configs if one.get("model")), {})
+    return [
+        spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
+    ]
+
+
+def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` on the model and the workload of `carrier`, where it names no model itself."""
+    if config.get("model"):
+        return dict(config)
+    model = {name: value for name, value in carrier.get("model", {}).items() if name in ("path", "sha256")}
+    workload = {**carrier.get("workload", {}), **config.get("workload", {})}
+    if "engine" in config:
+        workload.pop("use_io_binding", None)  # PyTorch has none
+    return {**config, "model": model, "workload": workload}
+
+
+def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
+    protocol = {k: v for k, v in config.get("protocol", {}).items() if k not in _HOW_WELL}
+    return {**config, "protocol": protocol}
+
+
+def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[], Store]) -> Configuration:
+    """Return what `--baseline` names, on the workload that the command line asks for.
+
+    Raises:
+        SpecError: it cannot be read, or goes not together with that workload.
+        StoreError: no such trial.
+    """
+    config = beside(config_from(ref, store=store, other_model=True), candidate.to_dict())
+    workload = {name: value for name, value in given.items() if _is_workload(name)}
+    spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
+    return Configuration(spec=spec, label=ref, role="baseline")
+
+
+def _is_workload(name: str) -> bool:
+    return name != "provider_options" and knob(name).target == "workload"
+
+
+def labels(refs: Sequence[str]) -> list[str]:
+    """Return a name of its own for each reference: as it was written, numbered where it comes again."""
+    found: list[str] = []
+    for ref in refs:
+        again = sum(one == ref or one.startswith(f"{ref} (") for one in found)
+        found.append(f"{ref} ({again + 1})" if again else ref)
+    return found
+
+
+# --- how long, and how sure ---------------------------------------------------------------------------------
+
+
+def announce(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
+    """Say before the start who races and how long that takes."""
+    everybody = line_up(asked)
+    progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody])}")
+
+
+def _who(everybody: Sequence[Configuration]) -> str:
+    names = [one.label for one in everybody]
+    if len(names) > 4:
+        return f"{len(names)} configurations race"
+    return f"{', '.join(names[:-1])} and {names[-1]} race" if len(names) > 1 else f"{names[0]} runs alone"
+
+
+def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
+    protocol = specs[0].protocol
+    if protocol.runs is not None:
+        asked = f"{protocol.runs} runs of each"
+    else:
+        precision = PRECISIONS[protocol.precision]
+        budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
+        asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
+    found = _prediction(store, specs)
+    if found is None:
+        return f"{asked}; the first race of this model here, so the time is not known"
+    seconds, rounds, in_budget = found
+    late = "" if in_budget else "; the budget may end before the answer"
+    return f"{asked}; about {seconds:.0f} s, {rounds} rounds{late}"
+
+
+def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, bool] | None:
+    """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
+    try:
+        model = resolve_trial(specs[0], store, _no_worker).record.content_sha256
+        races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
+        known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
+    except TunerError:
+        return None
+    if known is None:
+        return None
+    found = predict(specs, known)
+    return found.seconds, found.rounds, found.in_budget
+
+
+def _no_worker(*_: object, **__: object) -> dict[str, Any]:
+    raise WorkerError("No worker may be started now.")
+
+
+def report_precision(race: Comparison, progress: Progress) -> None:
+    """Say after the end how sure the answer is, and what that took."""
+    result = race.result or {}
+    widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
+    if not result:
+        return
+    text = f"{counted(result['rounds'], 'round')}, {result['wall_s']:.1f} s"
+    if widths:
+        text += f", known to ±{100 * max(widths):.2g} %"
+        text += "" if race.protocol.get("runs") else f" (asked for: ±{100 * race.protocol['target']:g} %)"
+    progress.line(f"{text}. {result['outcome_text']}")
+
+
+def against_baseline(race: Comparison) -> list[dict[str, Any]]:
+    """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
+    candidates = {one.trial for one in race.contestants if one.role == "candidate"}
+    return [
+        one
+        for one in (race.result or {}).get("contrasts", ())
+        if one["candidate"] in candidates and one["baseline"] == race.baseline
+    ]
+
+
+def unsure(race: Comparison) -> bool:
+    """Whether the answer must not be relied on: graded F, or a verdict on a candidate is open or missing."""
+    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
+    asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]
+    graded = (race.result or {}).get("grade")
+    return graded == "F" or any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
+
+
+def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
+    """Return the errors of those that somebody asked for: the candidates and the baseline."""
+    asked = {one.trial for one in race.contestants if one.role != "anchor"}
+    return [trial.error for trial in trials if trial.id in asked and trial.error is not None]

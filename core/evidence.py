@@ -1,0 +1,502 @@
+"""What follows from a race: contrasts, grade, ranks, and the result of every contestant.
+
+`Evidence` reads the raw record that `race` leaves, by the pure functions of `contrast`, `interference` and
+`statistics`: no clock, no file, no worker. No sample is dropped; where rounds are left out of a contrast, it
+is by their counters alone, and both versions are told. Seconds and bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from core import __version__, wire
+from core.comparison import Contestant
+from core.contrast import Contrast, contrast, ranks
+from core.interference import Grade, Summary, flag_blocks, grade, summarize
+from core.measurement import doubts, latency_summary
+
+if TYPE_CHECKING:  # the record alone: what runs a race stays out
+    from core.race.record import Block, RaceRecord, Ran, SelfTest
+
+MAX_RANKED = 32  # ranks compare every pair; a curve of hundreds of points is no ranking
+CLEAN_ROUNDS = 8  # so many without a flagged block carry a verdict of their own
+EXACT, ROUNDED = 1e-3, 2e-2  # largest relative error: of two FP32 sides; where one computes with fewer bits
+REORDERED = 1e-5  # the same sums in another order: below, a changed argmax was a tie
+CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
+
+OUTCOMES: Mapping[str, str] = {
+    "decided": "Every verdict is as sure as was asked for.",
+    "rounds": "All rounds of the protocol were run.",
+    "hopeless": "It stopped early: more rounds would not have decided it within the budget.",
+    "budget": "The time budget was used up.",
+    "disturbed": "It stopped early: the machine disturbed too many rounds.",
+    "cancelled": "It was cancelled.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A contestant of a race, and what is known of it from elsewhere."""
+
+    contestant: Contestant
+    precision: str  # of the model's numbers
+    feeds: wire.FeedPlan
+    notes: tuple[str, ...] = ()  # what a reader of its numbers must know
+    placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
+    casts: Mapping[str, Any] | None = None
+
+    @property
+    def trial(self) -> str:
+        """Id of its trial."""
+        return self.contestant.trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A race, and the verdicts, grades and numbers that follow from its raw record.
+
+    `baseline` and `anchor` are indices of entrants. One of them that failed is replaced by the other; where
+    both did, there are no contrasts.
+    """
+
+    record: RaceRecord
+    entrants: Sequence[Entrant]
+    looks: int  # how often the race could look at its numbers
+    margin: float
+    baseline: int
+    anchor: int
+    environment: wire.Environment | None
+    comparison: str = ""  # id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result of the comparison as plain JSON data.
+
+        Keys: `rounds`, `wall_s`, `outcome`, `outcome_text`, `orders` (trials in the order of each round),
+        `contrasts` (see `contrasts`), `ranks` [{trial, rank, ties}] (empty for a grade F), `grade`,
+        `grade_reason`, `remedy`, `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds,
+        log_ratios}],
+        `interference` (`Summary.to_dict()`), `frozen`, `groups` (of trials), `discarded` [{reason,
+        blocks: [{trial, latencies_s, …}]}], `notes`, `environment`, `fingerprint`, `tool_version`.
+        """
+        record = self.record
+        return {
+            "rounds": len(record.orders),
+            "wall_s": record.wall_s,
+            "outcome": record.outcome,
+            "outcome_text": OUTCOMES[record.outcome],
+            "orders": [[self.entrants[index].trial for index in order] for order in record.orders],
+            "contrasts": self.contrasts,
+            "ranks": self._ranks(),
+            "grade": self.grade.grade,
+            "grade_reason": self.grade.reason,
+            "remedy": self.grade.remedy,
+            "self_tests": [
+                {**self_test_dict(one.when, one.log_ratios), "log_ratios": one.log_ratios}
+                for one in record.self_tests
+            ],
+            "interference": self.interference.to_dict(),
+            "frozen": record.frozen,
+            "groups": [[self.entrants[index].trial for index in group] for group in record.groups],
+            "discarded": [
+                {"reason": one.reason, "blocks": [self._discarded(block) for block in one.blocks]}
+                for one in record.discarded
+            ],
+            "notes": self.notes,
+            **self._provenance(),
+        }
+
+    def _discarded(self, block: Block) -> dict[str, Any]:
+        """A block that does not count keeps its samples all the same."""
+        trial = self.entrants[block.contestant].trial
+        return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
+
+    def _provenance(self) -> dict[str, Any]:
+        machine = self.environment
+        return {
+            "environment": dict(machine) if machine is not None else None,
+            "fingerprint": machine["fingerprint"] if machine is not None else "",
+            "tool_version": __version__,
+        }
+
+    # --- contrasts ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def contrasts(self) -> list[dict[str, Any]]:
+        """Everybody against the baseline, and against the anchor where that is another.
+
+        Each is `contrast.Contrast.to_dict()` with `candidate` and `baseline` (trials), `grade`, `wall_s`,
+        `per_row` (the sides fed different numbers of rows), `flagged_rounds`, `without_flagged` (the contrast
+        of the other rounds; None where there are too few, or none is flagged), `contradicted` (the two decide
+        differently, so that the verdict is UNDECIDED), `outputs_differ` (None: not known) and `notes`.
+        """
+        references = dict.fromkeys(
+            one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
+        )
+        return [
+            self._contrast(index, reference)
+            for reference in references
+            for index in range(len(self.entrants))
+            if index != reference and self._stands(index) and self._log_ratios(index, reference)
+        ]
+
+    @cached_property
+    def _reference(self) -> int | None:
+        return next((one for one in (self.baseline, self.anchor) if self._stands(one)), None)
+
+    def _stands(self, index: int) -> bool:
+        """Whether a contestant has come through: a crash makes its numbers no result."""
+        return self.record.ran[index].error is None and bool(self._per_row[index])
+
+    def _contrast(self, candidate: int, baseline: int) -> dict[str, Any]:
+        log_ratios = self._log_ratios(candidate, baseline)
+        found = contrast(list(log_ratios.values()), looks=self.looks, margin=self.margin)
+        flagged = self._flagged[candidate] | self._flagged[baseline]
+        clean = self._without(flagged, log_ratios)
+        rows = [self._rows(one) for one in (candidate, baseline)]
+        outputs = self._outputs(candidate, baseline)
+        notes = []
+        if rows[0] != rows[1]:
+            notes.append(
+                f"The batch sizes differ ({rows[0]} and {rows[1]} rows): times per row are compared."
+            )
+        if found.drifting:
+            notes.append(
+                "The ratio itself moved during the rounds: one side was not yet in its steady state."
+            )
+        contradicted = clean is not None and _contradict(found, clean)
+        if clean is not None and contradicted:
+            notes.append(
+                f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
+                f"disturbed say {clean.verdict}: this is undecided."
+            )
+        if outputs:
+            notes.append(outputs)
+        return {
+            "candidate": self.entrants[candidate].trial,
+            "baseline": self.entrants[baseline].trial,
+            **found.to_dict(),
+            "verdict": "UNDECIDED" if contradicted else found.verdict,
+            "grade": self.grade.grade,
+            "wall_s": self.record.wall_s,
+            "per_row": rows[0] != rows[1],
+            "flagged_rounds": len(flagged & log_ratios.keys()),
+            "without_flagged": clean.to_dict() if clean is not None else None,
+            "contradicted": contradicted,
+            "outputs_differ": None if outputs is None else bool(outputs),
+            "notes": notes,
+        }
+
+    def _without(self, flagged: set[int], log_ratios: Mapping[int, float]) -> Contrast | None:
+        """The contrast without rounds in which either side was disturbed: chosen by counters alone."""
+        kept = [value for number, value in log_ratios.items() if number not in flagged]
+        if len(kept) < CLEAN_ROUNDS or len(kept) == len(log_ratios):
+            return None
+        return contrast(kept, looks=self.looks, margin=self.margin)
+
+    def _log_ratios(self, candidate: int, baseline: int) -> dict[int, float]:
+        """Round -> ln(baseline's median per row / candidate's), of the rounds that both have."""
+        own, other = self._per_row[candidate], self._per_row[baseline]
+        return {number: other[number] - own[number] for number in own if number in other}
+
+    def _outputs(self, candidate: int, baseline: int) -> str | None:
+        """How the outputs of two sides differ, "" where they agree; None: it was not looked at.
+
+        Outputs were compared with those of the baseline alone, and can be equal only where the feeds are.
+        """
+        error = self.record.ran[candidate].output_error
+        sides = [self.entrants[one] for one in (candidate, baseline)]
+        if error is None or baseline != self._reference or not _same_feeds(sides[0].feeds, sides[1].feeds):
+            return None
+        return outputs_differ(error, exact={one.precision for one in sides} == {"fp32"})
+
+    def _ranks(self) -> list[dict[str, Any]]:
+        standing = [index for index in range(len(self.entrants)) if self._stands(index)]
+        if self.grade.grade == "F" or not 2 <= len(standing) <= MAX_RANKED:
+            return []
+        per_round = {self.entrants[index].trial: self._per_row[index] for index in standing}
+        found = ranks(per_round, looks=self.looks, margin=self.margin)
+        return [{"trial": one.name, "rank": one.rank, "ties": list(one.ties)} for one in found]
+
+    # --- what happened --------------------------------------------------------------------------------------
+
+    @cached_property
+    def grade(self) -> Grade:
+        """How far the comparison can be trusted."""
+        tests = [one.log_ratios for one in self.record.self_tests]
+        return grade(tests, self.interference, frozen=self.record.frozen)
+
+    @cached_property
+    def interference(self) -> Summary:
+        """What disturbed the blocks of everybody."""
+        return summarize([block.counters for block in self.record.blocks], self._flags)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of any verdict must know."""
+        record = self.record
+        failed = [
+            f"`{entrant.contestant.label}` failed: {ran.error.message}"
+            for entrant, ran in zip(self.entrants, record.ran, strict=True)
+            if ran.error is not None
+        ]
+        if self.baseline != self._reference is not None:
+            failed.append(
+                f"The baseline has no result: the others are put against "
+                f"`{self.entrants[self._reference].contestant.label}`."
+            )
+        return [
+            *([] if record.outcome in ("decided", "rounds") else [OUTCOMES[record.outcome]]),
+            *failed,
+            *self._how(),
+            *record.notes,
+        ]
+
+    def _how(self) -> list[str]:
+        """Where the race departed from its protocol."""
+        found, record = [], self.record
+        if len(record.groups) > 1:
+            found.append(
+                f"Memory did not hold everybody at once: {len(record.groups)} groups raced in turn, each "
+                "with the references. Ranks across groups are ties."
+            )
+        if not record.frozen:
+            found.append(
+                "parked_workers_live: workers that waited could not be stopped, so their idle threads may "
+                "have disturbed the one that ran."
+            )
+        if lost := len(record.discarded):
+            reasons = "; ".join(dict.fromkeys(one.reason for one in record.discarded))
+            found.append(f"{lost} round{'s' * (lost != 1)} did not count: {reasons}.")
+        return found
+
+    @cached_property
+    def _flags(self) -> list[list[str]]:
+        blocks = self.record.blocks
+        cpus = max((len(ran.load["affinity"]) for ran in self.record.ran if ran.load is not None), default=0)
+        counters = [block.counters for block in blocks]
+        return flag_blocks(counters, [block.contestant for block in blocks], cpus=max(1, cpus))
+
+    @cached_property
+    def _flagged(self) -> list[set[int]]:
+        """Contestant -> rounds in which something disturbed it."""
+        found: list[set[int]] = [set() for _ in self.entrants]
+        for block, flags in zip(self.record.blocks, self._flags, strict=True):
+            if flags:
+                found[block.contestant].add(block.round)
+        return found
+
+    @cached_property
+    def _per_row(self) -> list[dict[int, float]]:
+        """Contestant -> round -> ln(median seconds per row)."""
+        found: list[dict[int, float]] = [{} for _ in self.entrants]
+        for block in self.record.blocks:
+            median_s = statistics.median(block.latencies_s)
+            found[block.contestant][block.round] = math.log(median_s / self._rows(block.contestant))
+        return found
+
+    def _rows(self, index: int) -> int:
+        load = self.record.ran[index].load
+        return max(1, load["batch_size"]) if load is not None else 1
+
+    # --- one contestant -------------------------------------------------------------------------------------
+
+    def trial_result(self, index: int) -> dict[str, Any] | None:
+        """Return the result of one contestant's trial under the names of the `--json` contract.
+
+        What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
+        block. `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and
+        system time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
+        """
+        ran, entrant = self.record.ran[index], self.entrants[index]
+        found = [
+            (block, flags)
+            for block, flags in zip(self.record.blocks, self._flags, strict=True)
+            if block.contestant == index
+        ]
+        if ran.load is None or not found:
+            return None
+        blocks = [block for block, _ in found]
+        latencies = [one for block in blocks for one in block.latencies_s]
+        latency = latency_summary(latencies, rounds=[len(block.latencies_s) for block in blocks])
+        busy_s = math.fsum(latencies)
+        counters = [block.counters for block in blocks]
+        own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
+        return {
+            **_facts(ran, ran.load),
+            **_costs(ran, self.record.energy_note),
+            "placement": _plain(entrant.placement),
+            "casts": _plain(entrant.casts),
+            "runs": len(latencies),
+            "latencies_s": latencies,
+            "latency": latency,
+            "throughput_per_s": ran.load["batch_size"] * len(latencies) / busy_s if busy_s > 0 else None,
+            "timed_wall_s": math.fsum(one["wall_s"] for one in counters),
+            "comparison": self.comparison,
+            "role": entrant.contestant.role,
+            "contrasts": own,
+            "grade": self.grade.grade,
+            "grade_reason": self.grade.reason,
+            "remedy": self.grade.remedy,
+            "blocks": [_block(block, flags) for block, flags in found],
+            "interference": summarize(counters, [flags for _, flags in found]).to_dict(),
+            "notes": [
+                *_notes(ran, latency),
+                *entrant.notes,
+                *dict.fromkeys(note for one in own for note in one["notes"]),
+                *self._how(),
+                *doubts(latencies, latency),
+            ],
+            "seed": entrant.feeds["seed"],
+            **self._provenance(),
+        }
+
+
+def self_test_dict(when: str, log_ratios: Sequence[float]) -> dict[str, Any]:
+    """Return a self-test as it is stored: the ratio of two equal processes, whose truth is 1."""
+    found = contrast(log_ratios).to_dict() if log_ratios else {}
+    names = ("ratio", "ratio_low", "ratio_high", "sigma", "half_width")
+    return {"when": when, **{name: found.get(name) for name in names}, "rounds": len(log_ratios)}
+
+
+def self_test_result(test: SelfTest, machine: wire.Environment | None) -> dict[str, Any]:
+    """Return a self-test that was made on its own, with the grade that a comparison would have now."""
+    cpus = len(machine["cpu"]["allowed"]) if machine is not None else 1
+    flags = flag_blocks(test.counters, [0] * len(test.counters), cpus=max(1, cpus))
+    summary = summarize(test.counters, flags)
+    graded = grade([test.log_ratios], summary, frozen=True)
+    return {
+        **self_test_dict(test.when, test.log_ratios),
+        "seconds_per_round": test.seconds_per_round,
+        "grade": graded.grade,
+        "grade_reason": graded.reason,
+        "remedy": graded.remedy,
+        "interference": summary.to_dict(),
+        "environment": dict(machine) if machine is not None else None,
+        "fingerprint": machine["fingerprint"] if machine is not None else "",
+    }
+
+
+def outputs_differ(error: wire.OutputError, *, exact: bool) -> str:
+    """Say how far the outputs of two sides are apart; "" where they agree within tolerance.
+
+    Args:
+        error: largest differences that were found.
+        exact: both sides compute in FP32: 1e-3 of the largest magnitude is too much; else 2e-2 is.
+    """
+    if error["max_rel"] is None:
+        return f"outputs differ: {error['difference']}"
+    most, agreement = error["max_rel"], error["top1_agreement"]
+    far = not most <= (EXACT if exact else ROUNDED)  # NaN is far
+    moved = agreement is not None and agreement < 1 and not most <= REORDERED
+    if not (far or moved):
+        return ""
+    shown = f"outputs differ: largest error {most:.2g} of the largest magnitude"
+    return shown + (f"; the highest class agrees in {agreement:.1%} of the rows" if moved else "")
+
+
+def _contradict(one: Contrast, other: Contrast) -> bool:
+    return "UNDECIDED" not in (one.verdict, other.verdict) and one.verdict != other.verdict
+
+
+def _same_feeds(one: wire.FeedPlan, other: wire.FeedPlan) -> bool:
+    """Whether both sides are fed the same numbers; the type may differ."""
+
+    def said(feeds: wire.FeedPlan) -> dict[str, Any]:
+        inputs = [{**each, "dtype": ""} for each in feeds["inputs"]]
+        return {**feeds, "inputs": inputs}
+
+    return said(one) == said(other)
+
+
+# --- parts of a trial's result ------------------------------------------------------------------------------
+
+
+def _facts(ran: Ran, load: wire.LoadReply) -> dict[str, Any]:
+    """What a contestant answered when it was loaded and warmed up."""
+    warm = ran.warm
+    return {
+        "requested_providers": load["requested_providers"],
+        "effective_providers": load["effective_providers"],
+        "fallback": load["fallback"],
+        "fallback_reason": load["fallback_reason"],
+        "batch_size": load["batch_size"],
+        "inputs": load["inputs"],
+        "outputs": load["outputs"],
+        "session_creation_s": load["session_creation_s"],
+        "first_run_s": load["first_run_ns"] / 1e9,
+        "warmup_latencies_s": [
+            ns / 1e9 for ns in (load["first_run_ns"], *(warm["latencies_ns"] if warm is not None else []))
+        ],
+        "steady": warm["steady"] if warm is not None else None,
+        "affinity": load["affinity"],
+        "libraries": load["libraries"],
+    }
+
+
+def _costs(ran: Ran, energy_note: str) -> dict[str, Any]:
+    """What a run costs beside its latency; None where the pass that finds it was not reached."""
+    cost, footprint, load = ran.cost, ran.footprint, ran.load
+    assert load is not None
+    load_peak = load["load_peak_rss_bytes"] if ran.load_peak_rss_bytes is None else ran.load_peak_rss_bytes
+    run_peak = footprint["run_peak_rss_bytes"] if footprint is not None else None
+    return {
+        "cpu_s_per_inference": cost["cpu_s_per_run"] if cost is not None else None,
+        "idle_cpu_s": cost["idle_cpu_s"] if cost is not None else None,
+        "idle_wall_s": cost["idle_wall_s"] if cost is not None else None,
+        "baseline_rss_bytes": load["baseline_rss_bytes"],
+        "load_peak_rss_bytes": load_peak,
+        "run_peak_rss_bytes": run_peak,
+        "peak_rss_bytes": max(load_peak, run_peak or 0),
+        "gpu_memory_bytes": footprint["gpu_memory_bytes"] if footprint is not None else None,
+        "energy_j_per_inference": ran.energy_j_per_run,
+        "energy_note": energy_note,
+        "output_error": ran.output_error,
+        "new_shapes": [
+            {
+                "batch_size": one["batch_size"],
+                "first_run_s": one["first_run_ns"] / 1e9,
+                "next_run_s": one["next_run_ns"] / 1e9,
+            }
+            for one in ran.shapes
+        ],
+    }
+
+
+def _block(block: Block, flags: list[str]) -> dict[str, Any]:
+    return {
+        "round": block.round,
+        "position": block.position,
+        "at_s": block.at_s,
+        "runs": len(block.latencies_s),
+        "refill_s": block.refill_s,
+        "median_s": statistics.median(block.latencies_s),
+        "counters": dict(block.counters),
+        "flags": flags,
+    }
+
+
+def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
+    """What a contestant said of itself, and what its numbers say of the way they were found."""
+    load, footprint = ran.load, ran.footprint
+    assert load is not None
+    found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]
+    if ran.warm is not None and not ran.warm["steady"]:
+        found.append(
+            f"not_steady: the latency still moved after {len(ran.warm['latencies_ns']) + 1} warm-up runs."
+        )
+    typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
+    if typical_s and clock_s >= CLOCK_WARNING * typical_s:
+        found.append(
+            f"The clock and the loop add {clock_s * 1e6:.2g} µs to each run, {clock_s / typical_s:.1%} of "
+            "it: of so short a run, read ratios rather than times."
+        )
+    return found
+
+
+def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(value) if value is not None else None

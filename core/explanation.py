@@ -1,0 +1,273 @@
+"""Why one result is faster than another: from two stored trials to the job that looks, and back.
+
+    pair(store, a, b)          the two trials, or why they cannot be explained
+    explain_plan(store, …)     what the job `explain` needs
+    explained(store, …)        what it has found, put against the two results; None before
+    explained_at(store, …)     when it has looked
+
+What a pair's passes showed is a file among the candidate's artifacts, so it is there for every page and
+command, and goes with the trial. Parent side: no worker is started here but through `run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.contrast import DEFAULT_MARGIN, contrast, words
+from core.errors import SpecError, StoreError, WorkerError
+from core.library import Run
+from core.measurement import Trial
+from core.plan import contestant_plan
+from core.profiling.difference import Difference, EndToEnd, Verdict, difference
+from core.profiling.passes import Passes, passes_from_dict
+from core.provenance import fingerprint_difference
+from core.runner import run_job
+from core.spec import spec_from_dict
+from core.store import Store
+from core.trial_run import prepare_trial, resolve_trial
+
+TIMEOUT_S = 3600.0  # a quarter of a minute as a rule; models of seconds per run take their time
+
+_OPPOSITE: Mapping[str, Verdict] = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two results of which the second shall be explained by the first."""
+
+    baseline: Trial
+    candidate: Trial
+
+    @property
+    def what(self) -> str:
+        """One line for a person; the same for the same pair."""
+        return f"why {self.candidate.model_name}: {self.baseline.id[:8]} → {self.candidate.id[:8]}"
+
+
+def pair(store: Store, baseline: str, candidate: str) -> Pair:
+    """Find two trials by their ids, or the first 6 or more characters of them.
+
+    Raises:
+        StoreError: there is no such trial.
+        SpecError: they are the same, one has no latency to explain, or is no session of ONNX Runtime.
+    """
+    found = Pair(baseline=store.trial(baseline), candidate=store.trial(candidate))
+    if found.baseline.id == found.candidate.id:
+        raise SpecError(
+            f"Both sides are the trial `{found.baseline.id[:12]}`.", hint="Name two different trials."
+        )
+    for trial in (found.baseline, found.candidate):
+        _check(trial)
+    return found
+
+
+def _check(trial: Trial) -> None:
+    if trial.state != "COMPLETE" or not ((trial.result or {}).get("latency") or {}).get("p50_s"):
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
+            hint="Name complete measurements; `python -m core history` lists them.",
+        )
+    engine = trial.spec.get("engine", "onnxruntime")
+    if engine != "onnxruntime":
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ran on `{engine}`, which ONNX Runtime's profiler cannot look into.",
+            hint="Name trials that ran on ONNX Runtime.",
+        )
+
+
+# --- the job ------------------------------------------------------------------------------------------------
+
+
+def explain_plan(store: Store, of: Pair, *, fingerprint: str, run: Run = run_job) -> wire.ExplainPlan:
+    """Return the payload of the job `explain`.
+
+    Args:
+        store: holds the models, and takes the result.
+        of: the two results.
+        fingerprint: of this machine, for the record.
+        run: starts a worker where a model's file has changed since.
+
+    Raises:
+        TunerError: a model is not there any more, or is another; what does not fit it.
+    """
+    return {
+        "sides": [_side(store, trial, run) for trial in (of.baseline, of.candidate)],
+        "fingerprint": fingerprint,
+        "output": str(passes_path(store, of)),
+    }
+
+
+def _side(store: Store, trial: Trial, run: Run) -> wire.ContestantPlan:
+    resolved = resolve_trial(spec_from_dict(trial.spec), store, run)
+    prepared = prepare_trial(resolved, store, run)
+    return contestant_plan(
+        resolved.spec, path=prepared.path, session=prepared.session, feeds=prepared.feeds, torch=None
+    )
+
+
+def passes_path(store: Store, of: Pair) -> Path:
+    """Return where the passes of a pair stand."""
+    return store.artifact_path(of.candidate.id, f"why-{of.baseline.id}.json")
+
+
+# --- what it has found --------------------------------------------------------------------------------------
+
+
+def explained(store: Store, of: Pair) -> Difference | None:
+    """Return why the two differ; None where the job `explain` has not looked yet.
+
+    Raises:
+        WorkerError: what it left cannot be read.
+    """
+    passes = _read(passes_path(store, of))
+    if passes is None:
+        turned = _read(passes_path(store, Pair(baseline=of.candidate, candidate=of.baseline)))
+        if turned is None:
+            return None
+        passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
+    found = difference(passes, end_to_end(of, looks=_looks(store, of.candidate)))
+    return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
+
+
+def explained_at(store: Store, of: Pair) -> float | None:
+    """Return when the passes of a pair were made, in seconds since the epoch; None: there are none."""
+    for one in (of, Pair(baseline=of.candidate, candidate=of.baseline)):
+        with contextlib.suppress(OSError):
+            return passes_path(store, one).stat().st_mtime
+    return None
+
+
+def _read(path: Path) -> Passes | None:
+    try:
+        return passes_from_dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise WorkerError(
+            f"The passes of these two results cannot be read: {error}.", hint="Explain them again."
+        ) from error
+
+
+def _notes(of: Pair, fingerprint: str) -> list[str]:
+    notes = []
+    if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
+        notes.append("The passes ran on another machine, or with other libraries, than the results.")
+    if of.baseline.model_sha256 != of.candidate.model_sha256:
+        notes.append("The two are different models: their nodes are matched by name.")
+    return notes
+
+
+def _looks(store: Store, trial: Trial) -> int:
+    """How often the race of `trial` could look at its numbers, which makes its intervals wider."""
+    if not trial.comparison:
+        return 1
+    try:
+        return max(1, len(store.comparison(trial.comparison).protocol.get("looks") or []))
+    except StoreError:  # deleted since
+        return 1
+
+
+def end_to_end(of: Pair, *, looks: int = 1) -> EndToEnd:
+    """Put the two results against each other, per row where they fed different numbers of rows.
+
+    Two that raced in the same rounds have the verdict of their race. Of others the intervals of both p50
+    are put against each other; results of different machines are not compared.
+
+    Args:
+        of: the two results.
+        looks: how often their race could stop, see `contrast.contrast`.
+    """
+    one, other = _result(of.baseline), _result(of.candidate)
+    per_row = one["batch_size"] != other["batch_size"]
+    rows = (one["batch_size"], other["batch_size"]) if per_row else (1, 1)
+    baseline_s, candidate_s = one["latency"]["p50_s"] / rows[0], other["latency"]["p50_s"] / rows[1]
+    found = _contrast(of, looks) if of.baseline.fingerprint == of.candidate.fingerprint else None
+    raced = found is not None
+    found = found or _apart(of, rows)
+    if raced and _result(of.candidate).get("grade") == "F":
+        reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
+        found |= {"verdict": "UNDECIDED", "words": f"their race was rejected, grade F: {reason.rstrip('.')}"}
+    low, high = found["ratio_low"], found["ratio_high"]
+    return EndToEnd(
+        baseline_s=baseline_s,
+        candidate_s=candidate_s,
+        low_s=baseline_s * (1 / high - 1) if high else None,
+        high_s=baseline_s * (1 / low - 1) if low else None,
+        verdict=found["verdict"],
+        words=found.get("words") or words(found),
+        raced=raced,
+        per_row=per_row,
+    )
+
+
+def _result(trial: Trial) -> dict[str, Any]:
+    assert trial.result is not None, trial.id
+    return trial.result
+
+
+def _contrast(of: Pair, looks: int) -> dict[str, Any] | None:
+    """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
+    names = of.candidate.id, of.baseline.id
+    for trial in (of.candidate, of.baseline):
+        for stored in _result(trial).get("contrasts") or []:
+            if (stored["candidate"], stored["baseline"]) == names:
+                return dict(stored)
+            if (stored["baseline"], stored["candidate"]) == names:
+                return _turned_round(stored)
+    if not of.candidate.comparison or of.candidate.comparison != of.baseline.comparison:
+        return None
+    before, after = _medians(of.baseline), _medians(of.candidate)
+    ratios = [math.log(before[number] / after[number]) for number in before if number in after]
+    return contrast(ratios, looks=looks).to_dict() if ratios else None
+
+
+def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = stored["ratio_low"], stored["ratio_high"]
+    return {
+        **stored,
+        "ratio": 1 / stored["ratio"],
+        "ratio_low": 1 / high if high else None,
+        "ratio_high": 1 / low if low else None,
+        "verdict": _OPPOSITE.get(stored["verdict"], stored["verdict"]),
+    }
+
+
+def _medians(trial: Trial) -> dict[int, float]:
+    """Median per row of each round's block."""
+    result = _result(trial)
+    return {one["round"]: one["median_s"] / result["batch_size"] for one in result.get("blocks") or []}
+
+
+def _apart(of: Pair, rows: tuple[int, int]) -> dict[str, Any]:
+    """What two results say that did not race together: their intervals of the p50, worst case."""
+    if of.baseline.fingerprint != of.candidate.fingerprint:
+        machines = [_result(trial).get("environment") for trial in (of.baseline, of.candidate)]
+        told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
+        what = f" ({'; '.join(told[:3])})" if told else ""
+        text = f"they were measured on different machines or with different libraries{what}"
+        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}
+    a, b = (
+        [_result(trial)["latency"].get(f"p50_s{end}") for end in ("", "_low", "_high")]
+        for trial in (of.baseline, of.candidate)
+    )
+    scale = rows[1] / rows[0]
+    if None in (*a, *b):
+        text = f"about {a[0] / b[0] * scale:.2g}×; too few runs for an interval"
+        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}
+    low, high = a[1] / b[2] * scale, a[2] / b[1] * scale
+    found = {"ratio": a[0] / b[0] * scale, "ratio_low": low, "ratio_high": high, "rounds": 0}
+    found["verdict"] = _verdict(low, high)
+    return {**found, "words": f"{words(found)}, measured at different times"}
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    if low >= 1 / (1 + DEFAULT_MARGIN) and high <= 1 + DEFAULT_MARGIN:
+        return "EQUIVALENT"
+    return "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED"

@@ -1,0 +1,100 @@
+"""Is this machine quiet enough to publish? What a self-test answers, for the page and the command line.
+
+Pure: a self-test that was made on its own (`evidence.self_test_result`) in, words and numbers out. What a
+comparison would need is predicted from the noise of one pair, so it holds for the model of the self-test and
+as long as the machine stays as it is. Seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.contrast import PRECISIONS, Precision, next_look, predicted_rounds
+
+PUBLISHABLE = ("A", "B")
+PUBLISH = "publish"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a comparison of two configurations needs here to be as precise as a preset asks."""
+
+    precision: str  # name of the preset
+    target: float  # relative half-width of its interval
+    rounds: int
+    seconds: float  # of these rounds
+    fits: bool  # within the preset's rounds and budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Whether this machine is quiet enough to publish, and why."""
+
+    publishable: bool
+    headline: str
+    grade: str
+    reason: str
+    remedy: str
+    sigma: float | None  # of the log-ratio of one pair of blocks
+    needs: tuple[Need, ...]  # of each preset; empty where the self-test was too short to tell
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def answer(self_test: Mapping[str, Any]) -> Answer:
+    """Return what a self-test says about this machine.
+
+    Args:
+        self_test: `evidence.self_test_result`, or what the store kept of it.
+    """
+    needs = needed(self_test)
+    grade = self_test["grade"]
+    publishable = grade in PUBLISHABLE and any(one.fits for one in needs if one.precision == PUBLISH)
+    return Answer(
+        publishable=publishable,
+        headline=_headline(grade, needs, publishable=publishable),
+        grade=grade,
+        reason=self_test["grade_reason"],
+        remedy=self_test["remedy"],
+        sigma=self_test["sigma"],
+        needs=needs,
+    )
+
+
+def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
+    """Predict what each preset needs on this machine, from the noise of one pair of blocks."""
+    sigma, round_s = self_test.get("sigma"), self_test.get("seconds_per_round")
+    if not sigma or not round_s:
+        return ()
+    return tuple(_need(one, sigma, round_s) for one in PRECISIONS.values())
+
+
+def _need(precision: Precision, sigma: float, round_s: float) -> Need:
+    rounds = predicted_rounds(sigma, precision.target, looks=len(precision.looks))
+    look = next_look(rounds - 1, precision)
+    seconds = (look or rounds) * round_s
+    return Need(
+        precision=precision.name,
+        target=precision.target,
+        rounds=look or rounds,
+        seconds=seconds,
+        fits=look is not None and seconds <= precision.budget_s,
+    )
+
+
+def _headline(grade: str, needs: Sequence[Need], *, publishable: bool) -> str:
+    if publishable:
+        return "Yes, this machine is quiet enough to publish."
+    if grade == "F":
+        return "No. A comparison on this machine would be rejected now."
+    fitting = [one.precision for one in needs if one.fits]
+    if not needs:
+        return "No. The self-test was too short to tell how quiet this machine is."
+    if not fitting:
+        return "No. This machine is too noisy for any of the presets now."
+    kind = "a ranking" if grade not in PUBLISHABLE else f"`--precision {fitting[-1]}`"
+    return f"No, not to publish; for {kind} it is quiet enough."

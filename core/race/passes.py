@@ -1,0 +1,144 @@
+"""What a contestant costs beside its latency, found where it cannot disturb the timing: after the rounds.
+
+CPU time and outputs are asked of the live workers; memory and the first runs of new shapes of workers that
+did nothing before, so that a peak belongs to what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from core import wire
+from core.errors import Cancelled, TunerError
+from core.race import energy
+from core.race.blocks import BLOCK_TIMEOUT_S, TIMEOUT_FACTOR, Pace, park, start_loaded
+from core.race.record import Entry, RaceRecord, Ran
+from core.race.workers import Worker, Workers
+
+IDLE_S = 0.1
+FOOTPRINT_RUNS = 3
+SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to read its memory
+MOST_RUNS = 1_000_000
+GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
+
+
+def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
+    """Ask for CPU time per run and while idle; errors as of `Worker.ask`."""
+    reply = worker.ask("cost", {"seconds": IDLE_S}, timeout_s=pace.timeout_s)
+    park(worker)
+    return cast(wire.CostReply, reply)
+
+
+def compare_outputs(reference: Worker, others: Mapping[int, Worker], record: RaceRecord, path: Path) -> None:
+    """Put the outputs of `others` against those of `reference`, for the same feeds.
+
+    Args:
+        reference: keeps its outputs in `path`, unless they are there already.
+        others: by index of the contestant.
+        record: gets the errors of the outputs, or a note on why there are none.
+        path: of an .npz file.
+
+    Raises:
+        Cancelled: the race was cancelled.
+    """
+    arguments = {"path": str(path)}
+    try:
+        if not path.exists():
+            reference.ask("save_outputs", arguments, timeout_s=BLOCK_TIMEOUT_S)
+            park(reference)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        record.notes.append(f"The outputs were not compared: {error.message}")
+        return
+    for index, worker in others.items():
+        ran = record.ran[index]
+        try:
+            reply = worker.ask("compare_outputs", arguments, timeout_s=BLOCK_TIMEOUT_S)
+            park(worker)
+            ran.output_error = cast(wire.OutputError, reply)
+        except Cancelled:
+            raise
+        except TunerError as error:
+            ran.notes.append(f"The outputs were not compared: {error.message}")
+
+
+def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
+    """Find peak memory and the first runs of other shapes, into `ran`; a failure costs a note.
+
+    Raises:
+        Cancelled: the race was cancelled.
+    """
+    assert ran.load is not None
+    load_s = ran.load["session_creation_s"] + ran.load["first_run_ns"] / 1e9  # compilers work in the first
+    if load_s > SLOW_LOAD_S:
+        ran.load_peak_rss_bytes = ran.load["load_peak_rss_bytes"]
+        ran.notes.append(
+            "Peak memory is that of loading and the first run: this model is too slow to load again."
+        )
+        return
+    arena_off = entry.plan["session"]["attributes"].get("enable_cpu_mem_arena") is False
+    try:
+        for _ in range(REPEATS_WITHOUT_ARENA if arena_off else 1):
+            _one_footprint(workers, entry, ran, pace, timeout_s)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        ran.notes.append(f"Peak memory is not known: {error.message}")
+
+
+def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
+    worker, load = start_loaded(workers, entry, timeout_s)
+    try:
+        reply = worker.ask("footprint", {"runs": FOOTPRINT_RUNS}, timeout_s=pace.timeout_s)
+        found = cast(wire.FootprintReply, reply)
+        if ran.footprint is not None:
+            found["run_peak_rss_bytes"] = max(
+                found["run_peak_rss_bytes"], ran.footprint["run_peak_rss_bytes"]
+            )
+        ran.footprint = found
+        ran.load_peak_rss_bytes = max(ran.load_peak_rss_bytes or 0, load["load_peak_rss_bytes"])
+        if entry.shapes and not ran.shapes:
+            reply = worker.ask("new_shapes", {"feeds": list(entry.shapes)}, timeout_s=timeout_s)
+            ran.shapes = list(reply["shapes"])
+    finally:
+        worker.kill()
+
+
+def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: RaceRecord) -> None:
+    """Find the energy of a run of each contestant, in windows of seconds; all others are frozen meanwhile.
+
+    Args:
+        live: by index of the contestant.
+        paces: likewise.
+        record: gets the joules per run, and in `energy_note` what they cover or why there are none.
+
+    Raises:
+        Cancelled: the race was cancelled.
+    """
+    loads = [ran.load for index, ran in enumerate(record.ran) if index in live and ran.load is not None]
+    gpu = any(set(GPU_PROVIDERS) & set(load["effective_providers"]) for load in loads)
+    meter, record.energy_note = energy.meter(gpu=gpu)
+    if meter is None:
+        return
+    record.energy_note = meter.note
+    idle_w = energy.idle_watts(meter)
+    for index, worker in live.items():
+
+        def run(seconds: float, worker: Worker = worker, pace: Pace = paces[index]) -> int:
+            arguments = {"block_ns": int(seconds * 1e9), "min_runs": 1, "max_runs": MOST_RUNS}
+            reply = worker.ask("block", arguments, timeout_s=TIMEOUT_FACTOR * seconds + pace.timeout_s)
+            park(worker)
+            return len(reply["latencies_ns"]) + 1
+
+        try:
+            joules, why = energy.joules_per_run(meter, idle_w, run)
+        except Cancelled:
+            raise
+        except TunerError as error:
+            joules, why = None, f"Energy is not known: {error.message}"
+        record.ran[index].energy_j_per_run = joules
+        record.ran[index].notes += [why] if why else []

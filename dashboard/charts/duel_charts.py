@@ -1,0 +1,338 @@
+"""A race on the clock of the wall: latencies of both sides, and beneath them what disturbed each block.
+
+As in `charts`: `timeline_info` turns results into plain data, `timeline` only draws it; no Streamlit, no
+clock, no file. Runs of a block are back to back, so a run's moment follows from the start of its block.
+Latencies are drawn in milliseconds, moments in seconds since the first block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.interference import CAUSES, FLAGS
+from dashboard.charts import (
+    HEIGHT,
+    MUTED,
+    PALETTE,
+    Side,
+    base_figure,
+    in_ms,
+    latency_title,
+    per_row,
+    plain,
+    style,
+    thin,
+    transparent,
+    wide_ticks,
+)
+
+MAX_POINTS = 20_000  # of all sides together: one path of so many points is still drawn at once
+MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
+DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: seen on every tile
+NO_COUNTERS = "what disturbed it was not recorded"
+
+# Rows of the strip: flags of `core.interference`, by what a reader can do about them.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "CPU used by others": (
+        "foreign_load",
+        "steal",
+        "wait",
+        "switches",
+        "pressure",
+        "cpu_deficit",
+        "gpu_shared",
+    ),
+    "stopped, throttled": ("throttled", "suspended", "major_faults"),
+    "clock, core speed": ("slow_core", "frequency", "gpu_clock"),
+}
+CALM, SYMPTOM, CAUSE = 0, 1, 2  # a cause can reject a comparison, a symptom cannot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Runs of one side. Between two blocks stands None in `at_s` and `ms`, so that no line joins them."""
+
+    name: str
+    at_s: list[float | None]
+    ms: list[float | None]
+    runs: int  # all of them; fewer are drawn where `thinned`
+    thinned: bool
+    block_at_s: list[float]
+    block_ms: list[float]  # median of each block
+    block_hover: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Blocks in the order in which they ran: when each began and ended, and how each family disturbed it."""
+
+    edges_s: list[float]  # one more than blocks
+    levels: dict[str, list[int]]  # family -> CALM, SYMPTOM or CAUSE of each block
+    hover: list[str]  # counters of each block in words
+    flagged: int  # blocks with any flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What `timeline` draws."""
+
+    sides: list[Runs]
+    strip: Strip | None  # None: nothing was recorded, as in trials of before there were races
+    y_title: str
+    y_ticks: list[float]  # of a logarithmic axis; empty: it is linear
+
+
+def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: int = MAX_POINTS) -> Timeline:
+    """Return the latencies of `sides` over time, and the strip of all blocks, those of `beside` included.
+
+    Args:
+        sides: whose latencies are drawn; those without samples are left out.
+        beside: others of the same race, whose blocks fill the gaps of the strip.
+        limit: points to draw at most; beyond, smallest and largest run of each stretch are kept.
+    """
+    rows = per_row(sides)
+    with_runs = [one for one in sides if one.result.get("latencies_s")]
+    drawn = [_runs(one, rows=rows, limit=limit // max(1, len(with_runs))) for one in with_runs]
+    return Timeline(
+        sides=drawn,
+        strip=_strip([*with_runs, *beside]),
+        y_title=latency_title(sides),
+        y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None]),
+    )
+
+
+def blocks_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Blocks of a result; a trial of before there were races ran all of them at once."""
+    blocks: list[Mapping[str, Any]] = result.get("blocks") or []
+    return blocks or [
+        {"at_s": 0.0, "refill_s": 0.0, "runs": len(result.get("latencies_s") or []), "flags": []}
+    ]
+
+
+def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
+    ms = in_ms(one, rows=rows)
+    blocks = blocks_of(one.result)
+    per_block = max(2, limit // len(blocks))
+    at_s: list[float | None] = []
+    drawn: list[float | None] = []
+    first, kept, middles, hovers = 0, 0, [], []
+    for block in blocks:
+        own = ms[first : first + block["runs"]]
+        raw_s = one.result["latencies_s"][first : first + block["runs"]]
+        first += block["runs"]
+        if not own:
+            continue
+        began = list(accumulate(raw_s[:-1], initial=block["at_s"] + block["refill_s"]))
+        indices, values = thin(own, per_block)
+        at_s += [*(began[index] for index in indices), None]
+        drawn += [*values, None]
+        kept += len(indices)
+        middle = sorted(own)[(len(own) - 1) // 2]
+        middles.append((block["at_s"], middle))
+        hovers.append(_block_hover(block, len(own), middle))
+    return Runs(
+        name=one.name,
+        at_s=at_s,
+        ms=drawn,
+        runs=len(ms),
+        thinned=kept < len(ms),
+        block_at_s=[at for at, _ in middles],
+        block_ms=[middle for _, middle in middles],
+        block_hover=hovers,
+    )
+
+
+def _block_hover(block: Mapping[str, Any], runs: int, middle: float) -> str:
+    where = f"round {block['round'] + 1}, " if "round" in block else ""
+    marks = "<br>" + ", ".join(FLAGS.get(flag, flag) for flag in block["flags"]) if block["flags"] else ""
+    return f"{where}{runs:,} runs<br>median {middle:.4g} ms{marks}"
+
+
+# --- interference ------------------------------------------------------------------------------------------
+
+
+def _strip(sides: Sequence[Side]) -> Strip | None:
+    blocks = sorted(
+        ((block, one.name) for one in sides for block in one.result.get("blocks") or []),
+        key=lambda pair: float(pair[0]["at_s"]),
+    )
+    if not blocks:
+        return None
+    starts = [float(block["at_s"]) for block, _ in blocks]
+    last = blocks[-1][0]["counters"]["wall_s"] + blocks[-1][0]["refill_s"]
+    return Strip(
+        edges_s=[*starts, starts[-1] + float(last)],
+        levels={
+            family: [_level(block["flags"], flags) for block, _ in blocks]
+            for family, flags in FAMILIES.items()
+        },
+        hover=["<br>".join([plain(name), *counter_words(block)]) for block, name in blocks],
+        flagged=sum(bool(block["flags"]) for block, _ in blocks),
+    )
+
+
+def _level(found: Sequence[str], family: Sequence[str]) -> int:
+    own = set(found) & set(family)
+    return CAUSE if own & CAUSES else SYMPTOM if own else CALM
+
+
+def counter_words(block: Mapping[str, Any]) -> list[str]:
+    """Say what is known of one block: its flags first, then what was read, one fact a line."""
+    counters = block.get("counters")
+    if not counters:
+        return [NO_COUNTERS]
+    wall_s = counters["wall_s"] or math.nan
+    lines = [FLAGS.get(flag, flag) for flag in block["flags"]] or ["nothing disturbed it"]
+    lines.append(f"{counters['cpu_s'] / wall_s:.2f} CPUs used by this worker")
+    shares = {
+        "waited for a CPU": counters["wait_s"],
+        "kept back by the hypervisor": counters["steal_s"],
+        "some program waited for a CPU": counters["pressure_s"],
+    }
+    lines += [f"{what}: {value / wall_s:.1%}" for what, value in shares.items() if value is not None]
+    lines.append(f"interrupted {counters['involuntary_switches']:,} times")
+    if counters["throttled_periods"]:
+        lines.append(f"stopped by the quota for {counters['throttled_s'] or 0:.3f} s")
+    if counters["frequency_hz"]:
+        lines.append(f"clock {counters['frequency_hz'] / 1e9:.2f} GHz")
+    lines.append(f"a fixed piece of work took {counters['canary_ns'] / 1e6:.3f} ms")
+    gpu = counters["gpu"] or {}
+    if gpu.get("sm_clock_mhz"):
+        lines.append(f"GPU clock {gpu['sm_clock_mhz']:.0f} MHz")
+    unread = [name for name in ("wait_s", "steal_s", "pressure_s", "frequency_hz") if counters[name] is None]
+    if unread:
+        lines.append(f"not readable here: {', '.join(_NAMES[name] for name in unread)}")
+    return lines
+
+
+_NAMES = {
+    "wait_s": "waiting",
+    "steal_s": "the hypervisor's share",
+    "pressure_s": "pressure",
+    "frequency_hz": "the clock",
+}
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+_RUNS_AREA, _STRIP_AREA = (0.30, 1.0), (0.0, 0.17)  # of the height
+_HEIGHT = 430
+
+
+def timeline(info: Timeline) -> go.Figure:
+    """Draw latencies over wall time with the interference strip beneath, on one axis of time."""
+    runs = sum(one.runs for one in info.sides)
+    thinned = any(one.thinned for one in info.sides)
+    note = f" · {runs:,} runs thinned, the extremes of each stretch kept" if thinned else ""
+    figure = base_figure(
+        x_title=f"Time since the first block (s){note}",
+        y_title=info.y_title,
+        height=_HEIGHT if info.strip else HEIGHT,
+    )
+    for index, one in enumerate(info.sides):
+        _add_runs(figure, one, index)
+    if info.y_ticks:
+        ticks = [f"{tick:g}" for tick in info.y_ticks]
+        figure.update_yaxes(type="log", tickvals=info.y_ticks, ticktext=ticks)
+    if info.strip is not None:
+        _add_strip(figure, info.strip)
+    return figure
+
+
+def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:
+    look = style(index)
+    figure.add_scatter(
+        x=one.at_s,
+        y=one.ms,
+        mode="lines",
+        line={"color": transparent(look["color"], 0.35), "width": 1},
+        legendgroup=str(index),
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    figure.add_scatter(
+        x=one.block_at_s,
+        y=one.block_ms,
+        name=plain(one.name),
+        legendgroup=str(index),
+        mode="lines+markers",
+        line={"color": look["color"], "dash": look["dash"], "width": 1.2},
+        marker={
+            "symbol": look["symbol"],
+            "color": look["color"],
+            "size": 7 if len(one.block_ms) <= MAX_SIGNS else 4,
+        },
+        text=one.block_hover,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _add_strip(figure: go.Figure, strip: Strip) -> None:
+    families = list(FAMILIES)
+    figure.add_heatmap(
+        x=strip.edges_s,
+        y=families,
+        z=[strip.levels[family] for family in families],
+        text=[strip.hover for _ in families],
+        hovertemplate="<b>%{y}</b><br>%{text}<extra></extra>",
+        colorscale=[
+            [0.0, transparent(MUTED, 0.18)],
+            [0.5, transparent(DISTURBED, 0.55)],
+            [1.0, DISTURBED],
+        ],
+        zmin=CALM,
+        zmax=CAUSE,
+        showscale=False,
+        ygap=2,
+        yaxis="y2",
+    )
+    _add_signs(figure, strip, SYMPTOM, "symptom of a disturbance", "circle")
+    _add_signs(figure, strip, CAUSE, "disturbed from outside", "x")
+    figure.update_layout(
+        xaxis={"anchor": "y2"},
+        yaxis={"domain": _RUNS_AREA},
+        yaxis2={
+            "domain": _STRIP_AREA,
+            "autorange": "reversed",
+            "showgrid": False,
+            "fixedrange": True,
+            "tickfont": {"size": 11},
+        },
+    )
+
+
+def _add_signs(figure: go.Figure, strip: Strip, level: int, name: str, symbol: str) -> None:
+    """A sign in each disturbed stretch, so that the colour is not alone."""
+    signs = [
+        (at, family) for family, levels in strip.levels.items() for at in _stretches(strip, levels, level)
+    ]
+    if not signs:
+        return
+    figure.add_scatter(
+        x=[at for at, _ in signs],
+        y=[family for _, family in signs],
+        name=name,
+        mode="markers",
+        marker={"symbol": symbol, "size": 7, "color": SIGN, "line": {"width": 1, "color": "#FFFFFF"}},
+        hoverinfo="skip",
+        yaxis="y2",
+    )
+
+
+def _stretches(strip: Strip, levels: Sequence[int], level: int) -> list[float]:
+    """Middles of the stretches of blocks with `level`; of too many, some evenly spread ones."""
+    middles: list[float] = []
+    first = 0
+    for found, group in groupby(levels):
+        last = first + len(list(group))
+        if found == level:
+            middles.append((strip.edges_s[first] + strip.edges_s[last]) / 2)
+        first = last
+    step = math.ceil(len(middles) / MAX_SIGNS) if middles else 1
+    return middles[::step]

@@ -1,0 +1,165 @@
+"""How quiet a machine has been: its self-tests over time, within the bands of the grades.
+
+As in `charts`: `history_info` turns stored self-tests into plain data, `history` only draws it; no Streamlit,
+no clock, no file. A ratio is drawn as its distance from 1 in percent: two equal processes differ by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.interference import HALF_WIDTHS
+from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
+
+WHEN = {"before": "before a race", "after": "after a race", "during": "during a race", "alone": "on its own"}
+AGREES, DIFFERS = "the interval holds 0", "the interval leaves 0 out"
+_LOOKS = {AGREES: (PALETTE[0], "circle"), DIFFERS: (PALETTE[1], "x")}
+_BAND_COLOR = PALETTE[2]
+_ROOM = 1.15  # above the farthest bound
+MOST = 30.0  # percent: one wild self-test must not flatten all others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Self-tests that look the same; `low` and `high` are None where there is no interval."""
+
+    name: str
+    at: list[str]  # local time
+    percent: list[float]
+    low: list[float | None]
+    high: list[float | None]
+    hover: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Where the interval of a grade lies."""
+
+    grade: str
+    percent: float  # on both sides of 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What `history` draws; `reach` is where the first view ends, in percent on both sides."""
+
+    points: list[Points]
+    bands: list[Band]
+    reach: float
+    beyond: int  # self-tests that lie outside the first view, at least in part
+
+
+def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
+    """Return self-tests, as the store keeps them, in the order of time; without a ratio there is no point."""
+    known = sorted((one for one in self_tests if one.get("ratio")), key=lambda one: one["at"])
+    groups = {name: [one for one in known if _name(one) == name] for name in (AGREES, DIFFERS)}
+    bands = [Band(grade=grade, percent=100 * width) for grade, width in HALF_WIDTHS]
+    far = [max(abs(value) for value in _bounds(one) if value is not None) for one in known]
+    reach = min(max([*far, bands[1].percent]) * _ROOM, MOST)
+    return History(
+        points=[_points(name, group) for name, group in groups.items() if group],
+        bands=bands,
+        reach=reach,
+        beyond=sum(one > reach for one in far),
+    )
+
+
+def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """How far two equal processes differed, over time: 95 % intervals within the bands of the grades."""
+    info = history_info(self_tests)
+    figure = base_figure(x_title="", y_title="Difference of two equal processes (%)")
+    for band in info.bands:
+        _draw_band(figure, band)
+    for one in info.points:
+        color, symbol = _LOOKS[one.name]
+        figure.add_scatter(
+            x=one.at,
+            y=one.percent,
+            name=one.name,
+            mode="markers",
+            marker={"color": color, "symbol": symbol, "size": 8},
+            error_y=_bars(one, color),
+            text=one.hover,
+            hovertemplate="%{text}<extra></extra>",
+        )
+    figure.update_yaxes(range=[-info.reach, info.reach], zeroline=True, zerolinecolor=MUTED)
+    return figure
+
+
+def _draw_band(figure: go.Figure, band: Band) -> None:
+    for side in (-band.percent, band.percent):
+        figure.add_hline(y=side, line={"color": _BAND_COLOR, "dash": "dot", "width": 1})
+    figure.add_hrect(
+        y0=-band.percent,
+        y1=band.percent,
+        fillcolor=transparent(_BAND_COLOR, 0.10),
+        line_width=0,
+        layer="below",
+    )
+    figure.add_annotation(
+        x=1,
+        xref="paper",
+        y=band.percent,
+        text=f"{band.grade}: ±{band.percent:g} %",
+        showarrow=False,
+        xanchor="right",
+        yanchor="bottom",
+        font={"size": 11},
+    )
+
+
+def _bars(one: Points, color: str) -> dict[str, Any]:
+    pairs = list(zip(one.percent, one.low, one.high, strict=True))
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [0.0 if high is None else high - value for value, _, high in pairs],
+        "arrayminus": [0.0 if low is None else value - low for value, low, _ in pairs],
+        "color": color,
+        "thickness": 1.5,
+        "width": 3,
+    }
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    low, high = one.get("ratio_low"), one.get("ratio_high")
+    return DIFFERS if low is not None and high is not None and not low <= 1 <= high else AGREES
+
+
+def _points(name: str, group: Sequence[Mapping[str, Any]]) -> Points:
+    percents = [_bounds(one) for one in group]
+    return Points(
+        name=name,
+        at=[_local(one["at"]) for one in group],
+        percent=[value for value, _, _ in percents if value is not None],
+        low=[low for _, low, _ in percents],
+        high=[high for _, _, high in percents],
+        hover=[_hover(one) for one in group],
+    )
+
+
+def _bounds(one: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Difference and its bounds in percent; the ratio itself is always known here."""
+    value, low, high = (
+        None if (ratio := one.get(name)) is None else 100 * (ratio - 1)
+        for name in ("ratio", "ratio_low", "ratio_high")
+    )
+    return value, low, high
+
+
+def _hover(one: Mapping[str, Any]) -> str:
+    value, low, high = _bounds(one)
+    span = "no interval" if low is None or high is None else f"95 % [{number(low)}, {number(high)}] %"
+    sigma = "" if not one.get("sigma") else f"<br>one pair scatters by {100 * one['sigma']:.2g} %"
+    grade = "" if not one.get("grade") else f"<br>grade {plain(str(one['grade']))}"
+    when = WHEN.get(str(one.get("when")), "")
+    return f"{_local(one['at'])}, {when}<br>{number(value)} %, {span}, {one['rounds']} rounds{sigma}{grade}"
+
+
+def _local(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,236 @@
+"""Charts of a difference: the way from one result to the other, step by step, and both beside each other.
+
+As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. Seconds
+come in, milliseconds are drawn. What saves time and what costs it differ in colour and in sign.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from core.profiling.difference import Difference, Row, RowKind
+from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
+
+MAX_STEPS = 14  # rows of nodes; the smallest others are added up
+ROW_PX = 28
+TEXT_SHARE = 0.3  # room right of the bars for their numbers
+LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
+SAVES, COSTS, SUM = "takes less", "takes more", "the whole difference"
+COLORS = {SAVES: PALETTE[0], COSTS: PALETTE[1], SUM: MUTED}
+BASELINE, CANDIDATE = "baseline", "candidate"
+_LIGHT = "rgba(255,255,255,0.55)"
+_PATTERNS: dict[RowKind, str] = {"inserted": "/", "outside": ".", "unseen": "x", "unmatched": "-"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the way: from `start_ms` by `ms`, which is below zero where the candidate takes less."""
+
+    label: str
+    kind: RowKind | None  # None: the whole
+    start_ms: float
+    ms: float
+    half_ms: float | None  # half the 95 % interval
+    share: float | None  # of the whole difference
+    baseline_ms: float
+    candidate_ms: float
+    nodes: str  # "18 → 16"; empty where there are none
+
+    @property
+    def series(self) -> str:
+        """Its entry in the legend."""
+        return SUM if self.kind is None else SAVES if self.ms < 0 else COSTS
+
+
+def steps_info(difference: Difference, *, limit: int = MAX_STEPS) -> list[Step]:
+    """The rows of a difference as steps that lead from zero to the whole, which comes last."""
+    steps: list[Step] = []
+    at_ms = 0.0
+    for row in shortened(difference.rows, limit):
+        steps.append(_step(row, at_ms, difference.share(row)))
+        at_ms += row.difference_s * 1e3
+    end = difference.end
+    whole = Step(
+        label=SUM,
+        kind=None,
+        start_ms=0.0,
+        ms=end.difference_s * 1e3,
+        half_ms=None,
+        share=1.0 if end.difference_s else None,
+        baseline_ms=end.baseline_s * 1e3,
+        candidate_ms=end.candidate_s * 1e3,
+        nodes="",
+    )
+    return [*steps, whole]
+
+
+def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
+    """The rows with all but the `limit` largest of nodes added up; what is no node stays last."""
+    nodes = [row for row in rows if row.kind not in ("outside", "unseen")]
+    rest = nodes[limit:]
+    if len(rest) < 2:
+        return list(rows)
+    together = Row(
+        label=f"{len(rest)} other parts",
+        kind="operator",
+        baseline_s=math.fsum(row.baseline_s for row in rest),
+        candidate_s=math.fsum(row.candidate_s for row in rest),
+        half_width_s=None,
+        baseline_nodes=sum(row.baseline_nodes for row in rest),
+        candidate_nodes=sum(row.candidate_nodes for row in rest),
+    )
+    return [*nodes[:limit], together, *(row for row in rows if row.kind in ("outside", "unseen"))]
+
+
+def label(row: Row) -> str:
+    """What a row is called on the screen."""
+    return f"{row.label} (inserted)" if row.kind == "inserted" else row.label
+
+
+def nodes(row: Row) -> str:
+    """How many nodes each side ran; empty where a row has none."""
+    return f"{row.baseline_nodes} → {row.candidate_nodes}" if row.baseline_nodes + row.candidate_nodes else ""
+
+
+def _step(row: Row, start_ms: float, share: float | None) -> Step:
+    return Step(
+        label=label(row),
+        kind=row.kind,
+        start_ms=start_ms,
+        ms=row.difference_s * 1e3,
+        half_ms=None if row.half_width_s is None else row.half_width_s * 1e3,
+        share=share,
+        baseline_ms=row.baseline_s * 1e3,
+        candidate_ms=row.candidate_s * 1e3,
+        nodes=nodes(row),
+    )
+
+
+def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
+    """Draw the way from the baseline (zero) to the candidate; `unit` is "run" or "row"."""
+    figure = base_figure(
+        x_title=f"Candidate minus baseline (ms per {unit})", y_title="", height=150 + ROW_PX * len(info)
+    )
+    for series in (SAVES, COSTS, SUM):
+        rows = [(index, step) for index, step in enumerate(info) if step.series == series]
+        if rows:
+            _add_steps(figure, series, rows, unit)
+    _add_texts(figure, info)
+    figure.update_layout(barmode="overlay", bargap=0.3, legend_traceorder="normal")
+    figure.update_yaxes(
+        tickvals=list(range(len(info))),
+        ticktext=[plain(step.label) for step in info],
+        autorange="reversed",
+        showgrid=False,
+    )
+    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, zerolinewidth=1)
+    return figure
+
+
+def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]], unit: str) -> None:
+    figure.add_bar(
+        y=[index for index, _ in rows],
+        x=[step.ms for _, step in rows],
+        base=[step.start_ms for _, step in rows],
+        orientation="h",
+        name=series,
+        marker={
+            "color": COLORS[series],
+            "pattern": {
+                "shape": [_PATTERNS.get(step.kind, "") if step.kind else "" for _, step in rows],
+                "fillmode": "overlay",
+                "fgcolor": _LIGHT,
+                "solidity": 0.25,
+            },
+        },
+        error_x={
+            "type": "data",
+            "array": [step.half_ms or 0.0 for _, step in rows],
+            "color": MUTED,
+            "thickness": 1.2,
+            "width": 3,
+        },
+        hovertext=[_hover(step, unit) for _, step in rows],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+
+
+def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
+    """Write each step's number right of its bar, where neither the bar nor its interval is."""
+    right = [max(one.start_ms, one.start_ms + one.ms + (one.half_ms or 0.0)) for one in info]
+    left = [min(one.start_ms, one.start_ms + one.ms - (one.half_ms or 0.0)) for one in info]
+    span = max(right) - min(left)
+    figure.add_scatter(
+        x=right,
+        y=list(range(len(info))),
+        mode="text",
+        text=[f"  {_text(one)}" for one in info],
+        textposition="middle right",
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    if span:
+        figure.update_xaxes(range=[min(left) - 0.03 * span, max(right) + TEXT_SHARE * span])
+
+
+def _text(step: Step) -> str:
+    if step.share is None or abs(step.share) < LEAST_SHARE:
+        return ""
+    return f"{step.ms:+.3g} ms · {step.share:.0%}"
+
+
+def _hover(step: Step, unit: str) -> str:
+    parts = [
+        step.label,
+        f"{step.ms:+.4g} ms per {unit}" + (f" ± {step.half_ms:.2g}" if step.half_ms is not None else ""),
+        f"baseline {number(step.baseline_ms)} ms, candidate {number(step.candidate_ms)} ms",
+    ]
+    if step.share is not None:
+        parts.append(f"{step.share:.1%} of the whole difference")
+    if step.nodes:
+        parts.append(f"nodes {step.nodes}")
+    return "<br>".join(plain(part) for part in parts)
+
+
+# --- both sides -----------------------------------------------------------------------------------------
+
+
+def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
+    """Draw the time of both results by part, baseline above candidate."""
+    rows = shortened(difference.rows, limit)
+    unit = "row" if difference.end.per_row else "run"
+    figure = base_figure(x_title=f"Time per {unit} (ms)", y_title="", height=150 + ROW_PX * (len(rows) + 1))
+    for index, name in enumerate((BASELINE, CANDIDATE)):
+        ms = [1e3 * (row.baseline_s if name == BASELINE else row.candidate_s) for row in rows]
+        counts = [row.baseline_nodes if name == BASELINE else row.candidate_nodes for row in rows]
+        figure.add_bar(
+            y=list(range(len(rows))),
+            x=ms,
+            orientation="h",
+            name=name,
+            marker={
+                "color": PALETTE[0] if index else MUTED,
+                "pattern": {"shape": "" if index else "\\", "fillmode": "overlay", "fgcolor": _LIGHT},
+            },
+            hovertext=[
+                "<br>".join(
+                    plain(part)
+                    for part in (label(row), f"{name}: {number(one)} ms per {unit}", f"{count} nodes")
+                )
+                for row, one, count in zip(rows, ms, counts, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    figure.update_layout(barmode="group", bargap=0.25, legend_traceorder="normal")
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))),
+        ticktext=[plain(label(row)) for row in rows],
+        autorange="reversed",
+        showgrid=False,
+    )
+    return figure

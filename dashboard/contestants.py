@@ -1,0 +1,214 @@
+"""The list of configurations that shall race: where each comes from, and what to call it.
+
+Pure functions of specs; no Streamlit, no store. A contestant is named after what sets it apart from the
+baseline, because that is what the race is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core import wire
+from core.errors import SpecError
+from core.knobs import KNOBS, Knob, Value
+from core.presets import preset
+from core.spec import SessionSpec, TrialSpec, asked, effective, spec_from_dict
+from dashboard import format
+
+LEAST, MOST = 2, 8
+ENGINES: Mapping[wire.Engine, str] = {
+    "onnxruntime": "ONNX Runtime",
+    "torch-eager": "PyTorch eager",
+    "torch-compile": "torch.compile",
+}
+ORT_DEFAULT = "ORT default"
+LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
+_WORKLOAD = ("workload", "protocol")  # what is fed and where it runs; not a setting of the session
+_OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One configuration of the list. `id` is unique in the list and names its widgets."""
+
+    id: str
+    source: str  # where it came from, in words
+    spec: TrialSpec
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the session keeps it."""
+        return {"id": self.id, "source": self.source, "spec": self.spec.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Entry:
+        """Return what `to_dict` wrote."""
+        return cls(id=data["id"], source=data["source"], spec=spec_from_dict(data["spec"]))
+
+
+# --- where they come from ---------------------------------------------------------------------------------
+
+
+def from_preset(name: str, base: TrialSpec) -> TrialSpec:
+    """Return the preset `name` on the model and the workload of `base`.
+
+    Raises:
+        SpecError: no such preset, or one that goes not together with that workload.
+    """
+    session, workload = preset(name)
+    data = base.to_dict()
+    return spec_from_dict(
+        {
+            **_without(data, "engine"),
+            "session": session.model_dump(mode="json", exclude_defaults=True),
+            "workload": {**data.get("workload", {}), **workload},
+        }
+    )
+
+
+def from_torch(engine: wire.Engine, base: TrialSpec) -> TrialSpec:
+    """Return the PyTorch model itself on the workload of `base`; what only ONNX Runtime knows is left out."""
+    data = base.to_dict()
+    return spec_from_dict(
+        {
+            **_without(data, "session"),
+            "model": {**_without(data["model"], "precision", "keep_io_types")},
+            "workload": _without(data.get("workload", {}), "use_io_binding"),
+            "engine": engine,
+        }
+    )
+
+
+def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in names}
+
+
+def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: float) -> TrialSpec:
+    """Return `spec` under the protocol of the race; warm-up, time limit and CPUs stay its own.
+
+    Raises:
+        SpecError: a precision, a budget or a margin out of range.
+    """
+    data = spec.to_dict()
+    protocol = {**data.get("protocol", {}), "precision": precision, "margin": margin}
+    protocol = _without(protocol, "runs", "budget_s") | ({} if budget_s is None else {"budget_s": budget_s})
+    return spec_from_dict({**data, "protocol": protocol})
+
+
+def check_count(entries: Sequence[Entry]) -> None:
+    """Refuse a race of too few.
+
+    Raises:
+        SpecError: fewer than two.
+    """
+    if len(entries) < LEAST:
+        raise SpecError(
+            f"A race needs at least {LEAST} configurations, but there {_are(len(entries))}.",
+            hint="Add one from a preset, the history or a YAML file.",
+        )
+
+
+def check_room(entries: Sequence[Entry]) -> None:
+    """Refuse one more.
+
+    Raises:
+        SpecError: there are eight already.
+    """
+    if len(entries) >= MOST:
+        raise SpecError(
+            f"A race has at most {MOST} configurations, and there {_are(len(entries))}.",
+            hint="Remove one first: every further one widens all intervals in the same time.",
+        )
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
+
+
+# --- what to call them ------------------------------------------------------------------------------------
+
+
+def differences(spec: TrialSpec, other: TrialSpec) -> list[str]:
+    """Return `name value` for every setting of `spec` that differs in `other`, in the table's order."""
+    return [text for _, text in _differences(spec, other)]
+
+
+def _differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = [
+        (k.target, f"{_short_name(k)} {_text(k.name, own)}")
+        for k in KNOBS
+        if k.name not in _OF_THE_RACE and (own := effective(spec, k.name)) != effective(other, k.name)
+    ]
+    own_options, other_options = _options(spec), _options(other)
+    return found + [
+        ("session", f"{name} {own_options.get(name, 'default')}")
+        for name in dict.fromkeys([*own_options, *other_options])
+        if own_options.get(name) != other_options.get(name)
+    ]
+
+
+def _short_name(setting: Knob) -> str:
+    return setting.field.removeprefix("session.")
+
+
+def _text(name: str, value: Value | None) -> str:
+    if name == "engine":
+        return ENGINES[value]  # type: ignore[index] # the engines are the keys
+    return "default" if value is None else format.value(value)
+
+
+def _options(spec: TrialSpec) -> dict[str, str]:
+    return {
+        f"{format.provider(provider.name)}.{name}": text
+        for provider in spec.session.providers
+        for name, text in provider.options.items()
+    }
+
+
+def labels(specs: Sequence[TrialSpec], baseline: int) -> list[str]:
+    """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal."""
+    default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": "onnxruntime"})
+    named: list[str] = []
+    for index, spec in enumerate(specs):
+        name = _label(spec, default if index == baseline else specs[baseline])
+        twins = sum(one == name or one.startswith(f"{name} (") for one in named)
+        named.append(f"{name} ({twins + 1})" if twins else name)
+    return named
+
+
+def _label(spec: TrialSpec, other: TrialSpec) -> str:
+    found = _differences(spec, other)
+    workload = [text for target, text in found if target in _WORKLOAD]
+    if spec.engine != "onnxruntime":
+        parts = [ENGINES[spec.engine], *workload]
+    elif is_default(spec):
+        parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
+    else:
+        parts = [text for _, text in found] or _explicit(spec)
+    return _short(parts)
+
+
+def _explicit(spec: TrialSpec) -> list[str]:
+    """What is asked for although ONNX Runtime would do it anyway: another request, for the same thing."""
+    said = [
+        f"{_short_name(k)} {_text(k.name, value)}"
+        for k in KNOBS
+        if k.target in ("attribute", "config_entry") and (value := asked(spec, k.name)) is not None
+    ]
+    return ["explicit " + text for text in said] or ["same settings"]
+
+
+def is_default(spec: TrialSpec) -> bool:
+    """Whether `spec` is what ONNX Runtime does unasked, on whatever workload."""
+    return (spec.engine, spec.model.precision, spec.session) == ("onnxruntime", "fp32", SessionSpec())
+
+
+def _short(parts: Sequence[str]) -> str:
+    """As many of `parts` as a legend has room for, and how many more there are."""
+    shown = parts[0]
+    for index, part in enumerate(parts[1:], 1):
+        if len(shown) + len(part) + 2 > LABEL_LIMIT:
+            return f"{format.short(shown, LABEL_LIMIT)} + {len(parts) - index} more"
+        shown += f", {part}"
+    return format.short(shown, LABEL_LIMIT)

@@ -1,0 +1,310 @@
+"""The list of configurations that shall race, and the ways into it: presets, history, YAML, Tune, PyTorch.
+
+The list is kept in the session as plain data, for one model; `contestants` knows what may stand in it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.comparison import same_request
+from core.errors import SpecError, TunerError
+from core.measurement import Trial
+from core.plan import anchor, torch_source
+from core.presets import PRESETS
+from core.spec import TrialSpec, spec_from_yaml
+from core.store import ModelRecord
+from dashboard import contestants, controls, format, state
+from dashboard.contestants import Entry
+
+# keys of the session
+ENTRIES = "compare.entries"  # the list, as plain data
+OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
+BASELINE = "compare.baseline"  # id of the entry that is the baseline
+PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
+
+OFFERED = 100  # earlier trials to choose from
+
+
+def take_trials(trials: Sequence[Trial]) -> None:
+    """Make these trials the list, the first one the baseline.
+
+    Raises:
+        TunerError: the settings of one cannot be read, or its model is not here.
+    """
+    specs = [state.trial_spec(trial) for trial in trials]
+    if not specs:
+        return
+    record = state.find_model(specs[0].model)
+    state.choose_model(record)
+    taken = [_entry(f"trial {trial.id[:8]}", spec, record) for trial, spec in zip(trials, specs, strict=True)]
+    _put(record, [])
+    for entry in taken:
+        _add(record, entry)
+
+
+def is_begun() -> bool:
+    """Whether this session has a list already."""
+    return OF_MODEL in st.session_state
+
+
+def entries(record: ModelRecord) -> list[Entry]:
+    """The list of this session; at first ONNX Runtime's default, and Tune's settings where they differ."""
+    if st.session_state.get(OF_MODEL) != record.content_sha256:
+        _put(record, _first(record))
+    return [Entry.from_dict(one) for one in st.session_state[ENTRIES]]
+
+
+def _first(record: ModelRecord) -> list[Entry]:
+    try:
+        spec = state.current_spec()
+    except TunerError:  # said on Tune; the list begins with what can be run
+        return []
+    default = _entry("preset: ORT default", anchor(spec), record)
+    if same_request(spec, default.spec):
+        return [default]
+    return [default, _entry("settings of Tune", spec, record)]
+
+
+def _put(record: ModelRecord, listed: Sequence[Entry]) -> None:
+    st.session_state[OF_MODEL] = record.content_sha256
+    st.session_state[ENTRIES] = [one.to_dict() for one in listed]
+    if st.session_state.get(BASELINE) not in {one.id for one in listed}:
+        st.session_state[BASELINE] = listed[0].id if listed else None
+
+
+def _entry(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
+    """An entry of the list, on the model as this server keeps it.
+
+    Raises:
+        SpecError: the configuration is of another model.
+    """
+    if spec.model.sha256 not in (None, record.sha256, record.content_sha256):
+        raise SpecError(
+            f"The configuration ({source}) belongs to another model than `{record.name}`.",
+            hint="Race configurations of one model; choose that model to race its own.",
+        )
+    here = {"path": state.portable(record.path), "sha256": record.sha256}
+    spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})
+    return Entry(id=secrets.token_hex(4), source=source, spec=spec)
+
+
+def _add(record: ModelRecord, entry: Entry) -> None:
+    own = entries(record)
+    if any(same_request(one.spec, entry.spec) for one in own):
+        raise SpecError(
+            f"This configuration ({entry.source}) is in the list already.", hint="Change a setting first."
+        )
+    contestants.check_room(own)
+    _put(record, [*own, entry])
+
+
+def _try_add(record: ModelRecord, source: str, spec: TrialSpec) -> None:
+    try:
+        _add(record, _entry(source, spec, record))
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _remove(record: ModelRecord, entry_id: str) -> None:
+    _put(record, [one for one in entries(record) if one.id != entry_id])
+
+
+def _set_baseline(entry_id: str) -> None:
+    st.session_state[BASELINE] = entry_id
+
+
+def baseline_index(listed: Sequence[Entry]) -> int:
+    """Which entry of the list is the baseline; the first one where none was chosen."""
+    return next((i for i, one in enumerate(listed) if one.id == st.session_state.get(BASELINE)), 0)
+
+
+# --- drawing it -------------------------------------------------------------------------------------------
+
+
+def draw(record: ModelRecord) -> None:
+    """Draw the list and the ways to add to it."""
+    _list(record, entries(record))
+    _adders(record)
+
+
+def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:
+    if not listed:
+        st.info("The list is empty: add two to eight configurations.", icon=":material/playlist_add:")
+        return
+    against = baseline_index(listed)
+    names = contestants.labels([one.spec for one in listed], against)
+    for index, (entry, name) in enumerate(zip(listed, names, strict=True)):
+        _line(record, entry, name, None if index == against else listed[against])
+
+
+def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) -> None:
+    """One entry: its name, its source, all that differs from `baseline`; None: it is the baseline."""
+    with st.container(
+        border=True, horizontal=True, vertical_alignment="center", key=f"compare.entry.{entry.id}"
+    ):
+        with st.container(gap=None):
+            flag = " :blue-badge[:material/flag: baseline]" if baseline is None else ""
+            st.markdown(f"**{format.plain(name)}**{flag}")
+            found = contestants.differences(entry.spec, baseline.spec) if baseline is not None else []
+            st.caption(format.plain(" · ".join([entry.source, *found])))
+        if baseline is not None:
+            st.button(
+                "Make baseline",
+                key=f"compare.flag.{entry.id}",
+                icon=":material/flag:",
+                type="tertiary",
+                on_click=_set_baseline,
+                args=(entry.id,),
+                help="Put all others against this one.",
+            )
+        st.button(
+            "Remove",
+            key=f"compare.drop.{entry.id}",
+            icon=":material/close:",
+            type="tertiary",
+            on_click=_remove,
+            args=(record, entry.id),
+        )
+
+
+def _adders(record: ModelRecord) -> None:
+    with st.container(horizontal=True, gap="small", key="compare.adders"):
+        with st.popover("Presets", icon=":material/bookmark:", help="Named starting points."):
+            _preset_buttons(record)
+        with st.popover("History", icon=":material/history:", help="Earlier trials of this model."):
+            _history(record)
+        with st.popover("YAML", icon=":material/upload_file:", help="A file that ORTune exported."):
+            _yaml(record)
+        st.button(
+            "Settings of Tune",
+            key="compare.add.current",
+            icon=":material/tune:",
+            on_click=_add_current,
+            args=(record,),
+            help="What the settings on Tune ask for now.",
+        )
+        if torch_source(record) is not None:
+            for engine in ("torch-eager", "torch-compile"):
+                st.button(
+                    contestants.ENGINES[engine],
+                    key=f"compare.add.{engine}",
+                    icon=":material/local_fire_department:",
+                    on_click=_add_torch,
+                    args=(record, engine),
+                    help="The PyTorch model that was exported to this file, on the same feeds, in a worker "
+                    "of its own.",
+                )
+
+
+def _preset_buttons(record: ModelRecord) -> None:
+    for name, (label, purpose, _, _) in PRESETS.items():
+        st.button(
+            label,
+            key=f"compare.add.preset.{name}",
+            help=purpose,
+            width="stretch",
+            on_click=_add_preset,
+            args=(record, name),
+        )
+
+
+def _add_preset(record: ModelRecord, name: str) -> None:
+    try:
+        spec = contestants.from_preset(name, state.current_spec())
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    _try_add(record, f"preset: {PRESETS[name][0]}", spec)
+
+
+def _add_current(record: ModelRecord) -> None:
+    try:
+        spec = state.current_spec()
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    _try_add(record, "settings of Tune", spec)
+
+
+def _add_torch(record: ModelRecord, engine: str) -> None:
+    try:
+        spec = contestants.from_torch(engine, state.current_spec())  # type: ignore[arg-type] # a key of ENGINES
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    _try_add(record, "the model before its export", spec)
+
+
+def _history(record: ModelRecord) -> None:
+    trials = state.store().trials(
+        model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=OFFERED
+    )
+    offered = {trial.id: trial for trial in trials}
+    if not offered:
+        st.caption("Nothing was measured on this model yet.")
+        return
+    st.multiselect(
+        "Trials",
+        list(offered),
+        key=PICKED,
+        format_func=lambda one: _trial_label(offered[one]) if one in offered else one[:8],
+        placeholder="Choose trials",
+    )
+    st.button("Add", key="compare.add.history", icon=":material/add:", on_click=_add_picked, args=(record,))
+
+
+def _trial_label(trial: Trial) -> str:
+    p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    try:
+        settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
+    except TunerError:
+        settings = "settings of another version"
+    return f"{settings} · p50 {format.ms(p50)} · {format.when(trial.created_at)} · {trial.id[:8]}"
+
+
+def _add_picked(record: ModelRecord) -> None:
+    try:
+        for one in st.session_state.get(PICKED) or []:
+            trial = state.store().trial(one)
+            _add(record, _entry(f"trial {trial.id[:8]}", state.trial_spec(trial), record))
+    except TunerError as error:
+        state.keep_error(error)
+    st.session_state[PICKED] = []
+
+
+def _yaml(record: ModelRecord) -> None:
+    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1)
+    st.text_area("or its text", key=PASTED, height=120, placeholder="schema: 1\nmodel: …")
+    st.button("Add", key="compare.add.yaml", icon=":material/add:", on_click=_add_yaml, args=(record,))
+
+
+def _add_yaml(record: ModelRecord) -> None:
+    try:
+        name, text = _yaml_text()
+        spec = spec_from_yaml(text)
+        if not spec.model.sha256:  # without a hash, the path or the name must be this model's
+            found = state.find_model(spec.model, foreign=True)
+            known = {"sha256": found.sha256}
+            spec = spec.model_copy(update={"model": spec.model.model_copy(update=known)})
+        _add(record, _entry(name, spec, record))
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _yaml_text() -> tuple[str, str]:
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        text = st.session_state.get(PASTED) or ""
+        if not text.strip():
+            raise SpecError("There is no YAML to add.", hint="Choose a file or paste its text.")
+        return "pasted YAML", text
+    try:
+        return uploaded.name, str(uploaded.getvalue(), "utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(
+            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
+        ) from None

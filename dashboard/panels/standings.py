@@ -1,0 +1,232 @@
+"""A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
+
+No Streamlit: what stands here is tested as text. `compare_results` draws it. A race that was graded F ranks
+nobody: its numbers are told, but never as a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core import contrast as contrasts
+from core.comparison import Comparison
+from core.errors import TunerError
+from core.measurement import Trial
+from core.spec import spec_from_dict
+from dashboard import contestants, format
+from dashboard.panels import verdict
+
+Contrast = Mapping[str, Any]
+
+MEBIBYTE = 1 << 20
+
+
+def reference(comparison: Comparison) -> str:
+    """Trial that the others are put against: the baseline, or the default where the baseline has failed."""
+    against = [one["baseline"] for one in (comparison.result or {}).get("contrasts") or []]
+    return comparison.baseline if comparison.baseline in against or not against else against[0]
+
+
+def labels(comparison: Comparison) -> dict[str, str]:
+    """Trial -> name."""
+    return {one.trial: one.label for one in comparison.contestants}
+
+
+def against_reference(comparison: Comparison) -> dict[str, Contrast]:
+    """Trial -> its contrast against the reference, of those that have one."""
+    found: Sequence[Contrast] = (comparison.result or {}).get("contrasts") or []
+    against = reference(comparison)
+    return {one["candidate"]: one for one in found if one["baseline"] == against}
+
+
+def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Trial -> {rank, ties}; empty where nobody is ranked."""
+    if verdict.is_rejected(comparison):
+        return {}
+    return {one["trial"]: one for one in (comparison.result or {}).get("ranks") or []}
+
+
+def order(comparison: Comparison) -> list[str]:
+    """Trials in the order of the screen: by rank, then by ratio, those without a number at the end."""
+    found, against = against_reference(comparison), reference(comparison)
+    ranked = ranks(comparison)
+
+    def place(trial: str) -> tuple[int, float]:
+        ratio = 1.0 if trial == against and found else found[trial]["ratio"] if trial in found else 0.0
+        return (ranked[trial]["rank"] if trial in ranked else len(comparison.contestants) + 1, -ratio)
+
+    return sorted((one.trial for one in comparison.contestants), key=place)
+
+
+def headline(comparison: Comparison) -> str:
+    """Say in a sentence or two who is ahead."""
+    if verdict.is_rejected(comparison):
+        return "Rejected: nobody is ranked."
+    named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
+    if not found:
+        return "There is nothing to compare: fewer than two configurations came through."
+    ranked = ranks(comparison)
+    first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
+    if not first:
+        return f"Put against {named[against]}; too many configurations to rank."
+    if first == [against]:
+        return f"{named[against]}, the baseline, is the fastest."
+    best = first[0]
+    said = f"against {named[against]}: {contrasts.words(found[best])}" if best in found else ""
+    if len(first) == 1:
+        return f"{named[best]} is the fastest; {said}."
+    shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
+    return shared if against in first else f"{shared} {named[best]} {said}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+def rows(comparison: Comparison, trials: Mapping[str, Trial]) -> list[dict[str, Any]]:
+    """Return one row per contestant in the order of the screen; what is not known is None."""
+    return [_row(comparison, trial, trials.get(trial), trials) for trial in order(comparison)]
+
+
+def _row(
+    comparison: Comparison, trial_id: str, trial: Trial | None, trials: Mapping[str, Trial]
+) -> dict[str, Any]:
+    result: Mapping[str, Any] = (trial.result if trial else None) or {}
+    latency, size = result.get("latency") or {}, result.get("batch_size")
+    return {
+        "Rank": rank_text(comparison, trial_id),
+        "Configuration": labels(comparison)[trial_id],
+        "Verdict": verdict_text(comparison, trial_id, trial),
+        "Outputs": outputs_text(comparison, trial_id),
+        "p50 (ms)": _scaled(latency.get("p50_s"), 1e3),
+        "p95 (ms)": _scaled(latency.get("p95_s"), 1e3),
+        "Rows": size,
+        "p50 per row (ms)": _scaled(latency.get("p50_s"), 1e3 / size) if size else None,
+        "Rows/s": result.get("throughput_per_s"),
+        "CPU per run (ms)": _scaled(result.get("cpu_s_per_inference"), 1e3),
+        "Peak memory (MiB)": _scaled(result.get("peak_rss_bytes"), 1 / MEBIBYTE),
+        "Ran on": ran_on(result),
+        "Settings": settings_text(trial, trials.get(reference(comparison))),
+        "Trial": trial_id[:12],
+    }
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def rank_text(comparison: Comparison, trial_id: str) -> str:
+    """The rank, with `=` where another has the same one: `1 =`."""
+    ranked = ranks(comparison)
+    if trial_id not in ranked:
+        return ""
+    rank = ranked[trial_id]["rank"]
+    shared = sum(one["rank"] == rank for one in ranked.values()) > 1
+    return f"{rank} =" if shared else str(rank)
+
+
+def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> str:
+    """What became of one contestant, in words."""
+    if trial is None:
+        return "deleted since"
+    if trial.state == "FAIL":
+        return "failed"
+    found = against_reference(comparison).get(trial_id)
+    if trial_id == reference(comparison):
+        return "baseline"
+    if found is None:
+        return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
+    said = contrasts.words(found)
+    return f"rejected ({said})" if verdict.is_rejected(comparison) else said
+
+
+def outputs_text(comparison: Comparison, trial_id: str) -> str:
+    """Whether its outputs are those of the reference; empty where they were not compared."""
+    if trial_id == reference(comparison):
+        return ""
+    differ = (against_reference(comparison).get(trial_id) or {}).get("outputs_differ")
+    return {None: "", True: "differ", False: "same"}[differ]
+
+
+def ran_on(result: Mapping[str, Any]) -> str:
+    """Providers that really ran; a fallback says so."""
+    names = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
+    return f"{names} (fallback)" if result.get("fallback") else names
+
+
+def settings_text(trial: Trial | None, baseline: Trial | None) -> str:
+    """Everything that sets a contestant apart from the baseline."""
+    if trial is None or baseline is None or trial.id == baseline.id:
+        return ""
+    try:
+        own, other = spec_from_dict(trial.spec), spec_from_dict(baseline.spec)
+    except TunerError as error:
+        return error.message
+    return "; ".join(contestants.differences(own, other)) or "the same"
+
+
+# --- what a reader must know ------------------------------------------------------------------------------
+
+
+def cautions(comparison: Comparison) -> list[str]:
+    """Warnings on single contestants, each with its name, and those of the whole race."""
+    named = labels(comparison)
+    lines = [
+        f"{named[trial]}: {note}"
+        for trial, one in against_reference(comparison).items()
+        for note in one.get("notes") or []
+    ]
+    told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
+    notes = [str(note) for note in (comparison.result or {}).get("notes") or []]
+    return [*lines, *(note for note in notes if not note.startswith(told))]
+
+
+def facts(comparison: Comparison) -> list[str]:
+    """How the race was run, in a few words each."""
+    result, protocol = comparison.result or {}, comparison.protocol
+    rounds = result.get("rounds") or 0
+    lines = [f"{rounds} round{'s' * (rounds != 1)} of {len(against_reference(comparison)) + 1}"]
+    if result.get("wall_s") is not None:
+        lines.append(format.duration(result["wall_s"]))
+    lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")
+    return lines
+
+
+# --- past races -------------------------------------------------------------------------------------------
+
+
+def past_row(comparison: Comparison) -> dict[str, Any]:
+    """Return one line of the list of past comparisons."""
+    result = comparison.result or {}
+    ended = comparison.state == "COMPLETE"
+    against = labels(comparison)[comparison.baseline]
+    return {
+        "When": comparison.created_at,
+        "Configurations": f"{', '.join(_others(comparison))} against {against}",
+        "Result": headline(comparison) if ended else _unfinished(comparison),
+        "Grade": result.get("grade") or "",
+        "Precision": comparison.protocol.get("precision") or "",
+        "Study": comparison.study,
+        "Comparison": comparison.id[:12],
+    }
+
+
+def _others(comparison: Comparison) -> list[str]:
+    """Names of all but the baseline, and but a default that nobody asked for."""
+    named = [
+        one.label
+        for one in comparison.contestants
+        if one.trial != comparison.baseline and one.role != "anchor"
+    ]
+    return named or ["nothing"]
+
+
+def _unfinished(comparison: Comparison) -> str:
+    words = {"WAITING": "waiting", "RUNNING": "running", "CANCELLED": "cancelled"}
+    if comparison.error:
+        return f"failed: {comparison.error['message']}"
+    return words.get(comparison.state, "failed")

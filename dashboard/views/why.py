@@ -1,0 +1,266 @@
+"""Why: two results of a model, profiled in turns, and where the time between them goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from core.errors import TunerError
+from core.explanation import TIMEOUT_S, Pair, explain_plan, explained, explained_at, pair
+from core.measurement import Trial
+from core.profiling.difference import Difference
+from core.scheduler import Status
+from core.store import ModelRecord
+from dashboard import controls, format, state
+from dashboard.panels import why_results
+
+BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
+
+# keys of the session
+BASELINE, CANDIDATE = "why.baseline", "why.candidate"
+LINKED = "why.linked"  # the ?a=&b= that was followed
+JOB = "why.job"  # id of the job that this session started last, and the pair it is about
+LIMIT = 100
+POLL_S = 1.0
+
+
+def page() -> None:
+    st.title("Why", anchor=False)
+    st.caption(
+        "Both configurations are profiled in turns, in passes of their own, and their nodes are matched "
+        "through ONNX Runtime's fusions. It explains a difference; it does not measure one."
+    )
+    state.show_kept_error()
+    _follow_link()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return
+    trials = _trials(record)
+    with right:
+        of = _pick(trials)
+    if of is None:
+        return
+    found = _explained(of)
+    job = _job(of)
+    with right:
+        _buttons(of, job, again=found is not None)
+    _live(of, job)
+    if found is not None:
+        why_results.result(found)
+    elif not state.is_active(job):
+        _empty()
+
+
+# --- which two --------------------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?a=&b=` names the baseline and the candidate, and brings their model; once."""
+    linked = [st.query_params.get(name, "") for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
+    if not any(linked) or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        found = [state.store().trial(one) for one in linked if one]
+        state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
+        if len(found) == len(linked):
+            pair(state.store(), *linked)  # says why, where they cannot be explained
+    except TunerError as error:
+        state.report(error)
+        return
+    for key, one in zip((BASELINE, CANDIDATE), linked, strict=True):
+        if one:
+            st.session_state[key] = next(trial.id for trial in found if trial.id.startswith(one))
+
+
+def _trials(record: ModelRecord) -> dict[str, Trial]:
+    """Complete measurements of the model that ORT's profiler can look into, newest first.
+
+    What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
+    linked to.
+    """
+    store, chosen = state.store(), {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
+    found: list[Trial] = []
+    for kind in ("measure", "reference"):
+        found += store.trials(model_sha256=record.content_sha256, kind=kind, state="COMPLETE", limit=LIMIT)
+    usable = [one for one in found if one.spec.get("engine", "onnxruntime") == "onnxruntime"]
+    measured = [one for one in usable if one.kind == "measure"]
+    candidate = st.session_state.get(CANDIDATE) or (measured[0].id if measured else "")
+    race = next((one.comparison for one in usable if one.id == candidate), "")
+    shown = [
+        one
+        for one in usable
+        if one.kind == "measure" or one.id in chosen or (race and one.comparison == race)
+    ]
+    return {one.id: one for one in sorted(shown, key=lambda one: -one.created_at)}
+
+
+def _pick(trials: Mapping[str, Trial]) -> Pair | None:
+    if len(trials) < 2:
+        with st.container(border=True):
+            st.markdown(
+                ":material/troubleshoot: **Two results of this model are needed.** Measure it with other "
+                "settings, or race several configurations."
+            )
+            with st.container(horizontal=True):
+                st.page_link("views/tune.py", label="Tune", icon=":material/tune:")
+                st.page_link("views/compare.py", label="Compare", icon=":material/compare_arrows:")
+        return None
+    _choose_defaults(trials)
+    _picker("Baseline", BASELINE, trials)
+    _picker("Candidate", CANDIDATE, trials)
+    st.query_params[BASELINE_PARAM] = st.session_state[BASELINE]
+    st.query_params[CANDIDATE_PARAM] = st.session_state[CANDIDATE]
+    st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    try:
+        return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _choose_defaults(trials: Mapping[str, Trial]) -> None:
+    """The newest measurement, against what it raced with, or else against the one before."""
+    if st.session_state.get(CANDIDATE) not in trials:
+        others = [one for one in trials.values() if one.id != st.session_state.get(BASELINE)]
+        st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
+    candidate = trials[st.session_state[CANDIDATE]]
+    if st.session_state.get(BASELINE) not in trials:
+        raced = [one["baseline"] for one in (candidate.result or {}).get("contrasts") or []]
+        rest = [one for one in trials if one != candidate.id]
+        st.session_state[BASELINE] = next((one for one in raced if one in rest), rest[0])
+
+
+def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
+    st.selectbox(
+        name,
+        list(trials),
+        key=key,
+        persist_state="session",
+        format_func=lambda one: _label(trials[one]) if one in trials else str(one),
+    )
+
+
+def _label(trial: Trial) -> str:
+    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    try:
+        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
+    except TunerError:
+        lines = ["settings of another version"]
+    asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+    beside = " · raced beside another" if trial.kind == "reference" else ""
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {asked}{beside}"
+
+
+# --- explaining -------------------------------------------------------------------------------------------
+
+
+def _explained(of: Pair) -> Difference | None:
+    try:
+        return _cached(of.baseline.id, of.candidate.id, explained_at(state.store(), of))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _cached(baseline: str, candidate: str, made_at: float | None) -> Difference | None:
+    """Read and matched once: two results and the passes of one moment never change."""
+    return explained(state.store(), pair(state.store(), baseline, candidate)) if made_at else None
+
+
+def _job(of: Pair) -> Status | None:
+    """The job that explains this pair: one of this session, or one that another started and still runs."""
+    what, job = st.session_state.get(JOB) or ("", "")
+    if what == of.what:
+        return state.status(job)
+    active = state.scheduler().active()
+    return next((one for one in active if one.kind == "explain" and one.what == of.what), None)
+
+
+def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
+    active = state.is_active(job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Explaining" if active else "Explain again" if again else "Explain",
+            key="why.run",
+            type="secondary" if again else "primary",
+            icon=":material/troubleshoot:",
+            shortcut="Ctrl+Enter",
+            disabled=active,
+            help="Wait for the passes, or cancel them." if active else None,
+            on_click=_start,
+            args=(of,),
+        )
+        st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
+
+
+def _start(of: Pair) -> None:
+    try:
+        plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
+        job = state.scheduler().submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    st.session_state[JOB] = (of.what, job)
+
+
+def _swap() -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = (
+        st.session_state[CANDIDATE],
+        st.session_state[BASELINE],
+    )
+
+
+def _live(of: Pair, job: Status | None) -> None:
+    active = state.is_active(job)
+    if job is not None and job.state == "CANCELLED":
+        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif job is not None and job.error is not None:
+        state.report_record(job.error)
+
+    def tick() -> None:
+        if not active or job is None:
+            return
+        status = state.status(job.id)
+        if status is None or not state.is_active(status):
+            st.rerun()
+        share, text = _progress_text(status)
+        st.progress(share, text=format.plain(text))
+        st.button(
+            "Cancel",
+            key="why.cancel",
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(job.id,),
+        )
+
+    with st.container(key="why.live"):
+        st.fragment(tick, run_every=POLL_S if active else None)()
+
+
+def _progress_text(status: Status) -> tuple[float, str]:
+    if status.state == "WAITING":
+        return 0.0, f"Waiting for {status.holder}" if status.holder else "Waiting for a turn"
+    share = min(1.0, status.done / status.total) if status.total else 0.0
+    stage = {"load": "loading", "profile": "profiling in turns", "match": "matching nodes"}.get(
+        status.stage, status.stage or "starting"
+    )
+    count = f" {status.done} of {status.total}" if status.total and status.stage == "profile" else ""
+    left = f" · about {format.duration(status.eta_s)} left" if status.eta_s is not None else ""
+    return share, f"{stage}{count} · {format.duration(status.elapsed_s)} so far{left}"
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/troubleshoot: **Not explained yet.** Press **Explain**: both are profiled in turns, "
+            "which takes about a quarter of a minute, longer for slow models."
+        )
+
+
+page()

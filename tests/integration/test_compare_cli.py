@@ -1,0 +1,410 @@
+"""`compare` and `bench --baseline`, run for real: who races, what is printed, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from core.cli.compare import Limit, held
+from core.cli.options import config_from
+from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
+from core.cli.racing import announce, baseline_of, labels, named, unsure
+from core.cli.tables import comparison_lines
+from core.cli.watch import Progress
+from core.comparison import Comparison, Configuration, Contestant
+from core.errors import SpecError, StoreError
+from core.measurement import Trial
+from core.spec import spec_from_dict
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine, Done
+
+QUICK = ("--runs", "40", "--warmup-runs", "2")
+NEVER: Callable[[], Store] = lambda: pytest.fail("the store is not needed")  # noqa: E731
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> str:
+    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+
+
+def measured(done: Done) -> Done:
+    """Measured, whatever the verdict: on a machine with neighbours it may be UNDECIDED or graded F."""
+    assert done.code in (0, EXIT_UNDECIDED), done.err
+    assert "Traceback" not in done.err
+    return done
+
+
+# --- whom a reference means -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def yaml_file(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "schema: 1\nmodel: {path: m.onnx}\nsession: {intra_op_num_threads: 2}\n"
+        "workload: {batch_size: 8, use_io_binding: true}\nprotocol: {precision: publish, warmup_runs: 3}\n"
+    )
+    return str(path)
+
+
+def test_presets_and_pytorch_take_model_and_workload_of_the_file(yaml_file: str) -> None:
+    refs = ["preset:default", yaml_file, "preset:cpu-throughput", "torch:compile"]
+    default, mine, throughput, torch = named(refs, model=None, given={}, store=NEVER)
+    assert {one.model.path for one in (default, mine, throughput, torch)} == {"m.onnx"}
+    assert (default.workload.batch_size, default.workload.use_io_binding) == (8, True)
+    assert default.session == spec_from_dict({"model": {"path": "x"}}).session
+    assert throughput.workload.batch_size == 16  # the preset's own
+    assert (torch.engine, torch.workload.batch_size, torch.workload.use_io_binding) == (
+        "torch-compile",
+        8,
+        False,
+    )
+
+
+def test_options_hold_for_everybody_and_alone_say_how_well(yaml_file: str) -> None:
+    given = {"batch_size": "4", "budget_s": "60s"}
+    found = named(["preset:edge", yaml_file], model="other.onnx", given=given, store=NEVER)
+    assert {(one.workload.batch_size, one.model.path) for one in found} == {(4, "other.onnx")}
+    assert {(one.protocol.precision, one.protocol.budget_s) for one in found} == {("quick", 60)}
+    assert found[1].protocol.warmup_runs == 3
+
+
+def test_a_baseline_gets_the_workload_of_the_command_line_and_not_its_session(yaml_file: str) -> None:
+    candidate = spec_from_dict(
+        {
+            "model": {"path": "m.onnx"},
+            "workload": {"batch_size": 4},
+            "session": {"intra_op_num_threads": 1},
+        }
+    )
+    given: dict[str, Any] = {"batch_size": "4", "intra_op_num_threads": "1", "provider_options": []}
+    rival = baseline_of("preset:edge", candidate, given, NEVER)
+    assert (rival.label, rival.role) == ("preset:edge", "baseline")
+    assert rival.spec.workload.batch_size == 4
+    assert rival.spec.session.graph_optimization_level == "ORT_ENABLE_BASIC"
+    mine = baseline_of(yaml_file, candidate, given, NEVER)
+    assert (mine.spec.session.intra_op_num_threads, mine.spec.workload.batch_size) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("refs", "words"),
+    [
+        (["preset:default"], "No model is given"),
+        (["preset:nothing"], "Unknown preset `nothing`"),
+        (["torch:fast"], "torch:eager or torch:compile"),
+        (["gone.yaml"], "cannot be read"),
+    ],
+)
+def test_references_that_mean_nothing_are_refused(refs: list[str], words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        named(refs, model=None, given={}, store=NEVER)
+    assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_reference_that_is_no_file_is_a_trial(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    with pytest.raises(StoreError, match="no trial `abcdef`"):
+        config_from("abcdef", store=lambda: store)
+
+
+def test_the_same_reference_twice_has_two_names() -> None:
+    refs = ["preset:edge", "preset:default", "preset:edge", "preset:edge"]
+    assert labels(refs) == ["preset:edge", "preset:default", "preset:edge (2)", "preset:edge (3)"]
+
+
+# --- limits and verdicts ----------------------------------------------------------------------------------
+
+
+def race(**ratios: tuple[float | None, float | None]) -> Comparison:
+    """A comparison whose candidates have these intervals of baseline latency over their own."""
+    contrasts = [
+        {
+            "candidate": name,
+            "baseline": "base",
+            "ratio": ((low or 1) + (high or 1)) / 2,
+            "ratio_low": low,
+            "ratio_high": high,
+            "verdict": "UNDECIDED" if low is None or high is None or low <= 1 <= high else "FASTER",
+            "rounds": 16,
+            "margin": 0.02,
+            "half_width": 0.01,
+            "contradicted": False,
+            "outputs_differ": False,
+            "notes": [],
+            "grade": "A",
+            "wall_s": 9.0,
+        }
+        for name, (low, high) in ratios.items()
+    ]
+    result = {
+        "contrasts": contrasts,
+        "ranks": [],
+        "notes": [],
+        "grade": "A",
+        "grade_reason": "Quiet.",
+        "remedy": "",
+        "rounds": 16,
+        "wall_s": 9.0,
+    }
+    return Comparison(
+        id="c" * 16,
+        state="COMPLETE",
+        model_name="m",
+        model_sha256="",
+        contestants=(
+            *(Contestant(trial=name, label=f"the {name}", role="candidate") for name in ratios),
+            Contestant(trial="base", label="the base", role="baseline"),
+        ),
+        protocol={"runs": None, "target": 0.03},
+        created_at=0.0,
+        result=result,
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "broken", "still_open"),
+    [
+        ((1.01, 1.05), False, False),
+        ((0.985, 1.05), False, False),  # 2 % slower is 1/1.02 = 0.980
+        ((0.975, 1.05), False, True),
+        ((0.90, 0.979), True, False),
+        ((0.90, 0.985), False, True),
+        ((None, None), False, True),
+    ],
+)
+def test_a_limit_is_broken_held_or_open(
+    interval: tuple[float | None, float | None], broken: bool, still_open: bool
+) -> None:
+    assert held(race(one=interval), 0.02) == Limit(
+        limit=0.02, broken=["one"] * broken, open=["one"] * still_open
+    )
+
+
+def test_a_contradicted_verdict_and_a_missing_one_leave_the_limit_open() -> None:
+    found = race(one=(0.5, 0.6), two=(1.1, 1.2))
+    assert found.result is not None
+    found.result["contrasts"][0]["contradicted"] = True
+    del found.result["contrasts"][1]
+    assert held(found, 0.02).open == ["one", "two"]
+
+
+def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:
+    assert not unsure(race(one=(1.1, 1.2)))
+    assert unsure(race(one=(1.1, 1.2), two=(0.9, 1.2)))
+    lost = race(one=(1.1, 1.2))
+    assert lost.result is not None
+    lost.result["contrasts"] = []  # the baseline crashed
+    assert unsure(lost)
+    rejected = race(one=(1.1, 1.2))
+    assert rejected.result is not None
+    rejected.result["grade"] = "F"
+    assert unsure(rejected)
+
+
+def trial(name: str, **changes: Any) -> Trial:
+    facts: dict[str, Any] = {
+        "id": name,
+        "kind": "measure",
+        "state": "COMPLETE",
+        "spec": {"model": {"path": "m.onnx"}},
+        "model_name": "m",
+        "model_sha256": "",
+        "key": "",
+        "created_at": 0.0,
+        "result": {"latency": {"p50_s": 0.001}, "throughput_per_s": 1000.0},
+    }
+    return Trial(**{**facts, **changes})
+
+
+def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
+    found = race(one=(1.1, 1.2), two=(0.9, 1.2))
+    assert found.result is not None
+    found.result["ranks"] = [
+        {"trial": "one", "rank": 1, "ties": ["two"]},
+        {"trial": "two", "rank": 1, "ties": ["one", "base"]},
+        {"trial": "base", "rank": 2, "ties": ["two"]},
+    ]
+    found.result["contrasts"][1] |= {"outputs_differ": True, "notes": ["outputs differ: largest error 0.5"]}
+    error = {"type": "WorkerError", "message": "It crashed.", "hint": ""}
+    trials = [trial("one"), trial("two", state="FAIL", error=error, result=None)]
+    text = "\n".join(comparison_lines(found, trials))
+    for words in (
+        "grade A",
+        "× faster, 95 % [1.10, 1.20]",
+        "undecided: between 0.9",
+        "= tie",
+        "outputs differ",
+        "the two: outputs differ: largest error 0.5",
+        "FAIL; It crashed.",
+        "baseline",
+        "deleted",
+    ):
+        assert words in text
+
+
+# --- run for real -----------------------------------------------------------------------------------------
+
+
+def test_compare_prints_one_document_with_contrasts_ranks_and_trials(cli: CommandLine, mlp: str) -> None:
+    done = measured(
+        cli.run(
+            *("compare", mlp, "--baseline", "preset:default", "--candidate", "preset:edge"),
+            *("--candidate", "preset:cpu-latency", "--batch-size", "2", *QUICK, "--json", "--quiet"),
+        )
+    )
+    assert done.err == ""
+    document = done.document
+    assert document["state"] == "COMPLETE"
+    assert [one["label"] for one in document["contestants"]] == [
+        "preset:edge",
+        "preset:cpu-latency",
+        "preset:default",
+    ]
+    baseline = document["contestants"][2]["trial"]
+    assert [one["baseline"] for one in document["contrasts"]] == [baseline] * 2
+    assert {one["batch_size"] for one in document["trials"]} == {2}
+    assert all(len(one["latencies_s"]) == 40 for one in document["trials"])
+    assert document["rounds"] == len(document["orders"]) > 0
+    assert len(document["self_tests"]) == 2
+    assert document["fail_if_slower"] is None
+    verdicts = {one["verdict"] for one in document["contrasts"]}
+    assert done.code == (EXIT_UNDECIDED if document["grade"] == "F" or "UNDECIDED" in verdicts else 0)
+    assert (document["ranks"] == []) == (document["grade"] == "F")
+    stored = Store(cli.home / "ortune.db").comparison(document["comparison"])
+    assert stored.state == "COMPLETE"
+    assert [one["trial"] for one in cli.run("history", "--json").document["trials"]] == [
+        document["trials"][1]["trial"],
+        document["trials"][0]["trial"],
+    ]
+
+
+def test_compare_tells_the_time_before_and_the_precision_after(cli: CommandLine, mlp: str) -> None:
+    args = ("compare", mlp, "--candidate", "preset:edge", "--budget", "3s", "--margin", "5%")
+    first, second = measured(cli.run(*args)), measured(cli.run(*args))
+    assert "preset:edge and preset:default race: quick, ±3 % or 3 s" in first.err
+    assert "the time is not known" in first.err
+    assert "about" in second.err.splitlines()[0]
+    assert "known to ±" in second.err
+    assert "rank" in second.out
+    assert "preset:edge" in second.out
+
+
+def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None:
+    """Everything at once is slower per row than a batch of 64: a limit that a tiny batch must break."""
+    args = ("compare", mlp, "--baseline", "preset:cpu-throughput", "--candidate", "preset:default")
+    done = cli.run(*args, "--budget", "10s", "--fail-if-slower", "5%", "--json")
+    document = done.document
+    (candidate,) = (one for one in document["contestants"] if one["role"] == "candidate")
+    if document["grade"] == "F":
+        assert done.code == EXIT_UNDECIDED
+    else:
+        assert document["fail_if_slower"]["broken"] == [candidate["trial"]]
+        assert done.code == EXIT_FAILED
+        assert "more than 5 % slower" in done.err
+
+
+def test_a_contestant_that_cannot_run_fails_and_the_others_are_shown(cli: CommandLine, mlp: str) -> None:
+    args = ("compare", mlp, "--candidate", "torch:eager", "--candidate", "preset:edge", *QUICK)
+    done = cli.run(*args, "--json", "--quiet")
+    assert done.code == 2  # this model was not exported here
+    states = {one["label"]: trial["state"] for one, trial in pairs(done.document)}
+    assert states == {"torch:eager": "FAIL", "preset:edge": "COMPLETE", "preset:default": "COMPLETE"}
+    assert "PyTorch" in done.err
+
+
+def pairs(document: Any) -> Any:
+    by_id = {one["trial"]: one for one in document["trials"]}
+    return [(one, by_id[one["trial"]]) for one in document["contestants"]]
+
+
+def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
+    done = measured(cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
+    assert "against preset:edge" in done.out
+    assert "against ORT default" in done.out
+    trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
+    again = measured(cli.run("bench", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
+    (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
+    store = Store(cli.home / "ortune.db")
+    assert store.trial(contrast["baseline"]).spec["session"] == {"intra_op_num_threads": 1}
+
+
+def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str) -> None:
+    """The candidate has its numbers, against the default; what was asked has no answer."""
+    done = cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "torch:eager")
+    assert done.code == 2
+    assert "against ORT default" in done.out
+    assert "PyTorch" in done.err
+    assert (
+        cli.run("compare", mlp, *QUICK, "--candidate", "preset:edge", "--baseline", "torch:eager").code == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "1 to 7 candidates"),
+        (("--candidate", "preset:edge") * 8, "got 8"),
+        (("--candidate", "preset:no"), "Unknown preset"),
+        (("--candidate", "preset:edge", "--fail-if-slower", "a lot"), "takes a share"),
+        (("--candidate", "preset:edge", "--fail-if-slower", "-1%"), "0 or more"),
+    ],
+)
+def test_wrong_usage_is_told_in_words(cli: CommandLine, mlp: str, args: tuple[str, ...], words: str) -> None:
+    done = cli.run("compare", mlp, *args)
+    assert done.code == 2
+    assert words in done.err
+    assert len(done.err.splitlines()) <= 2
+
+
+def test_ctrl_c_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
+    cli: CommandLine, mlp: str
+) -> None:
+    process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "1000000", "--json")
+    store = Store(cli.home / "ortune.db")
+    deadline = time.monotonic() + 60
+    while not any_frozen(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert cli.left_over() == []
+    assert process.returncode == 130
+    document = Done(code=130, out=out, err=err).document
+    assert document["state"] == "CANCELLED"
+    found = store.comparison(document["comparison"])
+    assert found.state == "CANCELLED"
+    if found.result is not None:  # there was a whole round
+        assert document["rounds"] == found.result["rounds"]
+        assert len(document["trials"][0]["latencies_s"]) > 0
+
+
+def any_frozen(pid: int) -> bool:
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+        return any(one.status() == psutil.STATUS_STOPPED for one in children)
+    except psutil.Error:
+        return False
+
+
+def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as stream, os.fdopen(read) as told:
+        asked = Configuration(spec=spec_from_dict({"model": {"path": "gone.onnx"}}), label="mine")
+        announce(Store(), [asked], Progress(stream, quiet=False))
+        stream.close()
+        assert told.read().startswith("mine runs alone: quick, ±3 % or 30 s")

@@ -1,0 +1,189 @@
+"""The job `explain` in a worker of its own, on tiny models."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from core.errors import Cancelled, ModelError, StoreError
+from core.profiling.difference import EndToEnd, difference
+from core.profiling.passes import Passes, passes_from_dict
+from core.runner import Progress, run_job
+from tests import tiny_models
+
+CPU = "CPUExecutionProvider"
+
+no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may load here")
+
+
+def contestant(path: Path, level: str, **changes: Any) -> Any:
+    """The tiny conv net with two rows at one level of optimization."""
+    image = {"name": "image", "dtype": "float32", "shape": [2, 3, 16, 16], "low": None, "high": None}
+    feeds = {
+        "inputs": [image],
+        "source": "random",
+        "path": None,
+        "seed": 0,
+        "values": {},
+        "image_mean": [],
+        "image_std": [],
+        "batch_size": 2,
+        "batch_axes": {"image": 0},
+    }
+    session = {
+        "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},
+        "config_entries": {},
+        "providers": [{"name": CPU, "options": {}}],
+        "disabled_optimizers": [],
+        "allow_fallback": False,
+    }
+    return {
+        "engine": "onnxruntime",
+        "model_path": str(path),
+        "torch": None,
+        "session": session,
+        "feeds": feeds,
+        "use_io_binding": False,
+        "warmup_runs": None,
+        "cpus": [],
+        **changes,
+    }
+
+
+def explain(path: Path, tmp_path: Path, **how: Any) -> tuple[Passes, dict[str, Any]]:
+    output = tmp_path / "passes.json"
+    sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")]
+    reply = run_job("explain", {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
+    assert not list(output.parent.glob("*.part"))
+    return passes_from_dict(json.loads(output.read_text())), reply
+
+
+def test_both_sides_are_profiled_in_turns_and_their_nodes_traced(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    passes, reply = explain(tiny_models.conv(tmp_path / "m.onnx"), tmp_path, on_progress=seen.append)
+    assert (reply["passes"], passes.fingerprint) == (5, "x")
+    for side in passes.sides:
+        assert len(side.run_s) == len(side.plain_s) == 5
+        assert all(len(node.self_s) == 5 and min(node.self_s) >= 0 for node in side.nodes)
+        assert (side.batch_size, side.parallel, side.effective_providers) == (2, False, (CPU,))
+        assert side.origins is not None
+    assert {node.op_type for node in passes.sides[1].nodes} >= {"FusedConv", "Gemm"}
+    assert [one.done for one in seen if one.stage == "profile"] == list(range(10))
+
+
+def test_what_was_seen_becomes_a_difference_that_adds_up(tmp_path: Path) -> None:
+    passes, _ = explain(tiny_models.conv(tmp_path / "m.onnx"), tmp_path)
+    end = EndToEnd(
+        baseline_s=2e-4,
+        candidate_s=1e-4,
+        low_s=None,
+        high_s=None,
+        verdict="FASTER",
+        words="2× faster",
+        raced=True,
+        per_row=False,
+    )
+    found = difference(passes, end)
+    assert sum(row.difference_s for row in found.rows) == pytest.approx(-1e-4)
+    fused = {one.model: one for one in found.groups}
+    assert fused["conv1", "relu1"].label == "Conv"
+    assert not [row for row in found.rows if row.kind == "unmatched"]
+
+
+def test_nodes_without_names_are_followed_through_fusions(tmp_path: Path) -> None:
+    path = tiny_models.conv(tmp_path / "m.onnx")
+    before = path.read_bytes()
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, path)
+    nameless = path.read_bytes()
+    passes, _ = explain(path, tmp_path)
+    origins = passes.sides[1].origins or ()
+    assert ("Conv_0", "Relu_1") in {one.nodes for one in origins}
+    assert path.read_bytes() == nameless != before
+
+
+def test_a_model_of_one_loop_keeps_its_body_apart(tmp_path: Path) -> None:
+    path = tiny_models.loop_model(tmp_path / "m.onnx")
+    sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_ALL")]
+    for side in sides:
+        side["feeds"]["inputs"] = [
+            {"name": "x", "dtype": "float32", "shape": [2, 8], "low": None, "high": None}
+        ]
+        side["feeds"]["batch_axes"] = {"x": 0}
+    output = tmp_path / "passes.json"
+    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    passes = passes_from_dict(json.loads(output.read_text()))
+    inner = [node for node in passes.sides[0].nodes if node.path == ("repeat",)]
+    assert {node.name for node in inner} == {"body_matmul", "body_cond"}
+    assert {node.calls_per_run for node in inner} == {5}
+
+
+def test_weights_in_another_file_are_left_where_they_are(tmp_path: Path) -> None:
+    path = tiny_models.external_data(tmp_path / "model" / "m.onnx")
+    sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_ALL")]
+    for side in sides:
+        side["feeds"]["inputs"] = [
+            {"name": "x", "dtype": "float32", "shape": [2, 64], "low": None, "high": None}
+        ]
+        side["feeds"]["batch_axes"] = {"x": 0}
+    output = tmp_path / "passes.json"
+    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    passes = passes_from_dict(json.loads(output.read_text()))
+    assert [[one.nodes for one in side.origins or ()] for side in passes.sides] == [[("fc",)], [("fc",)]]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["m.onnx", "weights.bin"]
+
+
+@no_gpu
+def test_a_side_that_falls_back_says_so_and_is_traced_all_the_same(tmp_path: Path) -> None:
+    path = tiny_models.conv(tmp_path / "m.onnx")
+    asked = contestant(path, "ORT_ENABLE_EXTENDED")
+    asked["session"]["providers"].insert(0, {"name": "CUDAExecutionProvider", "options": {}})
+    asked["session"]["allow_fallback"] = True
+    output = tmp_path / "passes.json"
+    sides = [contestant(path, "ORT_DISABLE_ALL"), asked]
+    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    side = passes_from_dict(json.loads(output.read_text())).sides[1]
+    assert (side.fallback, side.effective_providers) == (True, (CPU,))
+    assert side.fallback_reason
+    assert ("conv1", "relu1") in {one.nodes for one in side.origins or ()}
+
+
+def test_a_side_that_cannot_run_is_the_error_and_nothing_is_written(tmp_path: Path) -> None:
+    path = tiny_models.conv(tmp_path / "m.onnx")
+    sides = [contestant(path, "ORT_ENABLE_ALL"), contestant(tmp_path / "gone.onnx", "ORT_ENABLE_ALL")]
+    output = tmp_path / "passes.json"
+    with pytest.raises(ModelError):
+        run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    assert not output.exists()
+
+
+def test_a_result_that_cannot_be_written_says_where(tmp_path: Path) -> None:
+    path = tiny_models.mlp(tmp_path / "m.onnx")
+    sides = [contestant(path, "ORT_ENABLE_ALL"), contestant(path, "ORT_ENABLE_ALL")]
+    for side in sides:
+        side["feeds"]["inputs"] = [
+            {"name": "x", "dtype": "float32", "shape": [2, 16], "low": None, "high": None}
+        ]
+        side["feeds"]["batch_axes"] = {"x": 0}
+    output = tmp_path / "no folder" / "passes.json"
+    with pytest.raises(StoreError, match="cannot be kept in"):
+        run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+
+
+def test_it_can_be_cancelled(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    with pytest.raises(Cancelled):
+        explain(
+            tiny_models.conv(tmp_path / "m.onnx"),
+            tmp_path,
+            on_progress=lambda one: cancel.set() if one.stage == "profile" else None,
+            cancel=cancel,
+        )
+    assert not (tmp_path / "passes.json").exists()

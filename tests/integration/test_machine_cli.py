@@ -1,0 +1,45 @@
+"""`machine` on the real command line: what it says, and the self-test with its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+def test_the_machine_is_told_in_words(cli: CommandLine) -> None:
+    done = cli.run("machine")
+    assert done.code == 0, done.err
+    for word in ("processor", "cores", "container", "threads", "fingerprint"):
+        assert word in done.out
+
+
+def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cli: CommandLine) -> None:
+    done = cli.run("machine", "--self-test", "--json")
+    result = done.document
+    assert result["state"] == "COMPLETE", done.err
+    assert result["when"] == "alone"
+    assert result["rounds"] > 12
+    assert result["grade"] in ("A", "B", "C", "F")
+    assert done.code == (3 if result["grade"] == "F" else 0)
+    answer = result["answer"]
+    assert answer["grade"] == result["grade"]
+    assert bool(answer["remedy"]) == (result["grade"] != "A")
+    assert [one["precision"] for one in answer["needs"]] == ["quick", "standard", "publish"]
+    assert [one["rounds"] for one in answer["needs"]] == sorted(one["rounds"] for one in answer["needs"])
+
+
+def test_a_self_test_for_people_ends_with_what_each_precision_needs(cli: CommandLine) -> None:
+    done = cli.run("machine", "--self-test", "--quiet")
+    assert done.code in (0, 3), done.err
+    assert done.err == ""
+    assert done.out.splitlines()[0].startswith(("Yes", "No"))
+    for word in ("grade", "reason", "publish", "±0.7 %"):
+        assert word in done.out

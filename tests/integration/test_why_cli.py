@@ -1,0 +1,124 @@
+"""The command `why`, run for real on two results that are in the store."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from core.measurement import Trial, latency_summary
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+def put(cli: CommandLine, path: Path, name: str, *, level: str, p50_s: float, state: str = "COMPLETE") -> str:
+    """Store a measurement of the model at one level of optimization, and return its id."""
+    spec = TrialSpec(
+        model=ModelRef(path=str(path)),
+        session=SessionSpec(graph_optimization_level=level, intra_op_num_threads=1),
+        workload=WorkloadSpec(batch_size=2),
+    )
+    samples = [p50_s * (1 + 0.001 * (index % 7)) for index in range(200)]
+    trial = Trial(
+        id=name,
+        kind="measure",
+        state=state,  # type: ignore[arg-type]
+        spec=spec.to_dict(),
+        model_name="conv",
+        model_sha256="0" * 64,
+        key=spec.key(),
+        created_at=1_000_000.0,
+        result={"latency": latency_summary(samples), "latencies_s": samples, "batch_size": 2},
+        fingerprint="f",
+    )
+    Store(cli.home / "ortune.db").create_trial(trial)
+    return name
+
+
+@pytest.fixture
+def pair(cli: CommandLine, tmp_path: Path) -> tuple[str, str]:
+    path = tiny_models.conv(tmp_path / "conv.onnx")
+    return (
+        put(cli, path, "aaaaaaaa11111111", level=LEVELS[0], p50_s=2e-4),
+        put(cli, path, "bbbbbbbb22222222", level=LEVELS[1], p50_s=1e-4),
+    )
+
+
+def test_two_results_are_explained_as_json_and_the_second_time_at_once(
+    cli: CommandLine, pair: tuple[str, str]
+) -> None:
+    done = cli.run("why", *pair, "--json")
+    assert (done.code, "Traceback" in done.err) == (0, False)
+    found = done.document
+    assert (found["baseline"], found["candidate"], found["state"]) == (*pair, "COMPLETE")
+    assert sum(row["difference_s"] for row in found["rows"]) == pytest.approx(found["end"]["difference_s"])
+    assert found["sentence"].startswith("The candidate takes 0.1")
+    fused = next(one for one in found["groups"] if one["model"] == ["conv1", "relu1"])
+    assert [node["op_type"] for node in fused["candidate"]] == ["FusedConv"]
+    again = cli.run("why", *pair, "--json", "-q")
+    assert again.document["rows"] == found["rows"]
+    assert again.err == ""
+
+
+def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair: tuple[str, str]) -> None:
+    done = cli.run("why", pair[0][:8], pair[1][:8], "--top", "2")
+    assert done.code == 0
+    assert "The candidate takes 0.1" in done.out
+    assert "p50 of the results" in done.out
+    assert "more groups of nodes; --top shows more" in done.out
+    assert "The passes ran on another machine" in done.out
+    assert "profile" in done.err or done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [("aaaaaaaa11111111", "Both sides are the trial"), ("nosuchtrial", "There is no trial")],
+)
+def test_what_cannot_be_explained_is_bad_input(
+    cli: CommandLine, pair: tuple[str, str], other: str, said: str
+) -> None:
+    done = cli.run("why", pair[0], other)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_failed_trial_has_nothing_to_explain(
+    cli: CommandLine, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    failed = put(cli, tmp_path / "conv.onnx", "cccccccc33333333", level=LEVELS[0], p50_s=1e-4, state="FAIL")
+    done = cli.run("why", pair[0], failed, "--json")
+    assert done.code == 2
+    assert "(measure, FAIL) has no p50" in done.document["error"]["message"]
+
+
+def test_a_model_that_is_gone_is_an_error_of_its_own(
+    cli: CommandLine, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "conv.onnx").unlink()
+    done = cli.run("why", *pair)
+    assert done.code == 2
+    assert "conv.onnx" in done.err
+
+
+def test_ctrl_c_leaves_nothing_behind(cli: CommandLine, pair: tuple[str, str]) -> None:
+    process = cli.start("why", *pair, "--json")
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (130, 0), err  # 0: it was quicker
+    assert "Traceback" not in err
+    assert cli.left_over() == []
+    if process.returncode:
+        assert '"state":"CANCELLED"' in out

@@ -1,0 +1,132 @@
+"""Passes that were never run, in the form that the job `explain` leaves; every number can be worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+PASSES = 5
+STEADY = (1.0, 1.0, 1.0, 1.0, 1.0)
+WIGGLE = (0.99, 1.01, 1.0, 1.02, 0.98)  # its middle half has the mean 1
+US = 1e-6
+
+Node = dict[str, Any]
+
+
+def node(
+    name: str,
+    op_type: str,
+    us: float,
+    *,
+    provider: str = CPU,
+    path: Sequence[str] = (),
+    inserted: bool = False,
+    nodes: int = 1,
+    calls: float = 1.0,
+    shape: Sequence[float] = STEADY,
+) -> Node:
+    """A node that takes `us` microseconds per run, times `shape` in each pass."""
+    return {
+        "path": list(path),
+        "name": name,
+        "op_type": op_type,
+        "provider": provider,
+        "inserted": inserted,
+        "nodes": nodes,
+        "calls_per_run": calls,
+        "self_s": [us * US * one for one in shape],
+    }
+
+
+def side(
+    nodes: Sequence[Node],
+    *,
+    outside_us: float = 0.0,
+    profiler_us: float = 0.0,
+    model: Sequence[tuple[str, str] | tuple[str, str, tuple[str, ...]]] | None = None,
+    covers: dict[str, Sequence[str]] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A side whose run without the profiler is its nodes plus `outside_us`, and with it `profiler_us` more.
+
+    Args:
+        nodes: what ran.
+        outside_us: what a run takes beyond its nodes.
+        profiler_us: what the profiler adds to a run, all of it outside the nodes.
+        model: (name, operator) or (name, operator, path) of the model's nodes; None: those that ran.
+        covers: name of a node that ran -> nodes of the model whose work it does; the others do their own.
+        changes: fields of the side.
+    """
+    given = [(*one, ()) if len(one) == 2 else one for one in model or []]
+    if model is None:
+        given = [(one["name"], one["op_type"], tuple(one["path"])) for one in nodes if not one["inserted"]]
+    own = {(name, path) for name, _, path in given}
+    origins = [
+        {
+            "path": one["path"],
+            "name": one["name"],
+            "nodes": list(
+                (covers or {}).get(one["name"], [one["name"]] * ((one["name"], tuple(one["path"])) in own))
+            ),
+            "inserted": one["inserted"],
+        }
+        for one in nodes
+    ]
+    plain = [sum(one["self_s"][index] for one in nodes) + outside_us * US for index in range(PASSES)]
+    return {
+        "requested_providers": [CPU],
+        "effective_providers": [CPU],
+        "fallback": False,
+        "fallback_reason": "",
+        "batch_size": 1,
+        "parallel": False,
+        "runs": 100,
+        "run_s": [seconds + profiler_us * US for seconds in plain],
+        "plain_s": plain,
+        "nodes": list(nodes),
+        "model": [{"path": list(path), "name": name, "op_type": op_type} for name, op_type, path in given],
+        "origins": origins,
+        "notes": [],
+        **changes,
+    }
+
+
+def passes(baseline: dict[str, Any], candidate: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """What the job leaves for the two sides."""
+    return {
+        "version": 1,
+        "sides": [baseline, candidate],
+        "fingerprint": "",
+        "created_at": 1_000_000.0,
+        **changes,
+    }
+
+
+MODEL = (("conv1", "Conv"), ("relu1", "Relu"), ("conv2", "Conv"), ("mm", "MatMul"), ("softmax", "Softmax"))
+
+
+def unfused(**changes: Any) -> dict[str, Any]:
+    """A small net as its author wrote it: 900 µs in nodes, 20 µs outside."""
+    ran = [
+        node("conv1", "Conv", 400),
+        node("relu1", "Relu", 50),
+        node("conv2", "Conv", 300),
+        node("mm", "MatMul", 130),
+        node("softmax", "Softmax", 20),
+    ]
+    return side(ran, **{"outside_us": 20, "model": MODEL, **changes})
+
+
+def fused(**changes: Any) -> dict[str, Any]:
+    """The same in another layout, Conv and Relu fused, three Reorders inserted: 530 µs and 15 µs outside."""
+    ran = [
+        node("conv1", "FusedConv", 200),
+        node("c2_nchwc", "Conv", 160),
+        node("mm", "MatMul", 130),
+        node("softmax", "Softmax", 20),
+        node("ReorderInput", "ReorderInput", 5, inserted=True, nodes=1),
+        node("ReorderOutput", "ReorderOutput", 15, inserted=True, nodes=2),
+    ]
+    covers = {"conv1": ["conv1", "relu1"], "c2_nchwc": ["conv2"]}
+    return side(ran, **{"outside_us": 15, "model": MODEL, "covers": covers, **changes})

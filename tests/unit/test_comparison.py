@@ -1,0 +1,411 @@
+"""Who races, and what follows from the raw record: races of known truth, and every way they go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant, line_up, same_request
+from core.errors import WorkerError
+from core.evidence import OUTCOMES, Entrant, Evidence, outputs_differ, self_test_result
+from core.race.record import Block, Discarded, RaceRecord
+from core.spec import TrialSpec, spec_from_dict
+from tests import races
+
+SHA = "ab" * 32
+
+
+def spec(**parts: Any) -> TrialSpec:
+    return spec_from_dict({"model": {"path": "m.onnx"}, **parts})
+
+
+def candidate(**parts: Any) -> Configuration:
+    return Configuration(spec=spec(**parts), label="candidate")
+
+
+def baseline(**parts: Any) -> Configuration:
+    return Configuration(spec=spec(**parts), label="mine", role="baseline")
+
+
+FAST = {"session": {"intra_op_num_threads": 1}}
+
+
+# --- who races --------------------------------------------------------------------------------------------
+
+
+def names(asked: list[Configuration]) -> list[tuple[str, str]]:
+    return [(one.label, one.role) for one in line_up(asked)]
+
+
+def test_the_default_on_the_same_workload_joins_every_race():
+    asked = candidate(**FAST, model={"path": "m.onnx", "precision": "fp16"}, workload={"batch_size": 8})
+    _, default = line_up([asked])
+    assert (default.label, default.role) == (ANCHOR_LABEL, "anchor")
+    assert default.spec == spec(workload={"batch_size": 8})
+
+
+def test_nobody_races_twice_for_being_the_default():
+    assert names([candidate()]) == [("candidate", "candidate")]
+    assert names([candidate(**FAST), baseline()]) == [("candidate", "candidate"), ("mine", "baseline")]
+    assert names([candidate(**FAST), baseline(**FAST)])[-1] == (ANCHOR_LABEL, "anchor")
+
+
+def test_a_candidate_that_is_the_default_stands_first_and_is_the_baseline():
+    other = Configuration(spec=spec(**FAST), label="one thread")
+    lined = line_up([other, candidate()])
+    assert [one.label for one in lined] == ["candidate", "one thread"]
+    assert stored(lined).baseline == "t0"
+    assert stored(line_up([other, candidate(), baseline(workload={"seed": 3})])).baseline == "t2"
+
+
+def stored(lined: list[Configuration]) -> Comparison:
+    return Comparison(
+        id="c",
+        state="WAITING",
+        model_name="m",
+        model_sha256="",
+        contestants=tuple(
+            Contestant(trial=f"t{number}", label=one.label, role=one.role) for number, one in enumerate(lined)
+        ),
+        protocol={},
+        created_at=0.0,
+    )
+
+
+def test_everybody_is_measured_as_well_as_the_first_candidate_asks():
+    own = {"precision": "standard", "budget_s": 9, "margin": 0.01, "runs": 50}
+    other = {"precision": "publish", "warmup_runs": 3, "cpus": "0"}
+    lined = line_up([candidate(**FAST, protocol=own), baseline(workload={"seed": 1}, protocol=other)])
+    for one in lined:
+        assert (one.spec.protocol.precision, one.spec.protocol.runs) == ("standard", 50)
+    assert (lined[1].spec.protocol.warmup_runs, lined[1].spec.protocol.cpus) == (3, "0")
+
+
+def test_the_same_request_is_told_by_content_and_whatever_the_precision():
+    first = spec(model={"path": "a.onnx", "sha256": SHA}, protocol={"precision": "publish"})
+    assert same_request(first, spec(model={"path": "b.onnx", "sha256": SHA}))
+    assert not same_request(first, spec(model={"path": "a.onnx", "sha256": "cd" * 32}))
+    assert not same_request(first, spec(model={"path": "a.onnx", "sha256": SHA, "precision": "fp16"}))
+    assert not same_request(first, spec(model={"path": "a.onnx", "sha256": SHA}, protocol={"cpus": "0"}))
+    assert not same_request(spec(), spec(model={"path": "b.onnx"}))
+
+
+# --- contrasts --------------------------------------------------------------------------------------------
+
+
+def feeds(**changes: Any) -> Any:
+    inputs = [{"name": "x", "dtype": "float32", "shape": [1, 16], "low": None, "high": None}]
+    return {"inputs": inputs, "source": "random", "path": None, "seed": 7, "values": {}, **changes}
+
+
+def evidence(record: RaceRecord, **changes: Any) -> Evidence:
+    """Candidates, and the anchor last."""
+    labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
+    entrants = [
+        Entrant(
+            contestant=Contestant(
+                trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
+            ),
+            precision="fp32",
+            feeds=feeds(),
+        )
+        for label in labels
+    ]
+    last = len(entrants) - 1
+    facts: dict[str, Any] = {
+        "comparison": "c1",
+        "record": record,
+        "entrants": entrants,
+        "looks": 4,
+        "margin": 0.02,
+        "baseline": last,
+        "anchor": last,
+        "environment": None,
+    }
+    return Evidence(**{**facts, **changes})
+
+
+def test_verdict_is_what_is_true_although_the_machine_moves():
+    (found,) = evidence(races.record([0.001, 0.0012], shared=0.5)).contrasts
+    assert (found["candidate"], found["baseline"]) == ("t-c0", "t-anchor")
+    assert found["verdict"] == "FASTER"
+    assert found["ratio_low"] < 1.2 < found["ratio_high"]
+    assert found["ratio"] == pytest.approx(1.2, rel=0.02)
+    assert (found["rounds"], found["wall_s"], found["per_row"]) == (16, 9.0, False)
+    assert found["notes"] == []
+    slower = evidence(races.record([0.0012, 0.001])).contrasts[0]
+    assert (slower["verdict"], slower["ratio"]) == ("SLOWER", pytest.approx(1 / 1.2, rel=0.02))
+    equal = evidence(races.record([0.001, 0.001], rounds=64)).contrasts[0]
+    assert equal["verdict"] == "EQUIVALENT"
+
+
+def test_another_baseline_gets_everybody_and_the_anchor_does_too():
+    found = evidence(races.record([0.001, 0.002, 0.004]), baseline=1).contrasts
+    pairs = {(one["candidate"], one["baseline"]): one["ratio"] for one in found}
+    assert pairs == {
+        ("t-c0", "t-c1"): pytest.approx(2, rel=0.05),
+        ("t-anchor", "t-c1"): pytest.approx(0.5, rel=0.05),
+        ("t-c0", "t-anchor"): pytest.approx(4, rel=0.05),
+        ("t-c1", "t-anchor"): pytest.approx(2, rel=0.05),
+    }
+
+
+def test_different_batch_sizes_are_compared_per_row_and_said_so():
+    (found,) = evidence(races.record([0.004, 0.001], rows=[8, 1])).contrasts
+    assert found["per_row"]
+    assert found["ratio"] == pytest.approx(2.0, rel=0.02)
+    assert any("8 and 1 rows" in note and "per row" in note for note in found["notes"])
+
+
+def test_only_rounds_that_both_sides_have_are_compared():
+    record = races.record([0.001, 0.001])
+    record.blocks = [one for one in record.blocks if one.contestant == 1 or one.round < 6]
+    assert evidence(record).contrasts[0]["rounds"] == 6
+
+
+def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
+    """A neighbour that comes while the candidate runs makes it look slower; the other rounds do not."""
+
+    def bad(contestant: int, number: int) -> bool:
+        return contestant == 0 and 7 * number % 64 >= 20
+
+    record = races.record(
+        [0.001, 0.001],
+        rounds=64,
+        noise=0.001,
+        disturb=lambda c, n: {"throttled_periods": 1} if bad(c, n) else {},
+        slower=lambda c, n: 1.5 if bad(c, n) else 1.0,
+    )
+    (found,) = evidence(record).contrasts
+    assert found["ratio_high"] < 1  # all rounds
+    assert found["without_flagged"]["verdict"] == "EQUIVALENT"
+    assert found["without_flagged"]["rounds"] == 20
+    assert found["verdict"] == "UNDECIDED"
+    assert found["flagged_rounds"] == 44
+    assert any("EQUIVALENT" in note and "SLOWER" in note for note in found["notes"])
+
+
+def test_a_disturbed_part_that_agrees_changes_nothing():
+    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n % 4 == 0)})
+    (found,) = evidence(record).contrasts
+    assert (found["verdict"], found["flagged_rounds"]) == ("FASTER", 4)
+    assert found["without_flagged"]["verdict"] == "FASTER"
+
+
+def test_too_few_undisturbed_rounds_say_nothing():
+    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n > 6)})
+    assert evidence(record).contrasts[0]["without_flagged"] is None
+
+
+def test_a_ratio_that_moves_is_told():
+    record = races.record([0.001, 0.001], rounds=32, slower=lambda c, n: 1 + 0.01 * n * c)
+    (found,) = evidence(record).contrasts
+    assert found["drifting"]
+    assert any("steady state" in note for note in found["notes"])
+
+
+def test_a_crash_takes_its_contrasts_and_leaves_the_others():
+    record = races.record([0.001, 0.002, 0.003])
+    record.ran[0].error = WorkerError("It crashed.")
+    found = evidence(record)
+    assert [one["candidate"] for one in found.contrasts] == ["t-c1"]
+    assert any("`c0` failed: It crashed." in note for note in found.notes)
+    assert "t-c0" not in {one["trial"] for one in found.to_dict()["ranks"]}
+    partial = found.trial_result(0)
+    assert partial is not None
+    assert len(partial["latencies_s"]) == 16 * races.RUNS
+    assert partial["contrasts"] == []
+
+
+def test_a_baseline_that_crashed_is_replaced_by_the_default():
+    record = races.record([0.001, 0.002, 0.003])
+    record.ran[1].error = WorkerError("It crashed.")
+    found = evidence(record, baseline=1)
+    assert [(one["candidate"], one["baseline"]) for one in found.contrasts] == [("t-c0", "t-anchor")]
+    assert any("put against `anchor`" in note for note in found.notes)
+
+
+def test_nobody_left_to_compare_with_is_no_contrast():
+    record = races.record([0.001, 0.002])
+    record.ran[1].error = WorkerError("It crashed.")
+    found = evidence(record)
+    assert found.contrasts == []
+    assert found.to_dict()["ranks"] == []
+
+
+# --- outputs ----------------------------------------------------------------------------------------------
+
+
+def output_error(**changes: Any) -> Any:
+    return {"max_abs": 0.0, "max_rel": 0.0, "top1_agreement": None, "difference": "", **changes}
+
+
+@pytest.mark.parametrize(
+    ("error", "exact", "words"),
+    [
+        (output_error(max_rel=1e-6), True, ""),
+        (output_error(max_rel=5e-3), True, "largest error 0.005"),
+        (output_error(max_rel=5e-3), False, ""),
+        (output_error(max_rel=3e-2), False, "largest error 0.03"),
+        (output_error(max_rel=1e-4, top1_agreement=0.75), True, "agrees in 75.0% of the rows"),
+        (output_error(max_rel=1e-8, top1_agreement=0.75), True, ""),  # a tie
+        (output_error(max_rel=float("nan")), False, "outputs differ"),
+        (output_error(max_rel=None, difference="`y` has another shape"), True, "`y` has another shape"),
+    ],
+)
+def test_outputs_beyond_tolerance_are_told(error, exact, words):
+    told = outputs_differ(error, exact=exact)
+    assert words in told
+    assert bool(words) == bool(told)
+
+
+def test_different_outputs_stand_on_the_contrast_and_on_the_trial():
+    record = races.record([0.001, 0.002])
+    record.ran[0].output_error = output_error(max_rel=0.5)
+    found = evidence(record)
+    assert found.contrasts[0]["outputs_differ"] is True
+    assert any("outputs differ: largest error 0.5" in note for note in found.contrasts[0]["notes"])
+    result = found.trial_result(0)
+    assert result is not None
+    assert any("outputs differ" in note for note in result["notes"])
+    assert result["output_error"]["max_rel"] == 0.5
+
+
+def test_outputs_of_other_feeds_are_not_held_against_anybody():
+    record = races.record([0.001, 0.002])
+    record.ran[0].output_error = output_error(max_rel=0.5)
+    found = evidence(record)
+    other = Entrant(contestant=found.entrants[0].contestant, precision="fp32", feeds=feeds(seed=8))
+    found = evidence(record, entrants=[other, found.entrants[1]])
+    assert found.contrasts[0]["outputs_differ"] is None
+    assert found.contrasts[0]["notes"] == []
+
+
+# --- the whole --------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_race_has_grade_ranks_and_self_tests():
+    found = evidence(races.record([0.001, 0.002, 0.001])).to_dict()
+    assert found["grade"] == "A"
+    assert [(one["trial"], one["rank"]) for one in found["ranks"]] == [
+        ("t-c0", 1),
+        ("t-anchor", 1),
+        ("t-c1", 3),
+    ]
+    assert found["ranks"][0]["ties"] == ["t-anchor"]
+    assert [one["when"] for one in found["self_tests"]] == ["before", "after"]
+    test = found["self_tests"][0]
+    assert test["ratio_low"] < 1 < test["ratio_high"]
+    assert (test["rounds"], found["rounds"], found["groups"]) == (12, 16, [["t-c0", "t-c1", "t-anchor"]])
+    assert sorted(found["orders"][0]) == ["t-anchor", "t-c0", "t-c1"]
+    assert found["notes"] == []
+
+
+def test_a_rejected_race_keeps_its_verdict_and_ranks_nobody():
+    record = races.record([0.001, 0.002], self_tests=[races.self_test(bias=0.3)])
+    found = evidence(record)
+    assert found.to_dict()["grade"] == "F"
+    assert found.to_dict()["ranks"] == []
+    assert (found.contrasts[0]["verdict"], found.contrasts[0]["grade"]) == ("FASTER", "F")
+    result = found.trial_result(0)
+    assert result is not None
+    assert result["grade"] == "F"
+    assert result["remedy"]
+
+
+def test_what_departed_from_the_protocol_is_said_everywhere():
+    one: Block = races.record([0.001], rounds=1).blocks[0]
+    record = races.record(
+        [0.001, 0.002],
+        frozen=False,
+        groups=[[0, 1], [1]],
+        discarded=[Discarded(reason="the machine slept for 12.0 s", blocks=[one])],
+        outcome="budget",
+        notes=["There was no self-test."],
+    )
+    found = evidence(record)
+    result = found.trial_result(0)
+    assert result is not None
+    for notes in (found.to_dict()["notes"], result["notes"]):
+        text = " ".join(notes)
+        for words in ("parked_workers_live", "2 groups", "1 round did not count", "slept for 12.0 s"):
+            assert words in text
+    assert OUTCOMES["budget"] in found.notes
+    assert "There was no self-test." in found.notes
+    (discarded,) = found.to_dict()["discarded"]
+    assert discarded["reason"] == "the machine slept for 12.0 s"
+    assert [block["latencies_s"] for block in discarded["blocks"]] == [one.latencies_s]  # no sample is lost
+
+
+def test_every_outcome_has_its_words():
+    from typing import get_args
+
+    from core.race.record import Outcome
+
+    assert set(OUTCOMES) == set(get_args(Outcome))
+
+
+# --- one contestant ---------------------------------------------------------------------------------------
+
+
+def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
+    record = races.record([0.001, 0.002], rows=[4, 4])
+    result = evidence(record).trial_result(0)
+    assert result is not None
+    own = [block for block in record.blocks if block.contestant == 0]
+    assert result["latencies_s"] == [one for block in own for one in block.latencies_s]
+    assert result["runs"] == len(result["latencies_s"]) == sum(one["runs"] for one in result["blocks"])
+    assert result["throughput_per_s"] == pytest.approx(4 * result["runs"] / sum(result["latencies_s"]))
+    assert result["latency"]["p50_s"] is not None
+    assert result["warmup_latencies_s"] == [0.009, 0.002, 0.001]
+    assert (result["first_run_s"], result["steady"], result["affinity"]) == (0.009, True, [0, 1])
+    assert (result["cpu_s_per_inference"], result["idle_cpu_s"]) == (0.002, 0.05)
+    assert (result["load_peak_rss_bytes"], result["peak_rss_bytes"]) == (8 << 20, 8 << 20)
+    assert result["new_shapes"] == [{"batch_size": 8, "first_run_s": 0.004, "next_run_s": 0.002}]
+    assert result["seed"] == 7
+    assert (result["comparison"], result["role"]) == ("c1", "candidate")
+    assert len(result["contrasts"]) == 1
+    first = result["blocks"][0]
+    assert set(first) == {
+        *("round", "position", "at_s", "runs", "refill_s", "median_s", "counters", "flags"),
+    }
+    assert result["interference"]["blocks"] == 16
+
+
+def test_what_is_not_known_of_a_contestant_is_null():
+    record = races.record([0.001, 0.002])
+    record.ran[0] = races.ran(warm=None, cost=None, footprint=None, shapes=[], output_error=None)
+    result = evidence(record).trial_result(0)
+    assert result is not None
+    for name in ("steady", "cpu_s_per_inference", "idle_cpu_s", "output_error", "run_peak_rss_bytes"):
+        assert result[name] is None
+    assert result["peak_rss_bytes"] == 8 << 20
+    assert result["contrasts"][0]["outputs_differ"] is None
+
+
+def test_a_contestant_without_rounds_has_no_result():
+    record = races.record([0.001, 0.002])
+    record.blocks = [block for block in record.blocks if block.contestant == 1]
+    found = evidence(record)
+    assert found.trial_result(0) is None
+    assert found.contrasts == []
+
+
+def test_doubts_about_one_contestant_are_notes():
+    record = races.record([0.00001, 0.002])
+    warm = {"latencies_ns": [1] * 299, "steady": False, "median_ns": 1}
+    record.ran[0] = races.ran(warm=warm, load=races.load_reply(clock_ns=400.0, notes=["said by the worker"]))
+    result = evidence(record).trial_result(0)
+    assert result is not None
+    text = " ".join(result["notes"])
+    assert "said by the worker" in text
+    assert "not_steady" in text
+    assert "300 warm-up runs" in text
+    assert "0.4 µs" in text
+
+
+def test_a_self_test_of_its_own_has_a_grade():
+    quiet = self_test_result(races.self_test(rounds=48), None)
+    assert (quiet["grade"], quiet["rounds"], quiet["fingerprint"]) == ("A", 48, "")
+    assert self_test_result(races.self_test(bias=0.2), None)["grade"] == "F"

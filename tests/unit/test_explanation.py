@@ -1,0 +1,141 @@
+"""core.explanation.end_to_end: which verdict two stored results have, and how sure it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.explanation import Pair, end_to_end
+from core.measurement import Trial
+
+MACHINE = {
+    "cpu": {
+        "model": "CPU A",
+        "logical": 2,
+        "physical": 2,
+        "allowed": [0, 1],
+        "quota": None,
+        "ort_default_threads": 2,
+        "usable": 2,
+    },
+    "gpus": [],
+    "kernel": "6.1",
+    "libraries": {"onnxruntime": "1.31.1"},
+    "ort_build": "b",
+    "variables": {},
+}
+
+
+def trial(name: str, p50_s: float, **changes: Any) -> Trial:
+    comparison, fingerprint = changes.pop("comparison", ""), changes.pop("fingerprint", "f")
+    spread = changes.pop("spread", 0.01)
+    latency = {"p50_s": p50_s, "p50_s_low": p50_s * (1 - spread), "p50_s_high": p50_s * (1 + spread)}
+    result = {"latency": latency, "batch_size": 1, "environment": MACHINE, **changes}
+    return Trial(
+        id=name,
+        kind="measure",
+        state="COMPLETE",
+        spec={},
+        model_name="m",
+        model_sha256="s",
+        key="k",
+        created_at=0.0,
+        comparison=comparison,
+        fingerprint=fingerprint,
+        result=result,
+    )
+
+
+def stored(candidate: str, baseline: str, ratio: float = 2.0, **changes: Any) -> dict[str, Any]:
+    return {
+        "candidate": candidate,
+        "baseline": baseline,
+        "ratio": ratio,
+        "ratio_low": ratio * 0.8,
+        "ratio_high": ratio * 1.25,
+        "verdict": "FASTER",
+        "rounds": 16,
+        **changes,
+    }
+
+
+def blocks(median_s: float, count: int = 12) -> list[dict[str, Any]]:
+    return [{"round": n, "median_s": median_s * (1 + 0.001 * (n % 3))} for n in range(count)]
+
+
+def test_two_that_raced_have_the_verdict_of_their_race() -> None:
+    of = Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, contrasts=[stored("b", "a")]))
+    found = end_to_end(of)
+    assert (found.verdict, found.raced, found.per_row) == ("FASTER", True, False)
+    assert found.difference_s == pytest.approx(-0.001)
+    assert (found.low_s, found.high_s) == (pytest.approx(-0.0012), pytest.approx(-0.00075))
+    assert "2.0× faster" in found.words
+
+
+def test_the_same_contrast_the_other_way_round_is_turned() -> None:
+    of = Pair(baseline=trial("b", 0.001, contrasts=[stored("b", "a")]), candidate=trial("a", 0.002))
+    found = end_to_end(of)
+    assert (found.verdict, found.raced) == ("SLOWER", True)
+    assert (found.low_s, found.high_s) == (pytest.approx(0.0006), pytest.approx(0.0015))
+
+
+def test_two_candidates_of_one_race_are_compared_by_their_rounds() -> None:
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="race", blocks=blocks(0.002)),
+        candidate=trial("b", 0.004, comparison="race", blocks=blocks(0.00401), batch_size=4),
+    )
+    found = end_to_end(of, looks=4)
+    assert (found.verdict, found.raced, found.per_row) == ("UNDECIDED", True, True)  # no spread: no interval
+    assert found.candidate_s == pytest.approx(0.001)
+    noisy = [{**one, "median_s": one["median_s"] * (1 + 0.01 * (one["round"] % 5))} for one in blocks(0.004)]
+    of = Pair(
+        baseline=of.baseline,
+        candidate=trial("b", 0.004, comparison="race", blocks=noisy, batch_size=4),
+    )
+    assert end_to_end(of, looks=4).verdict == "FASTER"
+
+
+def test_two_that_did_not_race_are_compared_by_the_worst_of_their_intervals() -> None:
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001)))
+    assert (found.verdict, found.raced) == ("FASTER", False)
+    assert found.words.endswith("measured at different times")
+    assert found.low_s is not None
+    assert found.high_s is not None
+    assert found.low_s < -0.001 < found.high_s < 0
+    close = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.00199)))
+    assert close.verdict == "UNDECIDED"
+    equal = end_to_end(
+        Pair(baseline=trial("a", 0.002, spread=0.001), candidate=trial("b", 0.00201, spread=0.001))
+    )
+    assert equal.verdict == "EQUIVALENT"
+
+
+def test_too_few_runs_for_an_interval_decide_nothing() -> None:
+    latency = {"p50_s": 0.001, "p50_s_low": None, "p50_s_high": None}
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, latency=latency)))
+    assert (found.verdict, found.low_s) == ("UNDECIDED", None)
+    assert "too few runs" in found.words
+
+
+def test_results_of_two_machines_are_not_compared_and_what_differs_is_told() -> None:
+    there = {**MACHINE, "kernel": "6.9"}
+    of = Pair(
+        baseline=trial("a", 0.002),
+        candidate=trial("b", 0.001, fingerprint="g", environment=there, contrasts=[stored("b", "a")]),
+    )
+    found = end_to_end(of)
+    assert (found.verdict, found.raced) == ("UNDECIDED", False)
+    assert "different machines" in found.words
+    assert "kernel: 6.1 against 6.9" in found.words
+
+
+def test_a_rejected_race_decides_nothing() -> None:
+    candidate = trial(
+        "b", 0.001, contrasts=[stored("b", "a")], grade="F", grade_reason="A neighbour used 0.9 cores."
+    )
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=candidate))
+    assert (found.verdict, found.words) == (
+        "UNDECIDED",
+        "their race was rejected, grade F: A neighbour used 0.9 cores",
+    )

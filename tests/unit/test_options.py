@@ -1,0 +1,72 @@
+"""Options of the protocol on the command line: plain data for a spec, or a refusal in their own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.cli.options import seconds, share, spec_data
+from core.errors import SpecError
+from core.spec import TrialSpec, spec_from_dict
+
+
+def spec(config: dict[str, Any] | None = None, **given: Any) -> TrialSpec:
+    return spec_from_dict(spec_data(config or {}, "m.onnx", given))
+
+
+def test_precision_means_the_answer_or_the_model_by_its_value() -> None:
+    both = spec(precision=["publish", "fp16"])
+    assert (both.protocol.precision, both.model.precision) == ("publish", "fp16")
+    assert spec(precision=["fp16"]).protocol.precision == "quick"
+    assert spec(precision=["standard"]).model.precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["fp8"], "accepts quick, standard, publish, fp32, fp16, but got `fp8`"),
+        (["quikc"], "Did you mean `quick`"),
+        (["quick", "publish"], "contradicts"),
+        (["fp16", "fp32"], "contradicts"),
+    ],
+)
+def test_a_precision_that_is_neither_or_both_is_refused(texts: list[str], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        spec(precision=texts)
+
+
+def test_the_protocol_is_asked_for_in_its_own_units() -> None:
+    one = spec(budget_s="2m", margin="3%", runs="50", warmup_runs="0", cpus="0-1")
+    assert (one.protocol.budget_s, one.protocol.margin) == (120, 0.03)
+    assert (one.protocol.runs, one.protocol.warmup_runs, one.protocol.cpus) == (50, 0, "0-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90), ("90s", 90), ("2m", 120), ("2 min", 120), ("1h", 3600)]
+)
+def test_a_duration_has_a_unit_or_is_seconds(text: str, expected: int) -> None:
+    assert seconds("--budget", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "-5", "1.5m", "5d", "ten", "1m30"])
+def test_what_is_no_duration_is_refused_with_its_option(text: str) -> None:
+    with pytest.raises(SpecError, match="`--budget` takes whole seconds or minutes"):
+        seconds("--budget", text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0.02", 0.02), ("2%", 0.02), ("2 %", 0.02), ("1", 1.0)])
+def test_a_share_is_a_number_or_a_percentage(text: str, expected: float) -> None:
+    assert share("--margin", text) == pytest.approx(expected)
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    with pytest.raises(SpecError, match="`--margin` takes a share"):
+        share("--margin", "much")
+
+
+def test_the_engine_of_a_configuration_stays_unless_another_is_given() -> None:
+    config = {"engine": "torch-eager"}
+    assert spec(config).engine == "torch-eager"
+    assert spec(config, engine="torch-compile").engine == "torch-compile"
+    assert spec().engine == "onnxruntime"

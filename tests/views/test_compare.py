@@ -1,0 +1,506 @@
+"""The Compare page on invented races, and on one that is really run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import wire
+from core.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
+from core.comparison import Comparison, Configuration
+from core.measurement import Trial
+from core.scheduler import Status
+from core.store import ModelRecord
+from dashboard import state
+from tests import tiny_models
+from tests.views import invented
+from tests.views.invented import Racer
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the page asks the scheduler to race; nothing is run."""
+    asked: list[dict[str, Any]] = []
+
+    def submit(contestants: Sequence[Configuration], **how: Any) -> str:
+        asked.append({"contestants": list(contestants), **how})
+        return "no such race"
+
+    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    return asked
+
+
+def texts(at: AppTest) -> str:
+    parts = [*at.title, *at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+
+
+def click(at: AppTest, key: str) -> AppTest:
+    return at.button(key=key).click().run()
+
+
+def names(at: AppTest) -> list[str]:
+    """Names of the list, in order."""
+    lines = [one.value.replace("\\", "") for one in at.markdown if one.value.startswith("**")]
+    return [line.split("**")[1] for line in lines]
+
+
+def keys(at: AppTest, start: str) -> list[str]:
+    return [button.key for button in at.button if str(button.key).startswith(start)]
+
+
+def frame(at: AppTest, start: str) -> Any:
+    """The data frame whose key begins so."""
+    (found,) = [one for one in at.dataframe if str(one.key).startswith(start)]
+    return found
+
+
+def table(at: AppTest) -> Any:
+    return frame(at, "compare.table.").value
+
+
+def racers(record: ModelRecord) -> list[Racer]:
+    """The default as baseline, one clearly faster, one that is not told apart from it."""
+    return [
+        Racer(spec=invented.spec_for(record), latency_s=0.002, role="baseline", label="ORT default"),
+        Racer(
+            spec=invented.spec_for(record, intra_op_num_threads=1),
+            latency_s=0.0014,
+            label="intra_op_num_threads 1",
+        ),
+        Racer(
+            spec=invented.spec_for(record, use_io_binding=True), latency_s=0.00201, label="use_io_binding on"
+        ),
+    ]
+
+
+def put(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
+    return invented.put_race(
+        state.store(),
+        record,
+        facts.pop("racers", None) or racers(record),
+        fingerprint=machine["fingerprint"],
+        study=facts.pop("study", "compare #1"),
+        **facts,
+    )
+
+
+# --- the list ---------------------------------------------------------------------------------------------
+
+
+def test_the_list_begins_with_the_default_as_baseline(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("compare", model=mlp)
+    assert names(at) == ["ORT default"]
+    assert at.button(key="compare.run").disabled
+    assert "at least 2 configurations" in at.button(key="compare.run").help
+
+
+def test_the_settings_of_tune_join_the_list_when_they_are_no_default(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_page(model=mlp)
+    at.number_input(key="knob.intra_op_num_threads").set_value(1).run()
+    at.switch_page("views/compare.py").run()
+    assert names(at) == ["ORT default", "intra_op_num_threads 1"]
+    assert not at.button(key="compare.run").disabled
+
+
+def test_presets_are_added_once_and_named_after_what_differs(open_page: Open, mlp: ModelRecord) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    assert names(at) == ["ORT default", "graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    assert at.button(key="compare.run").label == "Race 2 configurations"
+    click(at, "compare.add.preset.edge")
+    assert "is in the list already" in at.error[0].value
+    assert len(names(at)) == 2
+
+
+def test_another_baseline_names_the_others_anew(open_page: Open, mlp: ModelRecord) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    click(at, keys(at, "compare.flag.")[0])
+    assert names(at) == ["ORT default", "graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    (flag,) = keys(at, "compare.flag.")
+    assert flag.endswith(at.session_state["compare.entries"][0]["id"])
+
+
+def test_an_entry_can_be_removed(open_page: Open, mlp: ModelRecord) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    click(at, keys(at, "compare.drop.")[0])
+    assert names(at) == ["graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    assert at.button(key="compare.run").disabled
+
+
+def test_no_more_than_eight(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    for threads in range(1, 8):
+        spec = invented.spec_for(mlp, intra_op_num_threads=threads)
+        invented.put_measured(state.store(), mlp, spec, fingerprint=machine["fingerprint"])
+    at = open_page("compare", model=mlp)
+    trials = [trial.id for trial in state.store().trials(kind="measure")]
+    at.multiselect(key="compare.picked").set_value(trials)
+    click(at, "compare.add.history")
+    assert len(names(at)) == 8
+    click(at, "compare.add.preset.edge")
+    assert "at most 8 configurations" in at.error[0].value
+
+
+def test_a_yaml_of_this_model_is_added(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("compare", model=mlp)
+    text = f"schema: 1\nmodel: {{path: x.onnx, sha256: {mlp.sha256}}}\nsession: {{intra_op_num_threads: 2}}"
+    at.text_area(key="compare.pasted").set_value(text)
+    click(at, "compare.add.yaml")
+    assert names(at) == ["ORT default", "intra_op_num_threads 2"]
+    assert at.session_state["compare.entries"][1]["spec"]["model"]["path"] == mlp.path
+
+
+def test_a_yaml_of_another_model_or_none_is_refused(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("compare", model=mlp)
+    click(at, "compare.add.yaml")
+    assert "no YAML to add" in at.error[0].value
+    at.text_area(key="compare.pasted").set_value(f"schema: 1\nmodel: {{path: x.onnx, sha256: {'a' * 64}}}")
+    click(at, "compare.add.yaml")
+    assert "belongs to another model" in at.error[0].value
+    at.text_area(key="compare.pasted").set_value("schema: 1\nmodel: {path: x.onnx}\nsesion: {}")
+    click(at, "compare.add.yaml")
+    assert "Did you mean" in at.error[0].value
+    assert len(names(at)) == 1
+
+
+def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    trials = [
+        invented.put_measured(
+            state.store(),
+            mlp,
+            invented.spec_for(mlp, batch_size=rows),
+            fingerprint=machine["fingerprint"],
+            rows=rows,
+        )
+        for rows in (1, 4)
+    ]
+    at = open_page("compare")
+    at.query_params["trials"] = ",".join(one.id for one in trials)
+    at.run()
+    assert names(at) == ["ORT default", "batch_size 4"]
+    at.query_params["trials"] = "nonsense"
+    at.run()
+    assert "There is no trial" in at.error[0].value
+
+
+def test_pytorch_is_offered_for_models_that_were_exported_here_only(
+    open_page: Open, add_model: Add, mlp: ModelRecord
+) -> None:
+    assert keys(open_page("compare", model=mlp), "compare.add.torch") == []
+    exported = add_model(tiny_models.conv, name="exported")
+    metadata = {SOURCE_KEY: "torchvision resnet18", WEIGHTS_KEY: "random", SEED_KEY: "3"}
+    record = replace(exported, info={**exported.info, "metadata": metadata})
+    state.store().put_model(record)
+    at = open_page("compare", model=record)
+    click(at, "compare.add.torch-eager")
+    assert "PyTorch eager" in names(at)
+
+
+# --- starting ---------------------------------------------------------------------------------------------
+
+
+def test_a_race_is_asked_for_with_one_protocol_names_and_a_baseline(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    at.get_by_key("compare.precision").set_value("standard")
+    at.number_input(key="compare.margin").set_value(5.0)
+    at.number_input(key="compare.budget").set_value(40).run()
+    click(at, "compare.run")
+    (asked,) = submitted
+    default, edge = asked["contestants"]
+    assert (default.label, default.role) == ("ORT default", "baseline")
+    assert (edge.role, edge.spec.session.intra_op_num_threads) == ("candidate", 1)
+    for one in (default, edge):
+        assert one.spec.protocol.precision == "standard"
+        assert one.spec.protocol.margin == pytest.approx(0.05)
+        assert one.spec.protocol.budget_s == 40
+        assert one.spec.model.sha256 == mlp.sha256
+    assert asked["study"].startswith("compare #")
+    assert asked["model_name"] == mlp.name
+
+
+def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    assert "time unknown until this model has raced once, at most 30 s of rounds" in texts(at)
+    put(mlp, machine)
+    at.run()
+    assert "2 configurations to ±3 % · about" in texts(at)
+    quick = texts(at)
+    at.get_by_key("compare.precision").set_value("publish").run()
+    assert "at most 600 s of rounds" in texts(at)
+    assert texts(at) != quick
+
+
+# --- a race that has ended --------------------------------------------------------------------------------
+
+
+def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put(mlp, machine)
+    ids = [one.id for one in trials]
+    ranks = [
+        {"trial": ids[1], "rank": 1, "ties": []},
+        {"trial": ids[0], "rank": 2, "ties": [ids[2]]},
+        {"trial": ids[2], "rank": 2, "ties": [ids[0]]},
+    ]
+    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    at = open_page("compare")
+    at.query_params["comparison"] = race.id
+    at.run()
+    assert not at.exception
+    rows = table(at)
+    assert list(rows["Configuration"]) == ["intra_op_num_threads 1", "ORT default", "use_io_binding on"]
+    assert list(rows["Rank"]) == ["1", "2 =", "2 ="]
+    assert rows["Verdict"][0].startswith("1.43× faster, 95 % [")
+    assert rows["Verdict"][1] == "baseline"
+    assert "intra_op_num_threads 1 is the fastest; against ORT default: 1.43× faster" in texts(at)
+    assert list(rows["Settings"]) == ["intra_op_num_threads 1", "", "use_io_binding on"]
+
+
+def test_the_forest_holds_every_interval_and_the_band(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put(mlp, machine)
+    at = open_page("compare", comparison=race.id)
+    figure = json.loads(at.get("plotly_chart")[0].proto.spec)
+    drawn = {trace["name"]: trace["x"] for trace in figure["data"]}
+    assert drawn["faster"] == [pytest.approx(2 / 1.4)]
+    assert drawn["baseline"] == [1.0]
+    assert figure["layout"]["xaxis"]["type"] == "log"
+    band = figure["layout"]["shapes"][0]
+    assert (band["x0"], band["x1"]) == (pytest.approx(1 / 1.02), pytest.approx(1.02))
+
+
+def test_a_shared_first_place_is_said(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    race, trials = put(mlp, machine)
+    a, b, c = (one.id for one in trials)
+    ranks = [
+        {"trial": b, "rank": 1, "ties": [c]},
+        {"trial": c, "rank": 1, "ties": [b]},
+        {"trial": a, "rank": 3, "ties": []},
+    ]
+    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    at = open_page("compare", comparison=race.id)
+    assert "share the first place: they cannot be told apart" in texts(at)
+    assert list(table(at)["Rank"]) == ["1 =", "1 =", "3"]
+
+
+def test_a_rejected_race_ranks_nobody_and_says_what_to_do(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put(
+        mlp,
+        machine,
+        grade="F",
+        grade_reason="a neighbour used 0.9 cores during 61 % of the blocks",
+        remedy="Stop the other program.",
+        ranks=[],
+    )
+    at = open_page("compare", comparison=race.id)
+    (error,) = at.error
+    assert "0.9 cores during 61 %" in error.value
+    assert "Stop the other program" in error.value
+    assert "Rank" not in table(at)
+    assert table(at)["Verdict"][1].startswith("rejected (") or table(at)["Verdict"][0].startswith(
+        "rejected ("
+    )
+    assert "is the fastest" not in texts(at)
+
+
+def test_a_failed_contestant_is_shown_with_its_error_and_the_others_stay(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put(mlp, machine)
+    dead = trials[2].id
+    error = {"type": "WorkerError", "message": "The worker was killed by SIGSEGV.", "hint": "Try CPU."}
+    state.store().update_trial(dead, state="FAIL", result=None, error=error)
+    result = dict(race.result or {})
+    result["contrasts"] = [one for one in result["contrasts"] if one["candidate"] != dead]
+    result["ranks"] = [one for one in result["ranks"] if one["trial"] != dead]
+    state.store().update_comparison(race.id, result=result)
+    at = open_page("compare", comparison=race.id)
+    assert "SIGSEGV" in at.error[0].value
+    assert "Try CPU" in at.error[0].value
+    assert list(table(at)["Verdict"])[-1] == "failed"
+    assert table(at)["Verdict"][0].startswith("1.43× faster")
+
+
+def test_different_batches_and_different_outputs_are_marked(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    field = racers(mlp)
+    field[1] = Racer(spec=invented.spec_for(mlp, batch_size=4), latency_s=0.004, rows=4, label="batch_size 4")
+    notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
+    race, _ = put(mlp, machine, racers=field, contrast={"notes": notes, "outputs_differ": True})
+    at = open_page("compare", comparison=race.id)
+    rows = table(at)
+    assert list(rows["Outputs"]).count("differ") == 2
+    assert rows["p50 per row (ms)"].iloc[0] == pytest.approx(1.0, rel=0.2)
+    assert "batch_size 4: The batch sizes differ (4 and 1 rows)" in texts(at)
+    assert "outputs differ: 0.5" in texts(at)
+
+
+def select(at: AppTest, *rows: int) -> AppTest:
+    at.session_state[frame(at, "compare.table.").key] = {
+        "selection": {"rows": list(rows), "columns": [], "cells": []}
+    }
+    return at.run()
+
+
+def test_a_chosen_contestant_is_opened_in_tune(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put(mlp, machine)
+    at = select(open_page("compare", comparison=race.id), 0)
+    click(at, "compare.open")
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.session_state["trial"] == trials[1].id
+    assert at.session_state["knob.intra_op_num_threads"] == 1
+
+
+def test_two_chosen_contestants_can_be_explained(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put(mlp, machine)
+    at = select(open_page("compare", comparison=race.id), 0, 1)
+    links = {link.proto.label: link.proto.query_string for link in at.get("page_link")}
+    query = links["Why do these two differ?"]
+    assert trials[1].id in query
+    assert trials[0].id in query
+
+
+def test_a_race_becomes_the_list_again(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    race, _ = put(mlp, machine)
+    at = click(open_page("compare", comparison=race.id), "compare.again")
+    assert names(at)[:3] == ["ORT default", "intra_op_num_threads 1", "use_io_binding on"]
+
+
+def test_past_races_are_listed_and_duels_on_request(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine)
+    invented.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
+    at = open_page("compare", model=mlp)
+    rows = frame(at, "compare.past.").value
+    assert len(rows) == 1
+    assert rows["Configurations"][0] == "intra_op_num_threads 1, use_io_binding on against ORT default"
+    assert rows["Result"][0].startswith("intra_op_num_threads 1 is the fastest")
+    at.toggle(key="compare.duels").set_value(True).run()
+    assert len(frame(at, "compare.past.").value) == 2
+
+
+def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("compare", model=mlp, comparison="deadbeef")
+    assert "There is no comparison" in texts(at)
+    assert "comparison" not in at.query_params
+
+
+# --- a race that runs -------------------------------------------------------------------------------------
+
+
+def running(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
+    race, trials = put(record, machine)
+    for trial in trials:
+        state.store().update_trial(trial.id, state="RUNNING", result=None)
+    state.store().update_comparison(race.id, state="RUNNING", result=None, finished_at=None, **facts)
+    return race, trials
+
+
+def test_a_running_race_shows_every_interval_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, trials = running(mlp, machine)
+    against, *others = (one.id for one in trials)
+    contrasts = [
+        {
+            "candidate": one,
+            "baseline": against,
+            "label": f"number {n}",
+            "ratio": 1.2,
+            "ratio_low": 1.1,
+            "ratio_high": 1.3,
+            "verdict": "FASTER",
+        }
+        for n, one in enumerate(others)
+    ]
+    live = {"rounds": 7, "predicted_rounds": 40, "elapsed_s": 2.0, "contrasts": contrasts}
+    now = Status(
+        id=race.id,
+        kind="comparison",
+        state="RUNNING",
+        what="race",
+        stage="rounds",
+        done=7,
+        total=40,
+        elapsed_s=4.0,
+        live=live,
+    )
+    cancelled: list[str] = []
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    at = open_page("compare", comparison=race.id)
+    assert at.get("progress")[0].proto.text.startswith("round 7 of about 40 · 4.0 s so far")
+    (chart,) = at.get("echarts_chart")
+    assert "number 1" in chart.proto.spec
+    assert at.button(key="compare.run").disabled
+    click(at, "compare.cancel")
+    assert cancelled == [race.id]
+
+
+def test_a_waiting_race_says_its_place(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, _ = running(mlp, machine)
+    now = Status(
+        id=race.id, kind="comparison", state="WAITING", what="race", place=1, holder="dashboard of ann: race"
+    )
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    at = open_page("compare", comparison=race.id)
+    assert "dashboard of ann" in at.get("progress")[0].proto.text
+    assert "this race is next" in at.get("progress")[0].proto.text
+
+
+def test_a_race_of_another_process_is_shown_without_a_cancel(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = running(mlp, machine, owner="command line of bob")
+    at = open_page("compare", comparison=race.id)
+    assert "Being measured by command line of bob" in at.get("progress")[0].proto.text
+    assert keys(at, "compare.cancel") == []
+
+
+# --- for real ---------------------------------------------------------------------------------------------
+
+
+def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
+    at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
+    at.number_input(key="compare.budget").set_value(2).run()
+    click(at, "compare.run")
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    race = state.store().comparison(str(at.query_params["comparison"]))
+    assert (race.state, race.error) == ("COMPLETE", None)
+    rows = table(at)
+    assert "baseline" in list(rows["Verdict"])
+    assert (rows["p50 (ms)"] > 0).all()
+    assert len(at.get("plotly_chart")) == 2  # the forest and the latency over time

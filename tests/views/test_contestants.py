@@ -1,0 +1,125 @@
+"""The list of a race: presets and PyTorch on a workload, and names that say what differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.comparison import same_request
+from core.errors import SpecError
+from core.presets import PRESETS
+from core.spec import TrialSpec, spec_from_dict
+from dashboard.contestants import (
+    LABEL_LIMIT,
+    Entry,
+    check_count,
+    check_room,
+    differences,
+    for_race,
+    from_preset,
+    from_torch,
+    labels,
+)
+
+
+def spec(**changes: Any) -> TrialSpec:
+    return spec_from_dict({"model": {"path": "m.onnx", "sha256": "a" * 64}, **changes})
+
+
+BASE = spec(workload={"batch_size": 4, "seed": 7}, session={"intra_op_num_threads": 3})
+
+
+def entry(number: int) -> Entry:
+    return Entry(id=str(number), source="test", spec=spec(workload={"batch_size": number}))
+
+
+def test_a_preset_keeps_the_model_and_what_it_does_not_set_of_the_workload() -> None:
+    found = from_preset("cpu-throughput", BASE)
+    assert found.model == BASE.model
+    assert (found.workload.batch_size, found.workload.seed, found.workload.use_io_binding) == (16, 7, True)
+    assert found.session.intra_op_num_threads is None
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_race(name: str) -> None:
+    assert for_race(from_preset(name, BASE), precision="quick", budget_s=None, margin=0.02).key()
+
+
+def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
+    fancy = spec(
+        model={"path": "m.onnx", "sha256": "a" * 64, "precision": "fp16"},
+        workload={"batch_size": 4, "seed": 7, "use_io_binding": True},
+        session={"intra_op_num_threads": 3},
+    )
+    found = from_torch("torch-eager", fancy)
+    assert (found.engine, found.workload.batch_size, found.workload.seed) == ("torch-eager", 4, 7)
+    assert (found.model.precision, found.workload.use_io_binding) == ("fp32", False)
+
+
+def test_the_protocol_of_the_race_replaces_precision_and_runs_but_not_the_cpus() -> None:
+    own = spec(protocol={"runs": 30, "precision": "publish", "cpus": "0", "warmup_runs": 3})
+    found = for_race(own, precision="standard", budget_s=20, margin=0.05).protocol
+    assert (found.precision, found.budget_s, found.margin, found.runs) == ("standard", 20, 0.05, None)
+    assert (found.cpus, found.warmup_runs) == ("0", 3)
+    with pytest.raises(SpecError):
+        for_race(own, precision="standard", budget_s=20, margin=7.0)
+
+
+def test_an_entry_survives_the_session() -> None:
+    found = Entry.from_dict(entry(3).to_dict())
+    assert found == entry(3)
+    assert same_request(found.spec, entry(3).spec)
+
+
+def test_a_race_has_two_to_eight() -> None:
+    with pytest.raises(SpecError, match="at least 2 configurations, but there is 1"):
+        check_count([entry(1)])
+    check_count([entry(1), entry(2)])
+    check_room([entry(i) for i in range(1, 8)])
+    with pytest.raises(SpecError, match="at most 8"):
+        check_room([entry(i) for i in range(1, 9)])
+
+
+def test_names_say_what_differs_from_the_baseline() -> None:
+    specs = [
+        spec(),
+        spec(session={"intra_op_num_threads": 1}),
+        spec(workload={"batch_size": 16}),
+        spec(engine="torch-eager"),
+        spec(protocol={"cpus": "0-1"}),
+    ]
+    assert labels(specs, 0) == [
+        "ORT default",
+        "intra_op_num_threads 1",
+        "batch_size 16",
+        "PyTorch eager",
+        "cpus 0-1",
+    ]
+    assert labels(specs, 1)[:3] == [
+        "ORT default",
+        "intra_op_num_threads 1",
+        "ORT default, batch_size 16",
+    ]
+
+
+def test_no_two_names_are_equal() -> None:
+    explicit = spec(session={"graph_optimization_level": "ORT_ENABLE_ALL"})
+    found = labels([spec(), explicit, spec(workload={"image_mean": [0.5]}), explicit], 0)
+    assert len(set(found)) == 4
+    assert found[1] == "explicit graph_optimization_level ORT_ENABLE_ALL"
+
+
+def test_long_names_are_cut_and_counted() -> None:
+    found = labels([spec(), from_preset("edge", spec())], 0)[1]
+    assert found == "graph_optimization_level ORT_ENABLE_BASIC + 3 more"
+    huge = spec(session={"session_config_entries": {"session.intra_op_thread_affinities": "1;" * 80 + "1"},
+                         "intra_op_num_threads": 82})  # fmt: skip
+    assert len(labels([spec(), huge], 0)[1]) <= LABEL_LIMIT + len(" + 9 more")
+
+
+def test_differences_name_provider_options_of_either_side() -> None:
+    cuda = {"name": "CUDAExecutionProvider", "options": {"use_tf32": "0"}}
+    with_options = spec(session={"providers": [cuda]})
+    assert differences(with_options, spec()) == ["providers CUDA", "CUDA.use_tf32 0"]
+    assert differences(spec(), with_options) == ["providers CPU", "CUDA.use_tf32 default"]

@@ -1,0 +1,266 @@
+"""The Machine page: what the machine is, what loads, its self-tests over time, and the test it offers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import wire
+from core.errors import WorkerError
+from core.scheduler import Status
+from dashboard import state
+from dashboard.charts import machine_charts
+from dashboard.panels import machine as panel
+from tests.views.test_tune import texts
+
+Open = Callable[..., AppTest]
+
+
+def self_test(**changes: Any) -> dict[str, Any]:
+    """A self-test as the scheduler keeps it."""
+    facts = {
+        "when": "alone",
+        "ratio": 1.004,
+        "ratio_low": 0.996,
+        "ratio_high": 1.012,
+        "sigma": 0.02,
+        "half_width": 0.008,
+        "rounds": 48,
+        "seconds_per_round": 0.09,
+        "model": "digits_cnn",
+        "grade": "A",
+        "grade_reason": "Nothing disturbed the run.",
+        "remedy": "",
+    }
+    return facts | changes
+
+
+def put(machine: wire.Environment, at: float = 1_000_000.0, **changes: Any) -> None:
+    state.store().put_self_test(machine["fingerprint"], self_test(**changes), at=at)
+
+
+def table(at: AppTest, column: str) -> Any:
+    return next(one.value for one in at.dataframe if column in one.value)
+
+
+# --- what the machine is ------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_machine_is_and_what_loads(open_page: Open, machine: wire.Environment) -> None:
+    at = open_page("machine")
+    assert at.title[0].value == "Machine"
+    assert machine["fingerprint"] in [one.value for one in at.code]
+    rows = dict(table(at, "Fact").itertuples(index=False))
+    assert rows["Processor"].startswith(machine["cpu"]["model"])
+    assert (
+        f"{len(machine['cpu']['allowed'])} of {machine['cpu']['logical']} CPUs allowed" in rows["Container"]
+    )
+    assert f"numpy {machine['libraries']['numpy']}" in rows["Libraries"]
+    providers = table(at, "Provider")
+    assert providers["Loads"].tolist() == ["yes" if one["loadable"] else "no" for one in machine["providers"]]
+    assert providers["Why not"].tolist() == [one["reason"] for one in machine["providers"]]
+    assert providers["What to do"].tolist() == [one["remedy"] for one in machine["providers"]]
+
+
+def test_threads_that_may_not_run_are_said(
+    open_page: Open, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = machine["cpu"] | {"ort_default_threads": 16, "physical": 16, "usable": 2, "quota": 2.0}
+    monkeypatch.setattr(state.scheduler(), "_environment", machine | {"cpu": cpu})
+    said = texts(open_page("machine"))
+    assert "default would start 16 threads, but you may use 2 CPUs" in said
+    assert "intra_op_num_threads to 2" in said.replace("\\", "")
+
+
+def test_a_machine_that_cannot_be_described_is_an_error_with_a_hint(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> wire.Environment:
+        raise WorkerError("The worker was killed.", hint="Try again.")
+
+    monkeypatch.setattr(state, "environment", fail)
+    at = open_page("machine")
+    assert any("The worker was killed." in one.value for one in at.error)
+    assert not at.exception
+
+
+def test_a_gpu_is_described_with_its_driver() -> None:
+    gpu = {"name": "NVIDIA T4", "memory_bytes": 16 << 30, "driver": "550.1", "cuda": "12.4"}
+    facts: Any = {
+        "cpu": {
+            "model": "CPU",
+            "logical": 1,
+            "physical": 1,
+            "allowed": [0],
+            "quota": None,
+            "ort_default_threads": 1,
+            "usable": 1,
+        },
+        "memory_bytes": 1 << 30,
+        "gpus": [gpu],
+        "os": "Linux",
+        "kernel": "6",
+        "python": "3.11",
+        "libraries": {"onnxruntime-gpu": "1.31.1"},
+        "ort_build": "build",
+        "variables": {"ORT_X": "1"},
+    }
+    rows = dict(panel.fact_rows(facts))
+    assert rows["GPU"] == "NVIDIA T4, 16.0 GiB, driver 550.1, CUDA 12.4"
+    assert rows["Variables"] == "ORT_X=1"
+    assert dict(panel.fact_rows(facts | {"gpus": [], "variables": {}}))["GPU"].startswith("none")
+
+
+# --- how quiet it is ----------------------------------------------------------------------------------------
+
+
+def test_without_a_self_test_the_page_offers_one(open_page: Open) -> None:
+    at = open_page("machine")
+    assert "Not tested yet" in texts(at)
+    assert "No self-test was made" in texts(at)
+    assert not at.button(key="machine.test").disabled
+    assert not at.get("plotly_chart")
+
+
+def test_the_newest_answer_is_shown_with_what_each_precision_needs(
+    open_page: Open, machine: wire.Environment
+) -> None:
+    put(machine, 1_000_000.0, grade="F", grade_reason="It was loud.", remedy="Stop it.")
+    put(machine, 2_000_000.0)
+    put(machine, 3_000_000.0, when="after", grade="C", grade_reason="", seconds_per_round=None)
+    at = open_page("machine")
+    said = texts(at)
+    assert "quiet enough to publish" in " ".join(one.value for one in at.subheader)
+    assert "Nothing disturbed the run." in said
+    assert "It was loud." not in said
+    assert "scatters by 2 %" in said
+    needs = table(at, "Precision")
+    assert needs["Precision"].tolist() == ["quick", "standard", "publish"]
+    assert needs["Rounds"].tolist() == sorted(needs["Rounds"])
+    assert needs["Within its budget"].tolist() == ["yes"] * 3
+    assert len(at.get("plotly_chart")) == 1
+
+
+def test_a_rejected_self_test_says_why_and_what_to_do(open_page: Open, machine: wire.Environment) -> None:
+    reason = "A neighbour used 0.9 cores during 61 % of the blocks."
+    put(machine, grade="F", grade_reason=reason, remedy="Stop the other programs.")
+    said = texts(open_page("machine"))
+    assert reason in said.replace("\\", "")
+    assert "Stop the other programs." in said
+
+
+def test_self_tests_of_another_machine_are_not_shown(open_page: Open) -> None:
+    state.store().put_self_test("another", self_test(), at=1.0)
+    assert "Not tested yet" in texts(open_page("machine"))
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Pretend that a self-test of this server is under way; return who was cancelled."""
+
+    def begin(**facts: Any) -> list[str]:
+        cancelled: list[str] = []
+        status = Status(
+            **{"id": "job", "kind": "self-test", "state": "RUNNING", "what": "self-test", **facts}
+        )
+        service = state.scheduler()
+        monkeypatch.setattr(service, "active", lambda: [status])
+        monkeypatch.setattr(service, "status", lambda job: status if job == "job" else None)
+        monkeypatch.setattr(service, "cancel", cancelled.append)
+        return cancelled
+
+    return begin
+
+
+def test_a_running_self_test_is_found_again_by_every_session(
+    open_page: Open, running: Callable[..., list[str]]
+) -> None:
+    cancelled = running(stage="self-test", done=12, total=48, elapsed_s=2.0)
+    at = open_page("machine")
+    assert "self-test · 12 of 48 · 2.0 s so far" in [one.proto.text for one in at.get("progress")]
+    assert at.button(key="machine.test").disabled
+    at.button(key="machine.cancel").click().run()
+    assert cancelled == ["job"]
+
+
+def test_a_waiting_self_test_says_who_has_the_machine(
+    open_page: Open, running: Callable[..., list[str]]
+) -> None:
+    running(state="WAITING", place=2, holder="command line of ada: measure vit")
+    said = " ".join(one.proto.text for one in open_page("machine").get("progress"))
+    assert "ada" in said
+    assert "place 2 in the queue" in said
+
+
+def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = state.scheduler()
+    error: Any = {"type": "WorkerError", "message": "The worker was killed.", "hint": "Free memory."}
+    failed = Status(id="job", kind="self-test", state="FAIL", what="self-test", error=error)
+    monkeypatch.setattr(service, "submit_self_test", lambda: "job")
+    monkeypatch.setattr(service, "status", lambda job: failed)
+    at = open_page("machine")
+    at.button(key="machine.test").click().run()
+    assert any("The worker was killed." in one.value for one in at.error)
+    at.run()
+    assert not at.error
+
+
+def test_the_test_really_runs_and_leaves_an_answer(open_page: Open, machine: wire.Environment) -> None:
+    at = open_page("machine")
+    at.button(key="machine.test").click().run()
+    assert not at.exception
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.error
+    kept = state.store().self_tests(machine["fingerprint"])
+    assert [one["when"] for one in kept] == ["alone"]
+    assert kept[0]["at"] <= time.time()
+    assert len(at.get("plotly_chart")) == 1
+    assert f"Grade {kept[0]['grade']}" in texts(at)
+
+
+# --- the chart ----------------------------------------------------------------------------------------------
+
+
+def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out() -> None:
+    tests = [
+        self_test(at=3.0, ratio=1.02, ratio_low=1.01, ratio_high=1.03),
+        self_test(at=1.0, ratio=0.99, ratio_low=0.97, ratio_high=1.01),
+        self_test(at=2.0, ratio=1.0, ratio_low=None, ratio_high=None, grade=None),
+        self_test(at=4.0, ratio=None, rounds=0),
+    ]
+    info = machine_charts.history_info(tests)
+    agrees, differs = info.points
+    assert agrees.percent == pytest.approx([-1.0, 0.0])
+    assert agrees.low == [pytest.approx(-3.0), None]
+    assert differs.percent == pytest.approx([2.0])
+    assert (differs.low, differs.high) == ([pytest.approx(1.0)], [pytest.approx(3.0)])
+    assert agrees.at[0] < agrees.at[1] < differs.at[0]
+    assert [(one.grade, one.percent) for one in info.bands] == [
+        ("A", pytest.approx(1.0)),
+        ("B", pytest.approx(3.0)),
+        ("C", pytest.approx(10.0)),
+    ]
+    assert info.reach > 3.0
+    assert info.beyond == 0
+    assert "no interval" in agrees.hover[1]
+    assert "grade A" in differs.hover[0]
+
+
+def test_a_wild_self_test_does_not_flatten_the_others() -> None:
+    tests = [self_test(at=1.0), self_test(at=2.0, ratio=1.6, ratio_low=0.5, ratio_high=2.0)]
+    info = machine_charts.history_info(tests)
+    assert info.reach == machine_charts.MOST
+    assert info.beyond == 1
+
+
+def test_the_two_kinds_differ_by_more_than_colour() -> None:
+    tests = [self_test(at=1.0), self_test(at=2.0, ratio=1.02, ratio_low=1.01, ratio_high=1.03)]
+    figure = machine_charts.history(tests)
+    assert len({one.marker.symbol for one in figure.data}) == 2
+    assert len({one.marker.color for one in figure.data}) == 2
+    assert "".join(one.text for one in figure.layout.annotations) == "A: ±1 %B: ±3 %C: ±10 %"

@@ -1,0 +1,136 @@
+"""What is said about a race: who is ahead, ties, rejection, failures, and its line in the list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.comparison import Comparison, Contestant, Role
+from dashboard.panels.standings import (
+    against_reference,
+    cautions,
+    facts,
+    headline,
+    order,
+    outputs_text,
+    past_row,
+    rank_text,
+    reference,
+    verdict_text,
+)
+
+
+def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "candidate": candidate,
+        "baseline": "base",
+        "ratio": ratio,
+        "ratio_low": ratio * 0.98,
+        "ratio_high": ratio * 1.02,
+        "verdict": verdict,
+        "rounds": 16,
+        "margin": 0.02,
+        "notes": [],
+    }
+    return facts | changes
+
+
+def rank(trial: str, number: int) -> dict[str, Any]:
+    return {"trial": trial, "rank": number, "ties": []}
+
+
+def race(
+    contrasts: list[dict[str, Any]], ranks: list[dict[str, Any]], *, state: Any = "COMPLETE", **result: Any
+) -> Comparison:
+    """`a`, `b` and `c` against `base`, beside a default that nobody asked for."""
+    roles: dict[str, Role] = {
+        "a": "candidate", "b": "candidate", "c": "candidate", "base": "baseline", "ort": "anchor",
+    }  # fmt: skip
+    return Comparison(
+        id="0123456789abcdef",
+        state=state,
+        model_name="m",
+        model_sha256="",
+        contestants=tuple(Contestant(trial=one, label=one.upper(), role=role) for one, role in roles.items()),
+        protocol={"precision": "quick", "target": 0.03, "margin": 0.02},
+        created_at=0.0,
+        study="compare #1",
+        result={"rounds": 16, "wall_s": 3.0, "grade": "A", "contrasts": contrasts, "ranks": ranks, **result},
+    )
+
+
+FOUND = [
+    contrast("a", 1.42),
+    contrast("b", 1.4),
+    contrast("c", 0.7, "SLOWER"),
+    contrast("a", 1.5, baseline="ort"),
+]
+RANKS = [rank("a", 1), rank("b", 1), rank("base", 3), rank("c", 4)]
+
+
+def test_ties_for_the_first_place_are_named() -> None:
+    said = headline(race(FOUND, RANKS))
+    assert said.startswith("A and B share the first place: they cannot be told apart. A against BASE: 1.42")
+
+
+def test_a_clear_winner_is_named_with_its_interval() -> None:
+    said = headline(race(FOUND, [rank("a", 1), *RANKS[2:]]))
+    assert said == "A is the fastest; against BASE: 1.42× faster, 95 % [1.39, 1.45]."
+
+
+def test_a_baseline_that_nobody_beats_is_named() -> None:
+    assert headline(race(FOUND, [rank("base", 1), rank("c", 2)])) == "BASE, the baseline, is the fastest."
+    shared = headline(race(FOUND, [rank("base", 1), rank("a", 1)]))
+    assert shared == "A and BASE share the first place: they cannot be told apart."
+
+
+def test_nothing_to_compare_and_too_many_to_rank_are_said() -> None:
+    assert headline(race([], [])).startswith("There is nothing to compare")
+    assert headline(race(FOUND, [])) == "Put against BASE; too many configurations to rank."
+
+
+def test_a_rejected_race_says_so_and_ranks_nobody() -> None:
+    rejected = race(FOUND, RANKS, grade="F")
+    assert headline(rejected) == "Rejected: nobody is ranked."
+    assert rank_text(rejected, "a") == ""
+    assert past_row(rejected)["Result"] == "Rejected: nobody is ranked."
+
+
+def test_the_order_is_by_rank_then_ratio_and_those_without_numbers_come_last() -> None:
+    found = race([FOUND[1], FOUND[0], FOUND[2]], RANKS)
+    assert order(found) == ["a", "b", "base", "c", "ort"]
+    assert [rank_text(found, one) for one in order(found)] == ["1 =", "1 =", "3", "4", ""]
+
+
+def test_only_contrasts_against_the_baseline_count() -> None:
+    found = race(FOUND, RANKS)
+    assert against_reference(found)["a"]["ratio"] == 1.42
+    assert facts(found)[0] == "16 rounds of 4"
+
+
+def test_a_failed_baseline_gives_way_to_the_default() -> None:
+    found = race([contrast("a", 1.2, baseline="ort")], [])
+    assert reference(found) == "ort"
+    assert verdict_text(found, "base", None) == "deleted since"
+
+
+@pytest.mark.parametrize(("differ", "words"), [(None, ""), (True, "differ"), (False, "same")])
+def test_outputs_are_same_different_or_unknown(differ: bool | None, words: str) -> None:
+    assert outputs_text(race([contrast("a", 1.2, outputs_differ=differ)], []), "a") == words
+
+
+def test_cautions_carry_the_name_and_leave_failures_to_their_boxes() -> None:
+    found = race(
+        [contrast("a", 1.2, notes=["outputs differ: 0.3"])],
+        [],
+        notes=["`B` failed: killed", "Memory did not hold everybody."],
+    )
+    assert cautions(found) == ["A: outputs differ: 0.3", "Memory did not hold everybody."]
+
+
+def test_a_line_of_the_list_names_the_field_without_the_added_default() -> None:
+    row = past_row(race(FOUND, RANKS))
+    assert row["Configurations"] == "A, B, C against BASE"
+    assert row["Comparison"] == "0123456789ab"
+    assert past_row(race([], [], state="CANCELLED"))["Result"] == "cancelled"

@@ -1,0 +1,377 @@
+"""The Why page on invented passes, and once on two configurations that are really profiled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.errors import Cancelled, WorkerError, record_from_error
+from core.explanation import pair, passes_path
+from core.measurement import Trial
+from core.scheduler import Status
+from core.store import ModelRecord
+from dashboard import state
+from tests import invented_passes, tiny_models
+from tests.invented_passes import fused, node, passes, side, unfused
+from tests.views import invented
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+US = invented_passes.US
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+@pytest.fixture
+def duel(mlp: ModelRecord) -> invented.Duel:
+    """A candidate that raced against the default, 1.7 times as slow."""
+    return invented.put_duel(state.store(), mlp, fingerprint="x", latency_s=545 * US, baseline_s=920 * US)
+
+
+def put_passes(baseline: Trial, candidate: Trial, *sides: dict[str, Any]) -> None:
+    of = pair(state.store(), baseline.id, candidate.id)
+    data = passes(*(sides or (unfused(), fused())), fingerprint="x")
+    passes_path(state.store(), of).write_text(json.dumps(data))
+
+
+def open_why(open_page: Open, record: ModelRecord, duel: invented.Duel | None = None) -> AppTest:
+    at = open_page("why", model=record)
+    if duel is not None:
+        at.query_params["a"] = duel.baseline.id
+        at.query_params["b"] = duel.trial.id
+        at.run()
+        assert not at.exception
+    return at
+
+
+def texts(at: AppTest) -> str:
+    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+
+
+def metrics(at: AppTest) -> dict[str, tuple[str, str]]:
+    return {one.label: (one.value, one.delta) for one in at.metric}
+
+
+def view(at: AppTest, name: str) -> AppTest:
+    at.get_by_key("why.view").set_value(name).run()
+    assert not at.exception
+    return at
+
+
+def status(duel: invented.Duel, **changes: Any) -> Status:
+    facts: dict[str, Any] = {
+        "id": "job",
+        "kind": "explain",
+        "state": "RUNNING",
+        "what": pair(state.store(), duel.baseline.id, duel.trial.id).what,
+        "stage": "profile",
+        "done": 3,
+        "total": 10,
+        "started_at": 1_000_000.0,
+        "elapsed_s": 4.0,
+        "eta_s": 9.0,
+    }
+    return Status(**(facts | changes))
+
+
+# --- before there is anything
+
+
+def test_one_result_is_not_enough(open_page: Open, mlp: ModelRecord) -> None:
+    invented.put_measured(state.store(), mlp, invented.spec_for(mlp), fingerprint="x")
+    at = open_why(open_page, mlp)
+    assert "Two results of this model are needed" in texts(at)
+    assert not [one for one in at.button if one.key == "why.run"]
+
+
+def test_two_results_can_be_explained(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:
+    at = open_why(open_page, mlp)
+    assert "Not explained yet" in texts(at)
+    assert not at.button(key="why.run").disabled
+    assert len(at.get("plotly_chart")) == 0
+
+
+def test_the_newest_result_is_put_against_what_it_raced_with(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    at = open_why(open_page, mlp)
+    assert at.selectbox(key="why.candidate").value == duel.trial.id
+    assert at.selectbox(key="why.baseline").value == duel.baseline.id
+
+
+def test_results_that_onnx_runtime_did_not_compute_are_not_offered(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    spec = invented.spec_for(mlp).model_copy(update={"engine": "torch-eager"})
+    other = invented.put_measured(state.store(), mlp, spec, fingerprint="x")
+    at = open_why(open_page, mlp)
+    assert not [one for one in at.selectbox(key="why.candidate").options if other.id[:8] in one]
+
+
+# --- the explanation
+
+
+def test_the_sentence_stands_on_top_and_the_numbers_add_up(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, mlp, duel)
+    said = texts(at)
+    assert "of the gain is in Conv" in said
+    assert "3 inserted Reorder nodes cost" in said
+    table = at.dataframe[0].value
+    assert list(table["part"])[-2:] == ["outside the nodes", "not seen in the passes"]
+    assert "Reorder (inserted)" in set(table["part"])
+    for column, trial in (("baseline (ms)", duel.baseline), ("candidate (ms)", duel.trial)):
+        assert table[column].sum() == pytest.approx(trial.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
+    assert table["share"].sum() == pytest.approx(1, abs=1e-3)  # each is rounded for the screen
+    shown = metrics(at)
+    assert set(shown) == {
+        "Difference per run (p50)",
+        "In nodes",
+        "Outside the nodes",
+        "Not seen in the passes",
+    }
+    assert shown["In nodes"][0].startswith("-0.37")
+    assert shown["Difference per run (p50)"][1].startswith("95 % [")
+
+
+def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    put_passes(duel.baseline, duel.trial)
+    at = view(open_why(open_page, mlp, duel), "Nodes")
+    table = at.dataframe[0].value
+    row = table[table["nodes of the baseline"] == "conv1, relu1"].iloc[0]
+    assert (row["nodes of the candidate"], row["operators"]) == ("conv1", "Conv + Relu → FusedConv")
+    assert row["in the model"] == "conv1, relu1"
+    at.text_input(key="why.search").set_value("NCHWC conv").run()
+    found = at.dataframe[0].value
+    assert list(found["nodes of the candidate"]) == ["c2_nchwc"]
+    assert f"1 of {len(table)} rows" in texts(at)
+    at.text_input(key="why.search").set_value("no such node").run()
+    assert not at.exception
+    assert len(at.dataframe[0].value) == 0
+
+
+def test_nodes_that_moved_have_a_view_of_their_own(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    moved = [{**one, "provider": invented_passes.CUDA} for one in unfused()["nodes"]]
+    put_passes(duel.baseline, duel.trial, unfused(), side(moved))
+    at = view(open_why(open_page, mlp, duel), "Moved (4)")
+    assert set(at.dataframe[0].value["candidate ran on"]) == {"CUDA"}
+    assert "those of starting the kernels" in texts(at)
+
+
+def test_passes_of_the_other_direction_serve_too(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, mlp, duel)
+    at.button(key="why.swap").click().run()
+    assert not at.exception
+    assert at.selectbox(key="why.candidate").value == duel.baseline.id
+    assert "of the loss is in Conv" in texts(at)
+
+
+def test_equal_results_have_nothing_to_explain_but_their_parts_are_shown(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    duel = invented.put_duel(
+        state.store(), mlp, fingerprint="x", latency_s=900 * US, baseline_s=902 * US, half_width=0.005
+    )
+    put_passes(duel.baseline, duel.trial, unfused(), unfused())
+    at = open_why(open_page, mlp, duel)
+    assert "There is nothing to explain: no difference larger than 2 %" in texts(at)
+    assert len(at.dataframe[0].value) > 2
+
+
+def test_a_rejected_race_is_not_explained_as_if_it_were_true(open_page: Open, mlp: ModelRecord) -> None:
+    duel = invented.put_duel(
+        state.store(), mlp, fingerprint="x", grade="F", grade_reason="A neighbour used 0.9 cores."
+    )
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, mlp, duel)
+    assert "their race was rejected, grade F: A neighbour used 0.9 cores." in texts(at)
+
+
+def test_results_of_two_races_are_put_against_each_other_with_their_intervals(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    one = invented.put_measured(
+        state.store(), mlp, invented.spec_for(mlp), fingerprint="x", latency_s=920 * US
+    )
+    other = invented.put_measured(
+        state.store(),
+        mlp,
+        invented.spec_for(mlp, intra_op_num_threads=1),
+        fingerprint="x",
+        latency_s=545 * US,
+    )
+    put_passes(one, other)
+    at = open_page("why", model=mlp, a=one.id, b=other.id)
+    assert not at.exception
+    assert "measured at different times" in texts(at)
+    assert "of the gain is in Conv" in texts(at)
+
+
+def test_names_of_a_hostile_model_stay_text(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:
+    odd = "**:red[x]** <script>"
+    put_passes(
+        duel.baseline,
+        duel.trial,
+        side([node("n`$", odd, 900)], outside_us=20),
+        side([node("n`$", odd, 530)], outside_us=15),
+    )
+    at = open_why(open_page, mlp, duel)
+    headline = next(one.value for one in at.markdown if "of the gain" in one.value)
+    assert "\\*\\*\\:red\\[x\\]\\*\\* \\<script\\>" in headline
+    for chart in at.get("plotly_chart"):
+        assert "<script>" not in chart.proto.spec
+
+
+# --- links
+
+
+def test_a_link_names_both_sides_and_brings_their_model(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel, add_model: Add
+) -> None:
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, add_model(tiny_models.conv), duel)
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+    assert at.selectbox(key="why.baseline").value == duel.baseline.id
+    assert at.query_params["b"] == duel.trial.id
+
+
+def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("why", model=mlp)
+    at.query_params["a"] = "nosuchtrial"
+    at.run()
+    assert not at.exception
+    assert len(at.error) == 1
+
+
+def test_a_link_to_a_trial_that_failed_says_so(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    failed = invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="Killed by SIGSEGV.")
+    at = open_page("why", model=mlp)
+    at.query_params["a"], at.query_params["b"] = duel.trial.id, failed.id
+    at.run()
+    assert not at.exception
+    assert "has no p50 latency to explain" in texts(at)
+
+
+def test_a_result_is_not_explained_by_itself(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:
+    at = open_why(open_page, mlp, duel)
+    at.selectbox(key="why.baseline").set_value(duel.trial.id).run()
+    assert not at.exception
+    assert "Both sides are the trial" in texts(at)
+
+
+# --- explaining
+
+
+def test_explain_asks_for_both_sides_in_order(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def submit_job(job: str, payload: Any, **how: Any) -> str:
+        asked.append((job, payload, how))
+        return "job"
+
+    monkeypatch.setattr(state.scheduler(), "submit_job", submit_job)
+    at = open_why(open_page, mlp, duel)
+    at.button(key="why.run").click().run()
+    assert not at.exception
+    ((job, payload, how),) = asked
+    threads = [one["session"]["attributes"].get("intra_op_num_threads") for one in payload["sides"]]
+    assert (job, threads) == ("explain", [None, 1])
+    assert duel.baseline.id in payload["output"]
+    assert how["what"].endswith(f"{duel.baseline.id[:8]} → {duel.trial.id[:8]}")
+
+
+def test_a_running_explanation_is_found_again_shows_progress_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+    running = status(duel)
+    monkeypatch.setattr(state.scheduler(), "active", lambda: [running])
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: running)
+    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    at = open_why(open_page, mlp, duel)
+    assert at.button(key="why.run").disabled
+    assert "profiling in turns 3 of 10" in str(at.get("progress")[0].proto.text)
+    at.button(key="why.cancel").click().run()
+    assert cancelled == ["job"]
+
+
+@pytest.mark.parametrize(
+    ("state_", "error", "said"),
+    [
+        ("FAIL", WorkerError("Killed by SIGSEGV.", hint="Use fewer settings."), "Killed by SIGSEGV."),
+        ("CANCELLED", Cancelled("Stopped.", hint=""), "nothing was kept"),
+    ],
+)
+def test_an_explanation_that_came_to_nothing_says_why(
+    open_page: Open,
+    mlp: ModelRecord,
+    duel: invented.Duel,
+    monkeypatch: pytest.MonkeyPatch,
+    state_: str,
+    error: WorkerError,
+    said: str,
+) -> None:
+    ended = status(duel, state=state_, error=record_from_error(error))
+    monkeypatch.setattr(state.scheduler(), "status", lambda _: ended)
+    at = open_why(open_page, mlp, duel)
+    at.session_state["why.job"] = (ended.what, ended.id)
+    at.run()
+    assert not at.exception
+    assert said in texts(at)
+    assert not at.button(key="why.run").disabled
+
+
+def test_passes_that_cannot_be_read_can_be_made_again(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    of = pair(state.store(), duel.baseline.id, duel.trial.id)
+    passes_path(state.store(), of).write_text("{")
+    at = open_why(open_page, mlp, duel)
+    assert "cannot be read" in texts(at)
+    assert not at.button(key="why.run").disabled
+
+
+def test_two_levels_of_optimization_are_really_explained(open_page: Open, add_model: Add) -> None:
+    record = add_model(tiny_models.conv)
+    trials = [
+        invented.put_measured(
+            state.store(),
+            record,
+            invented.spec_for(record, graph_optimization_level=level, intra_op_num_threads=1),
+            fingerprint="x",
+            latency_s=latency_s,
+        )
+        for level, latency_s in (("ORT_DISABLE_ALL", 0.0001), ("ORT_ENABLE_EXTENDED", 0.00008))
+    ]
+    at = open_page("why", model=record, a=trials[0].id, b=trials[1].id)
+    at.button(key="why.run").click().run()
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    assert [one.value for one in at.error] == []
+    at = view(at, "Nodes")
+    table = at.dataframe[0].value
+    fusions = table[table["nodes of the baseline"] == "conv1, relu1"]
+    assert list(fusions["nodes of the candidate"]) == ["conv1"]
+    assert list(fusions["operators"]) == ["Conv + Relu → FusedConv"]
