@@ -368,7 +368,7 @@ def self_test_result(test: SelfTest, machine: wire.Environment | None) -> dict[s
     cpus = len(machine["cpu"]["allowed"]) if machine is not None else 1
     flags = flag_blocks(test.counters, [0] * len(test.counters), cpus=max(1, cpus))
     summary = summarize(test.counters, flags)
-    graded = grade([test.log_ratios], summary, frozen=True)
+    graded = grade([test.log_ratios], summary, frozen=test.frozen)
     return {
         **self_test_dict(test.when, test.log_ratios),
         "seconds_per_round": test.seconds_per_round,

@@ -313,6 +313,7 @@ class _Race:
                 (self.live[anchor], self.twin), self.paces[anchor], SELF_TEST_ROUNDS, self.rng, when, report
             )
             self.record.self_tests.append(test)
+            self.record.frozen &= test.frozen
         except Cancelled:
             raise
         except TunerError as error:

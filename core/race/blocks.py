@@ -97,12 +97,12 @@ def alternate(
     """Race two workers of the same configuration for `rounds` rounds."""
     log_ratios: list[float] = []
     counters: list[wire.Counters] = []
-    began, reported = time.monotonic(), 0.0
+    began, reported, frozen = time.monotonic(), 0.0, True
     for done in range(rounds):
         medians = [0.0, 0.0]
         for side in rng.sample((0, 1), 2):
             reply = run_block(pair[side], pace)
-            park(pair[side])
+            frozen &= park(pair[side])
             medians[side] = statistics.median(reply["latencies_ns"])
             counters.append(reply["counters"])
         if min(medians) > 0 and not any(discard_reason(one) for one in counters[-2:]):
@@ -115,6 +115,7 @@ def alternate(
         log_ratios=log_ratios,
         counters=counters,
         seconds_per_round=(time.monotonic() - began) / rounds,
+        frozen=frozen,
     )
 
 

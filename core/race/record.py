@@ -75,6 +75,7 @@ class SelfTest:
     log_ratios: list[float]
     counters: list[wire.Counters]
     seconds_per_round: float
+    frozen: bool = True  # False: the one that waited went on running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

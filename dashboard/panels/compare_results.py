@@ -16,6 +16,7 @@ from core.scheduler import Status
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
 from dashboard.panels import results, standings, verdict
+from dashboard.panels.queue_text import waiting_text
 
 TABLE = "compare.table"
 ACTIVE = ("WAITING", "RUNNING")
@@ -50,7 +51,7 @@ def live(comparison: Comparison, status: Status | None, trials: Sequence[Trial])
             0.0, text=f"Being measured by {format.plain(comparison.owner)}; shown here when it is done."
         )
     elif status.state == "WAITING":
-        st.progress(0.0, text=waiting_text(status))
+        st.progress(0.0, text=waiting_text(status, "this race"))
     else:
         share = min(1.0, status.done / status.total) if status.total else 0.0
         st.progress(share, text=running_text(status))
@@ -62,15 +63,6 @@ def live(comparison: Comparison, status: Status | None, trials: Sequence[Trial])
                 f":material/error: **{format.plain(name)}** failed: {format.plain(trial.error['message'])} "
                 "The others go on."
             )
-
-
-def waiting_text(status: Status) -> str:
-    """Words for a race in the queue: who has the machine, and how many jobs are ahead."""
-    if not status.holder and status.place <= 0:
-        return "Waiting for a turn on this machine"
-    who = f"{format.plain(status.holder)} has the machine" if status.holder else "The machine is taken"
-    turn = "this race is next" if status.place <= 1 else f"this race is number {status.place} in the queue"
-    return f"{who}; {turn}. One measurement at a time keeps the numbers true."
 
 
 def running_text(status: Status) -> str:

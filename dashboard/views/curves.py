@@ -276,7 +276,7 @@ def _tick(race_id: str) -> None:
             icon=":material/stop:",
             on_click=state.scheduler().cancel,
             args=(race_id,),
-            help="Ends the race of all points; none of them is kept.",
+            help="Ends the race of all points; what was measured is kept in History, as cancelled.",
         )
 
 

@@ -158,7 +158,8 @@ def _settings(trial: Trial) -> str:
 
 def _table(trials: list[Trial]) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
-    st.caption(f"{len(trials):,} trials, newest first. Click a column to sort, tick a row to look at it.")
+    count = f"{len(trials):,} trial{'s' * (len(trials) != 1)}"
+    st.caption(f"{count}, newest first. Click a column to sort, tick a row to look at it.")
     chosen = st.dataframe(
         rows(trials),
         key=TABLE,

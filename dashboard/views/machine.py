@@ -7,8 +7,9 @@ import streamlit as st
 from core.errors import StoreError, TunerError
 from core.quietness import answer
 from core.scheduler import Status
-from dashboard import format, state
+from dashboard import state
 from dashboard.panels import machine
+from dashboard.panels.queue_text import step_text, waiting_text
 
 POLL_S = 1.0  # while a self-test waits or runs; nothing is polled afterwards
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
@@ -103,13 +104,7 @@ def _live(job: str) -> None:
 
 
 def _progress_text(status: Status) -> str:
-    if status.state == "WAITING":
-        holder = f"{format.plain(status.holder)} has the machine" if status.holder else "Waiting for its turn"
-        return f"{holder}; place {max(1, status.place)} in the queue."
-    parts = [format.plain(status.stage or "starting")]
-    if status.total:
-        parts.append(f"{status.done:,} of {status.total:,}")
-    return " · ".join([*parts, f"{format.duration(status.elapsed_s)} so far"])
+    return waiting_text(status, "this test") if status.state == "WAITING" else step_text(status)
 
 
 def _report_end() -> None:

@@ -8,11 +8,11 @@ from core.comparison import ANCHOR_LABEL, same_request
 from core.contrast import DEFAULT_MARGIN
 from core.errors import TunerError
 from core.measurement import Trial
-from core.scheduler import Status
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, state
 from dashboard.panels import cells, duel, results
+from dashboard.panels.queue_text import step_text, waiting_text
 
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 POLL_S = 1.0  # while a trial is active; nothing is polled afterwards
@@ -176,10 +176,10 @@ def _live(trial_id: str) -> None:
                 0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
             )
         elif status.state == "WAITING":
-            st.progress(0.0, text=_waiting_text(status.place, status.holder))
+            st.progress(0.0, text=waiting_text(status, "this one"))
         else:
             share = min(1.0, status.done / status.total) if status.total else 0.0
-            st.progress(share, text=_running_text(status))
+            st.progress(share, text=step_text(status))
             if status.live:
                 duel.live(trial, status.live, margin=_margin(trial), racing=status.stage == RACING)
         if status is not None:
@@ -191,27 +191,6 @@ def _live(trial_id: str) -> None:
                 args=(trial_id,),
                 help="Stops the worker process; the trial is kept as cancelled.",
             )
-
-
-def _waiting_text(place: int, holder: str) -> str:
-    """Words for a trial in the queue: who has the machine, and how many jobs are ahead (`place`)."""
-    if not holder and place <= 0:
-        return "Waiting for a turn on this machine"
-    who = f"{format.plain(holder)} has the machine" if holder else "Another trial has the machine"
-    turn = "this one is next" if place <= 1 else f"this one is number {place} in the queue"
-    return f"{who}; {turn}. One measurement at a time keeps the numbers true."
-
-
-def _running_text(status: Status) -> str:
-    parts = [format.plain(status.stage or "starting")]
-    if status.total:
-        parts.append(f"{status.done:,} of {status.total:,}")
-    if status.text:
-        parts.append(format.plain(status.text))
-    parts.append(f"{format.duration(status.elapsed_s)} so far")
-    if status.eta_s is not None:
-        parts.append(f"about {format.duration(status.eta_s)} left")
-    return " · ".join(parts)
 
 
 def _margin(trial: Trial) -> float:

@@ -219,6 +219,7 @@ class TestFreezing:
         monkeypatch.setattr(blocks, "SETTLE_S", 0.0)
         record = run([entry(), entry("same")], settings())
         assert not record.frozen
+        assert not any(test.frozen for test in record.self_tests)
         assert len(record.orders) >= SHORT.looks[0]
 
     def test_a_frozen_worker_can_be_killed(self, entry: Any) -> None:

@@ -193,7 +193,7 @@ def test_a_waiting_self_test_says_who_has_the_machine(
     running(state="WAITING", place=2, holder="command line of ada: measure vit")
     said = " ".join(one.proto.text for one in open_page("machine").get("progress"))
     assert "ada" in said
-    assert "place 2 in the queue" in said
+    assert "this test is number 2 in the queue" in said
 
 
 def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,7 +307,7 @@ def test_the_settings_of_a_profile_go_back_to_tune_but_not_its_number_of_runs(
     assert not at.exception
     assert at.title[0].value == "Tune"
     assert at.session_state["knob.batch_size"] == 4
-    assert at.session_state["knob.runs"] == 100
+    assert at.session_state["knob.runs"] is None  # until the verdict stands
 
 
 def test_the_trace_is_offered_only_while_it_is_there(
