@@ -49,10 +49,9 @@ def test_a_server_that_ends_in_a_race_leaves_nobody_behind(
         publish = page.locator(".st-key-knob-protocol-precision").get_by_text("publish")
         publish.click()
         run_button(page).click()
-        expect(page.locator(".st-key-live")).to_contain_text("so far", timeout=EXPLAINED_MS)
+        expect(page.locator(".st-key-live")).to_contain_text("rounds · ", timeout=EXPLAINED_MS)
         family = _family(server)
-        stopped = [one for one in family if one.status() == psutil.STATUS_STOPPED]
-        assert stopped
+        assert any(one.status() == psutil.STATUS_STOPPED for one in family)  # the twin of the self-tests
         server.send_signal(number)
         server.wait(20)
         context.close()

@@ -661,8 +661,9 @@ def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
 def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
-        "import sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
         "asked = {'model': {'path': sys.argv[1]}, 'session': {'intra_op_num_threads': 1},\n"
         "         'protocol': {'runs': 1000000}}\n"
@@ -684,7 +685,10 @@ def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
         children = psutil.Process(parent.pid).children(recursive=True)
         wait_until(lambda: any(is_stopped(one) for one in children), "nobody was frozen")
         parent.send_signal(number)
-        parent.wait(WAIT_S)
+        try:
+            parent.wait(WAIT_S)
+        finally:
+            parent.kill()
     _gone, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
 
@@ -944,8 +948,9 @@ def test_machine_is_described_once(schedulers):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
     code = (
-        "import sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
         "t = s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
         "import psutil\n"
@@ -966,7 +971,10 @@ def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
         children = psutil.Process(parent.pid).children(recursive=True)
         assert children
         parent.send_signal(number)
-        parent.wait(WAIT_S)
+        try:
+            parent.wait(WAIT_S)
+        finally:
+            parent.kill()
     _gone, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
     with MachineQueue().turn("next", "x"):

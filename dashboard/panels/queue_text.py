@@ -1,0 +1,28 @@
+"""Where submitted work stands, in words: in the queue of this machine, or at which step. No Streamlit."""
+
+from __future__ import annotations
+
+from core.scheduler import Status
+from dashboard import format
+
+
+def waiting_text(status: Status, what: str) -> str:
+    """Who has the machine, and how many jobs are ahead of `what` ("this race")."""
+    if not status.holder and status.place <= 0:
+        return "Waiting for a turn on this machine"
+    who = f"{format.plain(status.holder)} has the machine" if status.holder else "The machine is taken"
+    turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
+    return f"{who}; {turn}. One measurement at a time keeps the numbers true."
+
+
+def step_text(status: Status) -> str:
+    """The present step, how much of it is done, the time so far and the time that is left of it."""
+    parts = [format.plain(status.stage or "starting")]
+    if status.total:
+        parts.append(f"{status.done:,} of {status.total:,}")
+    if status.text:
+        parts.append(format.plain(status.text))
+    parts.append(f"{format.duration(status.elapsed_s)} so far")
+    if status.eta_s is not None:
+        parts.append(f"about {format.duration(status.eta_s)} left")
+    return " · ".join(parts)
