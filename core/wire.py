@@ -13,6 +13,7 @@ JobName = Literal[
     "environment", "inspect", "profile", "export", "fp16", "forkserver", "contestant", "explain"
 ]
 Engine = Literal["onnxruntime", "torch-eager", "torch-compile"]
+CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 
 
 class Progress(Protocol):

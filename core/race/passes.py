@@ -21,7 +21,6 @@ IDLE_S = 0.1
 FOOTPRINT_RUNS = 3
 SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to read its memory
 MOST_RUNS = 1_000_000
-GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
 
 
@@ -120,7 +119,7 @@ def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: R
         Cancelled: the race was cancelled.
     """
     loads = [ran.load for index, ran in enumerate(record.ran) if index in live and ran.load is not None]
-    gpu = any(set(GPU_PROVIDERS) & set(load["effective_providers"]) for load in loads)
+    gpu = any(set(wire.CUDA_PROVIDERS) & set(load["effective_providers"]) for load in loads)
     meter, record.energy_note = energy.meter(gpu=gpu)
     if meter is None:
         return

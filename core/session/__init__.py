@@ -29,7 +29,7 @@ from core.session.ort_errors import (
 )
 
 CPU = "CPUExecutionProvider"
-CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+CUDA_PROVIDERS = wire.CUDA_PROVIDERS
 
 # Every exception class that ONNX Runtime raises on purpose; they share no base but Exception.
 ORT_ERRORS: tuple[type[Exception], ...] = (

@@ -673,6 +673,15 @@ def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
         "time.sleep(600)\n"
     )
     path = tiny_models.steady(tmp_path / "steady.onnx")
+
+    def frozen(children: list[psutil.Process]) -> None:
+        wait_until(lambda: any(is_stopped(one) for one in children), "nobody was frozen")
+
+    end_a_process(code, path, number, said="racing", ready=frozen)
+
+
+def end_a_process(code, path, number, *, said, ready=lambda children: None):
+    """Run `code` until it has `said` so, end it by signal `number`, and find that no child of it is left."""
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -681,9 +690,10 @@ def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
         text=True,
     ) as parent:
         assert parent.stdout is not None
-        assert parent.stdout.readline() == "racing\n"
+        assert parent.stdout.readline() == f"{said}\n"
         children = psutil.Process(parent.pid).children(recursive=True)
-        wait_until(lambda: any(is_stopped(one) for one in children), "nobody was frozen")
+        assert children
+        ready(children)
         parent.send_signal(number)
         try:
             parent.wait(WAIT_S)
@@ -958,25 +968,7 @@ def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
         "print('measuring', flush=True)\n"
         "time.sleep(600)\n"
     )
-    path = tiny_models.slow(tmp_path / "slow.onnx")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "measuring\n"
-        children = psutil.Process(parent.pid).children(recursive=True)
-        assert children
-        parent.send_signal(number)
-        try:
-            parent.wait(WAIT_S)
-        finally:
-            parent.kill()
-    _gone, alive = psutil.wait_procs(children, timeout=20)
-    assert alive == []
+    end_a_process(code, tiny_models.slow(tmp_path / "slow.onnx"), number, said="measuring")
     with MachineQueue().turn("next", "x"):
         assert [entry.owner for entry in MachineQueue().entries()] == ["next"]
 
