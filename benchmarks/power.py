@@ -1,6 +1,6 @@
 """How often ORTune finds a truly 3 % slower model: `python benchmarks/power.py [--duels N] [--truth-s S]`.
 
-The slower contestant is the same tiny conv net with a fixed extra piece of work beside it, sized on the spot
+The slower contestant is the same small conv net with a fixed extra piece of work beside it, sized on the spot
 to about 3 %. What its true ratio is comes first, from several long races in fresh processes; the duels, at
 quick precision and with a budget of 30 s, are judged against that. Run it on a quiet machine. Exit code 1:
 fewer than 90 % of the duels say SLOWER.
@@ -27,6 +27,7 @@ from core.statistics import t_quantile  # noqa: E402
 
 SLOWDOWN = 0.03
 LEAST_FOUND = 0.90
+SIDE = 96  # pixels of the image: in a smaller net the extra work costs 4 % merely by being there
 FIRST_GUESS = 4000  # numbers that the extra work handles
 SIZINGS = 4
 NEAR_ENOUGH = 0.1  # of the slowdown
@@ -37,11 +38,12 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plain = lab.contestant("plain", lab.conv_net(folder / "plain.onnx"))
+        self.plain = lab.contestant("plain", lab.conv_net(folder / "plain.onnx", size=SIDE))
 
     def slower(self, extra: int) -> Entry:
         """The model with this much extra work."""
-        return lab.contestant(f"extra {extra}", lab.conv_net(self.folder / f"extra{extra}.onnx", extra=extra))
+        net = lab.conv_net(self.folder / f"extra{extra}.onnx", size=SIDE, extra=extra)
+        return lab.contestant(f"extra {extra}", net)
 
     def sized(self, number: int, rows: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
         """One step of the search: measure the size that the steps before suggest."""
@@ -64,7 +66,7 @@ def next_size(rows: Sequence[dict[str, Any]]) -> int:
     slope = (other_cost - cost) / (other_size - size)
     if slope <= 0:  # noise
         return max(size, other_size) * 2
-    return max(64, min(3 * 64 * 64, round(size + (SLOWDOWN - cost) / slope)))
+    return max(64, min(3 * SIDE * SIDE, round(size + (SLOWDOWN - cost) / slope)))
 
 
 def best_size(rows: Sequence[dict[str, Any]]) -> int:

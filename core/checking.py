@@ -1,9 +1,17 @@
-"""Proving that a model file which ORTune wrote is valid and loads: `open_checked`. Worker side."""
+"""A model file that ORTune writes: drafted beside its target, proven valid, then moved there. Worker side.
+
+`draft_folder` and `move_into_place` see to it that a failure leaves nothing; `open_checked` is the proof.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -12,6 +20,61 @@ import onnxruntime as ort
 from core.errors import ModelError
 from core.session import ORT_ERRORS
 from core.session.ort_errors import clean
+
+ONE_FILE_BYTES = (
+    1_900_000_000  # weights that one file holds: protobuf's 2 GiB, less room for the graph itself
+)
+_STALE_AFTER_S = 24 * 3600
+
+
+# --- where it is written ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def draft_folder(target: Path, prefix: str) -> Iterator[Path]:
+    """A folder beside `target`, on the same file system, removed at the end unless this process is killed.
+
+    Args:
+        target: the file to write in the end; its folder is made where there is none.
+        prefix: the folder's name begins with it; what a killed process left under it a day ago is removed.
+
+    Raises:
+        ModelError: whatever the system refuses while the folder is in use.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(target.parent, prefix)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ModelError(
+            f"Cannot write `{target}`: {error.strerror or error}.",
+            hint="Choose a folder you can write to, with space for the model.",
+        ) from None
+
+
+def _remove_stale(folder: Path, prefix: str) -> None:
+    """Remove what a killed process left; one that may still run is younger than a day."""
+    for left in folder.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def move_into_place(draft: Path, target: Path, companions: Sequence[str] = ()) -> None:
+    """Move `draft` to `target`, the files beside it first, so that the model is never there without them.
+
+    Args:
+        draft: the model.
+        target: its final place, on the same file system.
+        companions: names of files beside the draft that belong to it; each keeps its name.
+    """
+    for name in companions:
+        (draft.parent / name).replace(target.parent / name)
+    draft.replace(target)
+
+
+# --- proof --------------------------------------------------------------------------------------------------
 
 
 def checker_complaint(file: Path) -> str:

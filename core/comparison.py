@@ -14,7 +14,7 @@ from typing import Any, Literal
 from core.errors import ErrorRecord
 from core.measurement import TrialState
 from core.plan import anchor
-from core.spec import TrialSpec
+from core.spec import JUDGED_BY, TrialSpec
 
 Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
 
@@ -111,7 +111,7 @@ def same_request(one: TrialSpec, other: TrialSpec) -> bool:
 
 
 def _request(spec: TrialSpec) -> dict[str, Any]:
-    data = {name: part for name, part in spec.to_dict().items() if name != "protocol"}
+    data = {name: part for name, part in spec.to_dict().items() if name not in ("protocol", *JUDGED_BY)}
     identity = "path" if spec.model.sha256 is None else "sha256"
     ignored = {"path", "sha256"} - {identity}
     data["model"] = {name: value for name, value in data["model"].items() if name not in ignored}

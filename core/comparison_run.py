@@ -18,11 +18,13 @@ from core.comparison import Comparison, Contestant, same_request
 from core.contrast import PRECISIONS
 from core.errors import Cancelled, TunerError
 from core.evidence import Entrant, Evidence, self_test_result
+from core.guard import computed_in
+from core.library import resolve_model
 from core.measurement import TrialState
 from core.plan import anchor as default_of
-from core.plan import contestant_plan, shape_feeds, torch_source
+from core.plan import contestant_plan, reference_plan, shape_feeds, torch_source
 from core.race import race, self_test
-from core.race.record import Entry, RaceRecord, Settings
+from core.race.record import Entry, RaceRecord, Reference, Settings
 from core.runner import Progress
 from core.spec import ProtocolSpec, TrialSpec
 from core.store import Store
@@ -37,6 +39,7 @@ from core.trial_run import (
     prepare_trial,
     resolve_trial,
 )
+from core.variants import precision_of_model, variant_of
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 
@@ -142,14 +145,41 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
     resolved = resolve_trial(spec, service.store, service.run)
     service.on_resolved(contestant.trial, resolved)
     prepared = prepare_trial(resolved, service.store, service.run)
+    reference, unknown = _reference(resolved, prepared, service)
     entrant = Entrant(
         contestant=contestant,
-        precision=spec.model.precision,
+        precision=computed_in(_precision(resolved), prepared.session),
         feeds=prepared.feeds,
-        notes=tuple(about(resolved, prepared)),
+        notes=tuple([*about(resolved, prepared), *unknown]),
+        tolerance=spec.protocol.tolerance,
+        reference=None if reference is None else {"model": reference.model, "sha256": reference.sha256},
     )
-    entry = _entry(contestant.label, resolved, prepared)
+    entry = replace(_entry(contestant.label, resolved, prepared), reference=reference)
     return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared)
+
+
+def _precision(resolved: Resolved) -> str:
+    """What the numbers of the model are: those of the copy that the spec asks for, else its own."""
+    asked = resolved.spec.model.precision
+    return asked if asked != "fp32" else precision_of_model(resolved.record)
+
+
+def _reference(
+    resolved: Resolved, prepared: Prepared, service: Service
+) -> tuple[Reference | None, list[str]]:
+    """What the outputs should be: those of the original, as it came. None, and why, where it is gone."""
+    record, variant = resolved.record, variant_of(resolved.record)
+    try:
+        original = (
+            record if variant is None else resolve_model(service.store, variant["root"], run=service.run)
+        )
+    except Cancelled:
+        raise
+    except TunerError as error:
+        return None, [f"The outputs were not compared: {error.message}"]
+    cpus = resolved.spec.protocol.cpus
+    plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus)
+    return Reference(model=original.name, sha256=original.content_sha256, plan=plan), []
 
 
 def _entry(label: str, resolved: Resolved, prepared: Prepared) -> Entry:

@@ -187,22 +187,9 @@ def predicted_rounds(sigma: float, target: float, *, looks: int = 6) -> int:
     return max(MIN_ROUNDS, math.ceil((z * 1.2 * sigma / target) ** 2))
 
 
-def next_look(rounds: int, precision: Precision) -> int | None:
-    """Return the first look after `rounds` rounds; None when the last one is behind."""
-    return next((look for look in precision.looks if look > rounds), None)
-
-
-def predicted_s(sigma: float, precision: Precision, *, round_s: float) -> float:
-    """Return how many seconds of rounds a comparison will take: up to the look that suffices, or its budget.
-
-    Args:
-        sigma: as for `predicted_rounds`.
-        precision: the preset.
-        round_s: seconds that one round of all contestants takes.
-    """
-    needed = predicted_rounds(sigma, precision.target, looks=len(precision.looks))
-    look = next_look(needed - 1, precision) or precision.looks[-1]
-    return min(float(precision.budget_s), look * round_s)
+def sufficient_look(rounds: int, looks: Sequence[int]) -> int | None:
+    """Return the first look that has `rounds` rounds or more; None where even the last has fewer."""
+    return next((look for look in looks if look >= rounds), None)
 
 
 # --- words ---------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core import __version__, wire
 from core.comparison import Contestant
 from core.contrast import Contrast, contrast, ranks
+from core.guard import MARK, Verdict, judge
 from core.interference import Grade, Summary, flag_blocks, grade, summarize
 from core.measurement import doubts, latency_summary
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:  # the record alone: what runs a race stays out
 
 MAX_RANKED = 32  # ranks compare every pair; a curve of hundreds of points is no ranking
 CLEAN_ROUNDS = 8  # so many without a flagged block carry a verdict of their own
-EXACT, ROUNDED = 1e-3, 2e-2  # largest relative error: of two FP32 sides; where one computes with fewer bits
-REORDERED = 1e-5  # the same sums in another order: below, a changed argmax was a tie
 CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
 
 OUTCOMES: Mapping[str, str] = {
@@ -44,11 +43,13 @@ class Entrant:
     """A contestant of a race, and what is known of it from elsewhere."""
 
     contestant: Contestant
-    precision: str  # of the model's numbers
+    precision: str  # that it computes in, as `guard` knows it
     feeds: wire.FeedPlan
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
     placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
     casts: Mapping[str, Any] | None = None
+    tolerance: float | None = None  # the largest output error that the user allows; None: by precision
+    reference: Mapping[str, str] | None = None  # {model, sha256} that its outputs are held against
 
     @property
     def trial(self) -> str:
@@ -79,9 +80,9 @@ class Evidence:
         Keys: `rounds`, `wall_s`, `outcome`, `outcome_text`, `orders` (trials in the order of each round),
         `contrasts` (see `contrasts`), `ranks` [{trial, rank, ties}] (empty for a grade F), `grade`,
         `grade_reason`, `remedy`, `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds,
-        log_ratios}],
-        `interference` (`Summary.to_dict()`), `frozen`, `groups` (of trials), `discarded` [{reason,
-        blocks: [{trial, latencies_s, …}]}], `notes`, `environment`, `fingerprint`, `tool_version`.
+        log_ratios}], `interference` (`Summary.to_dict()`), `breaches` (trial -> why its outputs are not
+        what they should be), `frozen`, `groups` (of trials), `discarded` [{reason, blocks: [{trial,
+        latencies_s, …}]}], `notes`, `environment`, `fingerprint`, `tool_version`.
         """
         record = self.record
         return {
@@ -100,6 +101,11 @@ class Evidence:
                 for one in record.self_tests
             ],
             "interference": self.interference.to_dict(),
+            "breaches": {
+                entrant.trial: one.why
+                for entrant, one in zip(self.entrants, self._verdicts, strict=True)
+                if one.breach
+            },
             "frozen": record.frozen,
             "groups": [[self.entrants[index].trial for index in group] for group in record.groups],
             "discarded": [
@@ -132,7 +138,8 @@ class Evidence:
         Each is `contrast.Contrast.to_dict()` with `candidate` and `baseline` (trials), `grade`, `wall_s`,
         `per_row` (the sides fed different numbers of rows), `flagged_rounds`, `without_flagged` (the contrast
         of the other rounds; None where there are too few, or none is flagged), `contradicted` (the two decide
-        differently, so that the verdict is UNDECIDED), `outputs_differ` (None: not known) and `notes`.
+        differently, so that the verdict is UNDECIDED), `outputs_differ` (those of the candidate from what
+        they should be; None: not known) and `notes`.
         """
         references = dict.fromkeys(
             one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
@@ -158,7 +165,6 @@ class Evidence:
         flagged = self._flagged[candidate] | self._flagged[baseline]
         clean = self._without(flagged, log_ratios)
         rows = [self._rows(one) for one in (candidate, baseline)]
-        outputs = self._outputs(candidate, baseline)
         notes = []
         if rows[0] != rows[1]:
             notes.append(
@@ -174,8 +180,7 @@ class Evidence:
                 f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
                 f"disturbed say {clean.verdict}: this is undecided."
             )
-        if outputs:
-            notes.append(outputs)
+        notes += self._outputs(candidate, baseline)
         return {
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
@@ -187,7 +192,7 @@ class Evidence:
             "flagged_rounds": len(flagged & log_ratios.keys()),
             "without_flagged": clean.to_dict() if clean is not None else None,
             "contradicted": contradicted,
-            "outputs_differ": None if outputs is None else bool(outputs),
+            "outputs_differ": self._verdicts[candidate].breach,
             "notes": notes,
         }
 
@@ -203,16 +208,24 @@ class Evidence:
         own, other = self._per_row[candidate], self._per_row[baseline]
         return {number: other[number] - own[number] for number in own if number in other}
 
-    def _outputs(self, candidate: int, baseline: int) -> str | None:
-        """How the outputs of two sides differ, "" where they agree; None: it was not looked at.
+    def _outputs(self, candidate: int, baseline: int) -> list[str]:
+        """Which of two sides computes something else than it should."""
+        found = []
+        if self._verdicts[candidate].breach:
+            found.append(f"{MARK}: {self._verdicts[candidate].why}")
+        if self._verdicts[baseline].breach:
+            name = self.entrants[baseline].contestant.label
+            found.append(f"{MARK} of `{name}`, which it is put against: {self._verdicts[baseline].why}")
+        return found
 
-        Outputs were compared with those of the baseline alone, and can be equal only where the feeds are.
-        """
-        error = self.record.ran[candidate].output_error
-        sides = [self.entrants[one] for one in (candidate, baseline)]
-        if error is None or baseline != self._reference or not _same_feeds(sides[0].feeds, sides[1].feeds):
-            return None
-        return outputs_differ(error, exact={one.precision for one in sides} == {"fp32"})
+    @cached_property
+    def _verdicts(self) -> list[Verdict]:
+        """Of everybody, whether its outputs are still right."""
+        found = []
+        for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
+            unknown = ran.not_compared or _why_not_compared(self.record, entrant)
+            found.append(judge(ran.output_error, entrant.precision, entrant.tolerance, unknown=unknown))
+        return found
 
     def _ranks(self) -> list[dict[str, Any]]:
         standing = [index for index in range(len(self.entrants)) if self._stands(index)]
@@ -329,6 +342,11 @@ class Evidence:
         return {
             **_facts(ran, ran.load),
             **_costs(ran, self.record.energy_note),
+            "guard": {
+                "error": ran.output_error,
+                **self._verdicts[index].to_dict(),
+                "reference": _plain(entrant.reference),
+            },
             "placement": _plain(entrant.placement),
             "casts": _plain(entrant.casts),
             "runs": len(latencies),
@@ -347,13 +365,19 @@ class Evidence:
             "notes": [
                 *_notes(ran, latency),
                 *entrant.notes,
-                *dict.fromkeys(note for one in own for note in one["notes"]),
+                *self._differing(index, own),
                 *self._how(),
                 *doubts(latencies, latency),
             ],
             "seed": entrant.feeds["seed"],
             **self._provenance(),
         }
+
+    def _differing(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Notes of its contrasts, each once; outputs that differ are told of one without a contrast, too."""
+        verdict = self._verdicts[index]
+        mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
+        return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
 
 
 def self_test_dict(when: str, log_ratios: Sequence[float]) -> dict[str, Any]:
@@ -381,36 +405,16 @@ def self_test_result(test: SelfTest, machine: wire.Environment | None) -> dict[s
     }
 
 
-def outputs_differ(error: wire.OutputError, *, exact: bool) -> str:
-    """Say how far the outputs of two sides are apart; "" where they agree within tolerance.
-
-    Args:
-        error: largest differences that were found.
-        exact: both sides compute in FP32: 1e-3 of the largest magnitude is too much; else 2e-2 is.
-    """
-    if error["max_rel"] is None:
-        return f"outputs differ: {error['difference']}"
-    most, agreement = error["max_rel"], error["top1_agreement"]
-    far = not most <= (EXACT if exact else ROUNDED)  # NaN is far
-    moved = agreement is not None and agreement < 1 and not most <= REORDERED
-    if not (far or moved):
-        return ""
-    shown = f"outputs differ: largest error {most:.2g} of the largest magnitude"
-    return shown + (f"; the highest class agrees in {agreement:.1%} of the rows" if moved else "")
+def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
+    if record.outcome == "cancelled":
+        return "The outputs were not compared: the race was cancelled before that."
+    if entrant.reference is None:
+        return "The outputs were not compared: there is nothing to hold them against; see the notes."
+    return ""
 
 
 def _contradict(one: Contrast, other: Contrast) -> bool:
     return "UNDECIDED" not in (one.verdict, other.verdict) and one.verdict != other.verdict
-
-
-def _same_feeds(one: wire.FeedPlan, other: wire.FeedPlan) -> bool:
-    """Whether both sides are fed the same numbers; the type may differ."""
-
-    def said(feeds: wire.FeedPlan) -> dict[str, Any]:
-        inputs = [{**each, "dtype": ""} for each in feeds["inputs"]]
-        return {**feeds, "inputs": inputs}
-
-    return said(one) == said(other)
 
 
 # --- parts of a trial's result ------------------------------------------------------------------------------

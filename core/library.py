@@ -12,14 +12,15 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from core import wire
 from core.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.errors import ModelError, StoreError, nearest
+from core.measurement import Trial
 from core.runner import run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # raise it when `inspect` learns to say more, so that files are looked at again
 MAX_FOLDER_MODELS = 1000  # a folder of models, not a whole disk
+MODEL_SUFFIXES = (".onnx", ".ort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,7 @@ def _unknown(store: Store, ref: str) -> ModelError:
             f"The sample model `{ref}` has not been made yet.",
             hint=f"Run `python -m core export {ref}` first.",
         )
-    looks_like_path = "/" in ref or ref.endswith(".onnx")
+    looks_like_path = "/" in ref or ref.endswith(MODEL_SUFFIXES)
     what = "There is no model file" if looks_like_path else "No file and no model of the library is called"
     return ModelError(
         f"{what} `{ref}`.{nearest(ref, names)}",
@@ -289,53 +291,174 @@ def import_files(
     """
     named = dict(files) if isinstance(files, Mapping) else {file.name: file for file in files}
     onnx = _check_names(named)
-    models = store.folder / "models"
-    staging = models / f".incoming-{secrets.token_hex(6)}"
-    try:
+    with new_folder(store) as staging:
         _collect(named, staging, move=move)
-        info: wire.ModelInfo = run(  # type: ignore[assignment]
-            "inspect", {"path": str(staging / onnx)}, timeout_s=INSPECT_TIMEOUT_S
-        )
+        info = _inspect(staging / onnx, run)
         _refuse_strangers(named, onnx, info)
-        known = store.model(info["content_sha256"])
-        if known is not None and Path(known.path).is_file():
-            return known, False
-        path = _settle(staging, models / info["content_sha256"]) / onnx
+        return _take_in(store, staging, onnx, info, name=name, source=source, details={})
+
+
+def take_folder(
+    store: Store,
+    folder: Path,
+    model: str,
+    *,
+    name: str,
+    source: str,
+    details: Mapping[str, Any],
+    run: Run = run_job,
+) -> tuple[ModelRecord, bool]:
+    """Take in a folder that ORTune has written itself, with all that lies in it.
+
+    Args:
+        store: holds the library.
+        folder: from `new_folder`; it is gone afterwards.
+        model: name of the model file in it.
+        name: for the library; a number is added when another model has it.
+        source: for example "variant".
+        details: what its making found.
+        run: starts the worker that inspects.
+
+    Returns:
+        As `import_files`.
+
+    Raises:
+        ModelError: the file is no valid model.
+    """
+    info = _inspect(folder / model, run)
+    return _take_in(store, folder, model, info, name=name, source=source, details=details)
+
+
+@contextlib.contextmanager
+def new_folder(store: Store) -> Iterator[Path]:
+    """Give a folder beside the library's models in which a new one is put together; what is left in it goes.
+
+    Raises:
+        StoreError: it cannot be written, now or by what is done with it.
+    """
+    folder = store.folder / "models" / f".incoming-{secrets.token_hex(6)}"
+    try:
+        folder.mkdir(parents=True)
+        yield folder
     except OSError as error:
         raise StoreError(
             f"The model could not be taken in: {error.strerror or error}.",
             hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
         ) from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _inspect(path: Path, run: Run) -> wire.ModelInfo:
+    return cast(wire.ModelInfo, run("inspect", {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S))
+
+
+def _take_in(
+    store: Store,
+    staging: Path,
+    model: str,
+    info: wire.ModelInfo,
+    *,
+    name: str,
+    source: str,
+    details: Mapping[str, Any],
+) -> tuple[ModelRecord, bool]:
+    """Give the files in `staging` their final place, unless the library has this content already."""
+    known = store.model(info["content_sha256"])
+    if known is not None and _is_whole(store, known):
+        return known, False
+    path = _settle(staging, store.folder / "models" / info["content_sha256"]) / model
     info["path"] = str(path)
     _cache(store, path, _stamps(path, _locations(info)), info)
     record = _new_record(store, info, path, known.name if known else name, source)
+    record = replace(record, details=dict(details))
     store.put_model(record)
     return record, True
 
 
+def _is_whole(store: Store, record: ModelRecord) -> bool:
+    """Whether the files of a model have not been touched since they were looked at, and were it then."""
+    cached = store.cached_info(record.path)
+    if cached is None or not Path(record.path).is_file():
+        return False
+    stamps, info = cached
+    same = info["content_sha256"] == record.content_sha256
+    return same and stamps == _stamps(Path(record.path), _locations(info))
+
+
+# --- taking models out --------------------------------------------------------------------------------------
+
+
+def use_of(store: Store, content_sha256: str) -> list[str]:
+    """Return the trials that wait for a model or run it, each in one line for a person."""
+    record = store.model(content_sha256)
+    return [
+        f"{trial.kind} of `{trial.model_name}` ({trial.state.lower()}, {trial.id[:8]})"
+        for state in ("RUNNING", "WAITING")
+        for kind in ("measure", "profile", "reference")
+        for trial in store.trials(kind=kind, state=state)
+        if _is_of(trial, content_sha256, record)
+    ]
+
+
+def _is_of(trial: Trial, content_sha256: str, record: ModelRecord | None) -> bool:
+    """Whether a trial runs this model; of one that waits, only what it asks for may be known."""
+    if trial.model_sha256:
+        return trial.model_sha256 == content_sha256
+    asked = trial.spec["model"]
+    return record is not None and (
+        asked.get("sha256") == record.sha256 or asked["path"] in (record.path, record.name)
+    )
+
+
+def descendants(store: Store, content_sha256: str) -> list[str]:
+    """Return the names of the variants whose original is this model: they are checked against it."""
+    return [
+        one.name
+        for one in store.models()
+        if one.details.get("variant", {}).get("root") == content_sha256 != one.content_sha256
+    ]
+
+
 def remove_model(store: Store, content_sha256: str) -> None:
-    """Take a model out of the library; files that were taken in are deleted, others stay where they are."""
+    """Take a model out of the library; files that were taken in are deleted, others stay where they are.
+
+    Raises:
+        ModelError: a trial waits for it or runs it, or it is the original that variants are checked against.
+    """
     record = store.model(content_sha256)
     if record is None:
         return
-    own = (store.folder / "models" / record.content_sha256).resolve()
+    content_sha256 = record.content_sha256
+    if uses := use_of(store, content_sha256):
+        more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
+        raise ModelError(
+            f"`{record.name}` is in use: {uses[0]}{more}.",
+            hint="Wait until that is done, or cancel it first.",
+        )
+    if variants := descendants(store, content_sha256):
+        listed = ", ".join(f"`{one}`" for one in variants)
+        raise ModelError(
+            f"`{record.name}` is the original of {listed}: without it their "
+            "outputs could not be checked any more.",
+            hint="Remove these variants first.",
+        )
+    own = (store.folder / "models" / content_sha256).resolve()
     if Path(record.path).resolve().parent == own:
         shutil.rmtree(own, ignore_errors=True)
-    store.remove_model(record.content_sha256)
+    store.remove_model(content_sha256)
 
 
 def _check_names(named: Mapping[str, Path]) -> str:
-    """Return the name of the only `.onnx` among files that all stay inside the model's folder."""
+    """Return the name of the only model file among files that all stay inside the model's folder."""
     for name in named:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.name or "\0" in name:
             raise ModelError(f"`{name}` is no file name inside a model's folder.", hint="Rename the file.")
-    found = [name for name in named if name.lower().endswith(".onnx")]
+    found = [name for name in named if name.lower().endswith(MODEL_SUFFIXES)]
     if len(found) != 1:
         raise ModelError(
-            f"A model is one `.onnx` file and its external data, but got {len(found)} `.onnx` files.",
+            f"A model is one `.onnx` or `.ort` file and its external data, but got {len(found)} model files.",
             hint="Add one model at a time.",
         )
     return found[0]

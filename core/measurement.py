@@ -113,6 +113,7 @@ RESULT_FIELDS = (
     "gpu_memory_bytes",
     "affinity",
     "output_error",
+    "guard",
     "interference",
     "environment",
     "seed",

@@ -1,9 +1,9 @@
 """From a validated spec to the exact calls a worker makes: nothing that was not asked for is set.
 
 Pure functions: `session_plan` for the session, `feed_plan` for what is fed, `contestant_plan` for both; the
-`anchor` that every race has, and the other shapes (`shape_feeds`) whose first run it times. What cannot be
-resolved (a free dimension without a size, a batch the model does not have) raises `SpecError` here, before a
-worker starts.
+`anchor` that every race has, the `reference_plan` that says what is right, and the other shapes
+(`shape_feeds`) whose first run it times. What cannot be resolved (a free dimension without a size, a batch
+the model does not have) raises `SpecError` here, before a worker starts.
 """
 
 from __future__ import annotations
@@ -99,6 +99,29 @@ def anchor(spec: TrialSpec) -> TrialSpec:
     """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload."""
     model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
     return TrialSpec(model=model, workload=spec.workload, protocol=spec.protocol)
+
+
+def reference_plan(
+    path: str, info: wire.ModelInfo, feeds: wire.FeedPlan, *, cpus: str
+) -> wire.ContestantPlan:
+    """Return how the model at `path` is run to say what the outputs should be: nothing optimized, on the CPU.
+
+    It is fed the numbers of `feeds`, which may be those of a variant with other types of inputs.
+    """
+    dtypes = {one["name"]: one["dtype"] for one in info["inputs"]}
+    inputs: list[wire.InputPlan] = [
+        {**one, "dtype": dtypes.get(one["name"], one["dtype"])} for one in feeds["inputs"]
+    ]
+    return {
+        "engine": "onnxruntime",
+        "model_path": path,
+        "torch": None,
+        "session": session_plan(SessionSpec(graph_optimization_level="ORT_DISABLE_ALL")),
+        "feeds": {**feeds, "inputs": inputs},
+        "use_io_binding": False,
+        "warmup_runs": 0,
+        "cpus": cpu_list(cpus),
+    }
 
 
 def torch_source(record: ModelRecord) -> wire.TorchSource | None:
@@ -202,7 +225,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             too large for any machine.
     """
     batch = resolve_batch(workload, info)
-    shared = _batch_addresses(info)
+    shared = batch_addresses(info)
     sizes = {**dict.fromkeys(shared.values(), batch), **workload.dims}
     if info["batch_dim"]:
         sizes[info["batch_dim"]] = batch
@@ -229,8 +252,8 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     }
 
 
-def _batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
-    """Input -> address of its free batch dimension; unnamed ones have an address each (`x:0`, `y:0`)."""
+def batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
+    """Return input -> address of its free batch dimension; unnamed ones have one each (`x:0`, `y:0`)."""
     shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
     found = {name: shapes[name][axis] for name, axis in info["batch_axes"].items() if shapes[name]}
     return {name: dim for name, dim in found.items() if isinstance(dim, str)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.comparison import Comparison
-from core.contrast import PRECISIONS, next_look, predicted_rounds
+from core.contrast import PRECISIONS, predicted_rounds, sufficient_look
 from core.errors import SpecError
 from core.measurement import Trial
 from core.race import SELF_TEST_ROUNDS
@@ -101,7 +101,7 @@ def _rounds(runs_s: Sequence[float], protocol: ProtocolSpec, sigma: float) -> tu
     round_s = sum(map(_block_s, runs_s))
     tested_s = _block_s(runs_s[0]) * SELF_TEST_BLOCKS
     needed = predicted_rounds(sigma, precision.target, looks=len(precision.looks))
-    look = next_look(needed - 1, precision) or precision.looks[-1]
+    look = sufficient_look(needed, precision.looks) or precision.looks[-1]
     rounds_s = max(look * round_s, min(RICH_ROUNDS * round_s, RICH_S))
     left_s = max(0.0, budget_s - tested_s)
     rounds = max(1, round(min(rounds_s, left_s) / round_s))

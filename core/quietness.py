@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.contrast import PRECISIONS, Precision, next_look, predicted_rounds
+from core.contrast import PRECISIONS, Precision, predicted_rounds, sufficient_look
 
 PUBLISHABLE = ("A", "B")
 PUBLISH = "publish"
@@ -75,7 +75,7 @@ def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
 
 def _need(precision: Precision, sigma: float, round_s: float) -> Need:
     rounds = predicted_rounds(sigma, precision.target, looks=len(precision.looks))
-    look = next_look(rounds - 1, precision)
+    look = sufficient_look(rounds, precision.looks)
     seconds = (look or rounds) * round_s
     return Need(
         precision=precision.name,

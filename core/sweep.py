@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from core import wire
 from core.comparison import Comparison
 from core.errors import SpecError, nearest
+from core.guard import breach
 from core.knobs import MAX_BATCH, MAX_THREADS, check_range, knob
 from core.measurement import Trial
 from core.spec import TrialSpec, spec_from_dict
@@ -60,6 +61,7 @@ class Measured:
     providers: tuple[str, ...] = ()  # that really loaded
     requested: tuple[str, ...] = ()
     fallback: bool = False
+    breach: str = ""  # why its outputs are not what they should be; empty: they are, or nobody looked
     error: str = ""
     race: str = ""  # id of the comparison in which it was measured
     grade: str = ""  # of that comparison
@@ -274,6 +276,7 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         providers=tuple(result.get("effective_providers") or ()),
         requested=tuple(result.get("requested_providers") or ()),
         fallback=bool(result.get("fallback")),
+        breach=breach(result),
         error=trial.error["message"] if trial.error else "",
         race=trial.comparison,
         grade=result.get("grade") or "",

@@ -22,10 +22,13 @@ from core.library import inspect_cached, resolve_model
 from core.plan import feed_plan, session_plan
 from core.profiling import Profile, cast_facts, profile_from_dict
 from core.spec import TrialSpec
+from core.steps import Step, check_chain
 from core.store import ModelRecord, Store
+from core.variants import lineage, steps_of
 
 PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
 PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
+COPY_TIMEOUT_S = 1800.0  # of an fp16 copy of a model of some gigabytes
 
 Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
 
@@ -85,22 +88,36 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
     path, info, notes = record.path, record.info, list[str]()
     if spec.model.precision == "fp16":
-        copy, notes = _fp16_copy(record, store, run, keep_io_types=spec.model.keep_io_types)
+        step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
+        check_chain([step], info, done=steps_of(record))
+        copy, notes = _fp16_copy(record, step, feeds, store, run)
         path, info = str(copy), inspect_cached(store, copy, run=run)
         feeds = feed_plan(spec.workload, info)
     return Prepared(path=path, info=info, session=session_plan(spec.session), feeds=feeds, notes=notes)
 
 
-def _fp16_copy(record: ModelRecord, store: Store, run: Run, *, keep_io_types: bool) -> tuple[Path, list[str]]:
+def _fp16_copy(
+    record: ModelRecord, step: Step, feeds: wire.FeedPlan, store: Store, run: Run
+) -> tuple[Path, list[str]]:
     """Return the copy and what its making found, which is kept beside it for the next trial."""
     folder = store.folder / "cache" / "fp16"
-    path = folder / f"{record.content_sha256}-{'keep' if keep_io_types else 'cast'}.onnx"
+    kind = "keep" if step.options["keep_io_types"] else "cast"
+    path = folder / f"{record.content_sha256}-{kind}.onnx"
     facts = path.with_suffix(".json")
     if path.is_file() and (kept := _kept_notes(facts)) is not None:
         return path, kept
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        reply = run("fp16", {"path": record.path, "output": str(path), "keep_io_types": keep_io_types})
+        plan: wire.TransformPlan = {
+            "path": record.path,
+            "output": str(path),
+            "step": step.kind,
+            "options": dict(step.options),
+            "reference": record.path,
+            "feeds": [feeds],
+            "calibration": None,
+        }
+        reply = run("transform", plan, timeout_s=COPY_TIMEOUT_S)
         facts.write_text(json.dumps({"notes": reply["notes"]}))
     except OSError as error:
         raise StoreError(
@@ -175,7 +192,8 @@ def about(resolved: Resolved, prepared: Prepared) -> list[str]:
     """What a reader of any number of this configuration must know of its model."""
     weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
     random = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
-    return [*random, *(f"fp16 copy: {note}" for note in prepared.notes)]
+    own = [text] if (text := lineage(resolved.record)) else []
+    return [*random, *own, *(f"fp16 copy: {note}" for note in prepared.notes)]
 
 
 def explained(error: TunerError, prepared: Prepared) -> TunerError:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 JobName = Literal[
-    "environment", "inspect", "profile", "export", "fp16", "forkserver", "contestant", "explain"
+    "environment",
+    "inspect",
+    "profile",
+    "export",
+    "transform",
+    "accuracy",
+    "node_errors",
+    "forkserver",
+    "contestant",
+    "explain",
 ]
 Engine = Literal["onnxruntime", "torch-eager", "torch-compile"]
 CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
@@ -250,12 +259,21 @@ class NewShapesReply(TypedDict):
 
 
 class OutputError(TypedDict):
-    """`compare_outputs` (with: path of what `save_outputs` (with: path) of another contestant wrote)."""
+    """How far outputs are from a reference's on the same feeds: the worst output counts.
+
+    Also the reply of the contestant whose outputs are the reference to `compare_outputs` (with: path of what
+    another wrote at `save_outputs`).
+    """
 
     max_abs: float | None  # None: shapes or names differ, see `difference`
+    mean_abs: float | None
     max_rel: float | None  # the largest difference over the largest magnitude of that output
+    mean_rel: float | None  # the mean difference over the mean magnitude of that output
+    cosine: float | None  # of the angle between the two outputs, taken as vectors; None: one of them is zero
     top1_agreement: float | None  # share of rows with the same argmax over the last axis of the first output
     difference: str  # empty, or why the outputs cannot be compared
+    rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
+    not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
 
 
 class ProfileReply(TypedDict):
@@ -329,11 +347,11 @@ class Environment(TypedDict):
 
 
 class ExportPlan(TypedDict):
-    """The job `export`: a PyTorch model into an `.onnx` file."""
+    """The job `export`: a PyTorch or TensorFlow model into an `.onnx` file."""
 
-    source: Literal["torchvision", "pt2"]
-    name: str  # torchvision's name of the model; empty for a `.pt2`
-    path: str  # the `.pt2` file; empty for torchvision
+    source: Literal["torchvision", "pt2", "tensorflow"]
+    name: str  # torchvision's name of the model; empty for a file
+    path: str  # the `.pt2` or Keras file, or the folder of a SavedModel; empty for torchvision
     output: str  # the `.onnx` file to write; replaced if it is there
     opset: int  # 13..25; 20 where nothing speaks for another
     dynamic_batch: bool  # torchvision only: a `.pt2` keeps the dimensions it has
@@ -369,14 +387,148 @@ class ExportReply(TypedDict):
     pt2: str  # the `.pt2` file that it came from, an absolute path; empty for torchvision
 
 
-class Fp16Reply(TypedDict):
-    """What `fp16` answers."""
+# --- variants: the job `transform` --------------------------------------------------------------------------
+
+StepKind = Literal[
+    "simplify",
+    "fix_dims",
+    "fp16",
+    "mixed",
+    "int8_dynamic",
+    "int8_static",
+    "int4",
+    "fuse",
+    "optimize",
+    "ort_format",
+    "metadata",
+]
+
+
+class Preprocessing(TypedDict):
+    """What is done to an image of a dataset, in this order. Arrays that fit are fed as they are."""
+
+    resize: int | None  # pixels of the shorter side, antialiased; None: straight to the input's size
+    crop: int | None  # pixels of a centred square, after `resize`; None: none
+    channels: Literal["auto", "rgb", "bgr", "gray"]  # auto: gray where the input has one channel, else rgb
+    scale: float  # what a pixel of 255 becomes: 1.0 is torchvision's, 255.0 leaves the bytes
+    mean: list[float]  # per channel, after `scale`; empty: nothing is subtracted
+    std: list[float]  # likewise; empty: nothing is divided
+
+
+class DatasetPlan(TypedDict):
+    """Rows to feed, with labels where the source has them."""
+
+    path: str
+    kind: Literal["npz", "folders", "csv", "images"]  # images: a folder or file without labels
+    split: str  # of an `.npz` in MedMNIST's layout: "train", "val" or "test"; empty: test, or what there is
+    preprocessing: Preprocessing
+    limit: int | None  # rows; None: all
+    seed: int  # which rows, where `limit` leaves some out: the same share of each class
+
+
+class TransformPlan(TypedDict):
+    """One step: a model file into another one, checked against the original of the whole chain."""
+
+    path: str
+    output: str  # the file to write; replaced if it is there. Nothing is left there after a failure
+    step: StepKind
+    options: dict[str, Any]  # every option of the step's type, see `steps`
+    reference: str  # the original model at the root of the chain; `path` itself for the first step
+    feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
+    calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
+
+
+class StepCheck(TypedDict):
+    """A finding of a step that the user should see; `remedy` is an options change that would help."""
+
+    name: str  # "saturation", "slower_operators", "sharing", "small_calibration", "random_calibration", …
+    level: Literal["info", "warning"]
+    text: str
+    remedy: dict[str, Any]  # options to change, for one click; empty: none
+
+
+class TransformReply(TypedDict):
+    """What `transform` answers."""
 
     path: str
     sha256: str
     size_bytes: int  # with external data
+    size_before_bytes: int
     nodes_before: int
     nodes_after: int
+    tool: str  # "onnxslim", "onnxruntime.quantization", …
+    tool_version: str
+    seconds: float
+    error: OutputError  # of the written model against the reference, both with optimizations off on the CPU
+    error_seeds: int  # feeds that `error` covers
+    checks: list[StepCheck]
+    notes: list[str]
+    hardware_bound: str  # empty: runs anywhere; else why the file belongs to this kind of machine
+    facts: dict[
+        str, Any
+    ]  # of the step: "fused" {operator: n}, "integer_ops" {op_type: {…}}, "blocked" [node], …
+    files: list[str]  # further files beside the output that belong to it
+
+
+# --- numbers on data: the jobs `accuracy` and `node_errors` -------------------------------------------------
+
+
+class AccuracyPlan(TypedDict):
+    """The job `accuracy`: one configuration over a labelled dataset."""
+
+    model_path: str
+    session: SessionPlan
+    inputs: list[InputPlan]  # with the batch that is fed at once
+    batch_axes: dict[str, int]
+    output: str  # name of the output with the classes; empty: the only one that can be
+    dataset: DatasetPlan
+    scores_path: str  # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows]
+
+
+class AccuracyReply(TypedDict):
+    """What `accuracy` answers. Metrics are computed from the scores by `core.metrics`."""
+
+    rows: int
+    classes: int
+    class_names: list[str]
+    output: str
+    scores: Literal["logits", "probabilities"]  # what the output holds, decided on all rows
+    scores_path: str
+    dataset_sha256: str  # of the data and its labels, as they were read
+    batch_size: int
+    not_finite: int  # rows whose scores hold NaN or Inf; they count as wrong
+    seconds: float
+    effective_providers: list[str]
+    notes: list[str]
+
+
+class NodeErrorsPlan(TypedDict):
+    """The job `node_errors`: what quantizing each operator alone does to the outputs."""
+
+    float_path: str  # the model before the quantization
+    quantized_path: str
+    step: StepKind
+    options: dict[str, Any]  # that the variant was made with
+    feeds: list[FeedPlan]
+    calibration: DatasetPlan | None
+
+
+class NodeError(TypedDict):
+    """One operator that the variant quantizes."""
+
+    name: str  # of the node in the float model
+    op_type: str
+    alone: float  # relative L2 error of the model's outputs when only this operator is quantized
+    accumulated: float | None  # the same of its own output, in the whole variant; None: not found
+    weight_bytes: int  # in the float model
+
+
+class NodeErrorsReply(TypedDict):
+    """What `node_errors` answers; errors are over all feeds."""
+
+    nodes: list[NodeError]
+    whole: float  # relative L2 error of the outputs of the variant
+    seconds: float
     notes: list[str]
 
 

@@ -45,15 +45,34 @@ def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _export(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    if payload["source"] == "tensorflow":  # never in one process with torch
+        from core.tensorflow_export import export_tensorflow
+
+        return export_tensorflow(payload, progress)
     from core.export import export
 
     return export(payload, progress)
 
 
-def _fp16(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.transform import fp16
+def _transform(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.transform import transform
 
-    return fp16(**payload, progress=progress)
+    limits.cap_memory()
+    return transform(payload, progress)
+
+
+def _accuracy(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.accuracy import accuracy
+
+    _cap_memory(payload)
+    return accuracy(payload, progress)
+
+
+def _node_errors(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.transform.node_errors import node_errors
+
+    limits.cap_memory()
+    return node_errors(payload, progress)
 
 
 def _forkserver(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -87,7 +106,9 @@ JOBS: dict[str, Job] = {
     "inspect": _inspect,
     "profile": _profile,
     "export": _export,
-    "fp16": _fp16,
+    "transform": _transform,
+    "accuracy": _accuracy,
+    "node_errors": _node_errors,
     "forkserver": _forkserver,
     "contestant": _contestant,
     "explain": _explain,

@@ -36,15 +36,21 @@ class Entry:
     id: str
     source: str  # where it came from, in words
     spec: TrialSpec
+    model: str = ""  # name of the relative that it runs; empty: the model that the list is of
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as the session keeps it."""
-        return {"id": self.id, "source": self.source, "spec": self.spec.to_dict()}
+        return {"id": self.id, "source": self.source, "spec": self.spec.to_dict(), "model": self.model}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Entry:
         """Return what `to_dict` wrote."""
-        return cls(id=data["id"], source=data["source"], spec=spec_from_dict(data["spec"]))
+        return cls(
+            id=data["id"],
+            source=data["source"],
+            spec=spec_from_dict(data["spec"]),
+            model=data.get("model", ""),
+        )
 
 
 # --- where they come from ---------------------------------------------------------------------------------
@@ -166,12 +172,21 @@ def _options(spec: TrialSpec) -> dict[str, str]:
     }
 
 
-def labels(specs: Sequence[TrialSpec], baseline: int) -> list[str]:
-    """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal."""
+def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()) -> list[str]:
+    """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal.
+
+    Args:
+        specs: who races.
+        baseline: index of the one that the others are put against.
+        models: of each the name of the relative that it runs, "" for the model that the list is of;
+            empty: all run that one.
+    """
     default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": "onnxruntime"})
     named: list[str] = []
     for index, spec in enumerate(specs):
         name = _label(spec, default if index == baseline else specs[baseline])
+        if models and models[index]:
+            name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
         twins = sum(one == name or one.startswith(f"{name} (") for one in named)
         named.append(f"{name} ({twins + 1})" if twins else name)
     return named

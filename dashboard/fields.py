@@ -218,8 +218,8 @@ def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str,
         "seed": _number(knob("seed"), have),
         "feeds": _feeds(have),
         "feed_values": _feed_values(have, info),
-        "image_mean": _numbers("image_mean", have[key("image_mean")]),
-        "image_std": _numbers("image_std", have[key("image_std")]),
+        "image_mean": numbers("image_mean", have[key("image_mean")]),
+        "image_std": numbers("image_std", have[key("image_std")]),
     }
 
 
@@ -272,7 +272,8 @@ def _is_numeric(value: object) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def _numbers(name: str, text: object) -> list[float]:
+def numbers(name: str, text: object) -> list[float]:
+    """Read numbers with commas or spaces between them, or none; raises `SpecError` where one is no number."""
     try:
         return [float(word) for word in str(text or "").replace(",", " ").split()]
     except ValueError:

@@ -18,8 +18,8 @@ def open_folders() -> list[Path]:
     return [root.resolve() for root in roots]
 
 
-def allowed_path(typed: str) -> Path:
-    """Return the file that `typed` names; a relative path counts from ORTune's own folder.
+def allowed_path(typed: str, *, folder: bool = False) -> Path:
+    """Return the file (or `folder`) that `typed` names; a relative path counts from ORTune's own folder.
 
     Raises:
         ModelError: empty, missing, or outside of the open folders, symbolic links followed.
@@ -34,7 +34,7 @@ def allowed_path(typed: str) -> Path:
                 f"`{typed}` is outside of the folders that this server opens to the browser.",
                 hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",
             )
-        if path.is_file():
+        if path.is_file() or (folder and path.is_dir()):
             return path
     except (OSError, ValueError, RuntimeError):  # too long, a zero byte, a home that does not exist
         pass

@@ -128,3 +128,15 @@ def value(setting: object) -> str:
     if isinstance(setting, tuple | list):
         return " → ".join(provider(str(one)) for one in setting) or "none"
     return str(setting)
+
+
+def share(fraction: float | None, digits: int = 2) -> str:
+    """Return a share of rows, `99.44 %`."""
+    return DASH if fraction is None else f"{fraction:.{digits}%}".replace("%", " %")
+
+
+def interval_share(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Return a 95 % interval of a share, `98.00 to 99.80 % (95 %)`."""
+    if low is None or high is None:
+        return "interval unknown: no rows"
+    return f"{low * 100:.{digits}f} to {high * 100:.{digits}f} % (95 %)"

@@ -34,6 +34,22 @@ def counters(**changes: Any) -> wire.Counters:
     }  # type: ignore[return-value]
 
 
+def output_error(**changes: Any) -> wire.OutputError:
+    """Outputs that are those of the reference."""
+    return {
+        "max_abs": 0.0,
+        "mean_abs": 0.0,
+        "max_rel": 0.0,
+        "mean_rel": 0.0,
+        "cosine": 1.0,
+        "top1_agreement": 1.0,
+        "difference": "",
+        "rows": 16,
+        "not_finite": 0,
+        **changes,
+    }  # type: ignore[typeddict-item]
+
+
 def load_reply(*, rows: int = 1, **changes: Any) -> wire.LoadReply:
     return {
         "requested_providers": CPU,
@@ -64,7 +80,7 @@ def ran(*, rows: int = 1, **changes: Any) -> Ran:
         "cost": {"cpu_s_per_run": 0.002, "idle_cpu_s": 0.05, "idle_wall_s": 0.1},
         "footprint": {"run_peak_rss_bytes": 6 << 20, "gpu_memory_bytes": None, "notes": []},
         "shapes": [{"batch_size": 2 * rows, "first_run_ns": 4_000_000, "next_run_ns": 2_000_000}],
-        "output_error": {"max_abs": 0.0, "max_rel": 0.0, "top1_agreement": 1.0, "difference": ""},
+        "output_error": output_error(),
     }
     return Ran(**{**facts, **changes})
 

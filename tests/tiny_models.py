@@ -108,7 +108,7 @@ def fixed_batch(path: Path, batch: int = 2) -> Path:
     return save(path, [node], [value("x", [batch, 16])], [value("y", [batch, 8])], [weights("w", [16, 8])])
 
 
-def conv(path: Path, *, channels: int = 3, size: int = 16, batch: Dim = "batch") -> Path:
+def conv(path: Path, *, channels: int = 3, size: int = 16, batch: Dim = "batch", seed: int = 0) -> Path:
     """Two Conv + Relu, global pooling, Gemm; image float32 [batch, 3, 16, 16] to logits [batch, 10]."""
     nodes = [
         helper.make_node("Conv", ["image", "w1"], ["c1"], "conv1", pads=[1, 1, 1, 1]),
@@ -120,9 +120,9 @@ def conv(path: Path, *, channels: int = 3, size: int = 16, batch: Dim = "batch")
         helper.make_node("Gemm", ["f", "w3"], ["logits"], "fc"),
     ]
     parameters = [
-        weights("w1", [8, channels, 3, 3], 1),
-        weights("w2", [8, 8, 3, 3], 2),
-        weights("w3", [8, 10], 3),
+        weights("w1", [8, channels, 3, 3], seed + 1),
+        weights("w2", [8, 8, 3, 3], seed + 2),
+        weights("w3", [8, 10], seed + 3),
     ]
     image = value("image", [batch, channels, size, size])
     return save(path, nodes, [image], [value("logits", [batch, 10])], parameters)

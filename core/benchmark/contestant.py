@@ -196,9 +196,9 @@ class Contestant:
 
     @translated()
     def compare_outputs(self, *, path: str) -> wire.OutputError:
-        """Put the outputs of one run beside those in `path`."""
+        """Say how far the outputs in `path` are from those of one run here, which are the reference."""
         contender = self._need().contender
-        return outputs.compare(outputs.load(path), contender.arrays(contender.call()))
+        return outputs.compare(contender.arrays(contender.call()), outputs.load(path))
 
     def _need(self) -> _Loaded:
         if self._loaded is None:

@@ -1,8 +1,8 @@
 """The jobs of ORTune without a browser: same store, same scheduler, same results.
 
-Here the commands come together and every expected error becomes one or two lines. `measure`, `compare` and
-`library` hold the commands, `racing` what those that race share, `options` turns options into a spec,
-`tables` results into text, `watch` shows progress, `output` writes and knows the exit codes.
+Here the commands come together and every expected error becomes one or two lines. `measure`, `compare`,
+`library` and others hold the commands, `racing` what those that race share, `options` turns options into a
+spec, `tables` results into text, `watch` shows progress, `output` writes and knows the exit codes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from pathlib import Path
 
 import typer
 
+from core.cli import accuracy as cli_accuracy
+from core.cli import check as cli_check
 from core.cli import compare as cli_compare
 from core.cli import library as cli_library
 from core.cli import measure as cli_measure
+from core.cli import transform as cli_transform
 from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
@@ -35,6 +38,9 @@ app.command()(cli_compare.compare)
 app.command()(cli_measure.profile)
 app.command()(cli_measure.sweep)
 app.command()(cli_why.why)
+app.command()(cli_accuracy.accuracy)
+app.command()(cli_check.check)
+app.command(cls=cli_transform.InOrder)(cli_transform.transform)
 app.command(name="inspect")(cli_library.inspect_model)
 app.command()(cli_library.export)
 app.command()(cli_library.emit)

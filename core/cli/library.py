@@ -30,11 +30,12 @@ from core.cli.tables import export_lines, history_lines, machine_lines, model_li
 from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError, nearest
+from core.ledger import settle
 from core.library import import_file, resolve_model, sample_models
 from core.measurement import Trial
 from core.quietness import answer
 from core.runner import run_job
-from core.scheduler import Status, settle
+from core.scheduler import Status
 from core.store import Store
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
@@ -57,7 +58,12 @@ def inspect_model(model: ModelHere, *, json_: Json = False) -> None:
 
 
 def export(
-    source: Annotated[str, typer.Argument(help="Name of a torchvision classifier, or a .pt2 file.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a torchvision classifier, a .pt2 or .keras file, or the folder of a SavedModel."
+        ),
+    ],
     *,
     output: Annotated[
         Path | None,
@@ -84,18 +90,18 @@ def export(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Export a PyTorch model to ONNX and compare the two."""
-    pt2 = source.lower().endswith(".pt2")
-    if not pt2 and source not in TORCHVISION_CLASSIFIERS:
+    """Export a PyTorch or TensorFlow model to ONNX and compare the two."""
+    kind = _kind_of(source)
+    if kind == "torchvision" and source not in TORCHVISION_CLASSIFIERS:
         similar = nearest(source, TORCHVISION_CLASSIFIERS)
         raise SpecError(
-            f"`{source}` is no torchvision classifier and no .pt2 file.{similar}",
+            f"`{source}` is no torchvision classifier, .pt2 or Keras file, or SavedModel folder.{similar}",
             hint="Give a name such as resnet18, or a file that torch.export saved.",
         )
     plan = {
-        "source": "pt2" if pt2 else "torchvision",
-        "name": "" if pt2 else source,
-        "path": source if pt2 else "",
+        "source": kind,
+        "name": source if kind == "torchvision" else "",
+        "path": "" if kind == "torchvision" else source,
         "output": str(output or _default_output(source)),
         "opset": whole_number("--opset", opset),
         "dynamic_batch": dynamic_batch,
@@ -105,6 +111,15 @@ def export(
         "external_data": external_data,
     }
     _export(plan, json_=json_, quiet=quiet)
+
+
+def _kind_of(source: str) -> str:
+    """Which of the kinds of `wire.ExportPlan` a source is; what is no file is taken for a name."""
+    lower = source.lower()
+    if lower.endswith(".pt2"):
+        return "pt2"
+    saved_model = (Path(source) / "saved_model.pb").is_file()
+    return "tensorflow" if saved_model or lower.endswith((".keras", ".h5")) else "torchvision"
 
 
 def _default_output(source: str) -> Path:
@@ -122,7 +137,7 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
     with scheduler(store) as service:
         job = service.submit_job("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
         status = watch(service, job, Progress(sys.stderr, quiet=quiet))
-    reply: Any = _result(status, json_=json_)
+    reply: Any = job_result(status, json_=json_)
     import_file(
         store,
         Path(reply["path"]),
@@ -137,7 +152,7 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
         print_lines(export_lines(reply))
 
 
-def _result(status: Status, *, json_: bool) -> dict[str, Any]:
+def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
     """The result of a job; without one its error is told, and the command ends."""
     if status.error is None and status.result is not None:
         return status.result
@@ -158,12 +173,25 @@ def emit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
     ] = None,
+    accept_breach: Annotated[
+        str,
+        typer.Option(
+            help="Why outputs that differ from what they should be are good enough; it goes into the file. "
+            "Without it such a trial is not written.",
+            metavar="REASON",
+            show_default=False,
+        ),
+    ] = "",
     json_: Json = False,
 ) -> None:
     """Write a trial as a YAML file or as a Python script."""
     store = Store()
     one = store.trial(trial)
-    text = emit_yaml(one) if format_ == "yaml" else _python(store, one)
+    text = (
+        emit_yaml(one, accepted_breach=accept_breach)
+        if format_ == "yaml"
+        else _python(store, one, accept_breach)
+    )
     if output is not None:
         try:
             output.write_text(text, encoding="utf-8")
@@ -177,12 +205,12 @@ def emit(
         typer.echo(text, nl=False)
 
 
-def _python(store: Store, trial: Trial) -> str:
+def _python(store: Store, trial: Trial, accepted_breach: str) -> str:
     """With the ranges of the random feeds when the model has been looked at."""
     path = str(Path(trial.spec["model"]["path"]).absolute())
     cached = store.cached_info(path)
     known = cached[1] if cached is not None and cached[1]["content_sha256"] == trial.model_sha256 else None
-    return emit_python(trial, known)
+    return emit_python(trial, known, accepted_breach=accepted_breach)
 
 
 def history(
@@ -232,7 +260,7 @@ def machine(
 def _self_test(*, json_: bool, quiet: bool) -> None:
     with scheduler(Store()) as service:
         status = watch(service, service.submit_self_test(), Progress(sys.stderr, quiet=quiet))
-    result = _result(status, json_=json_)
+    result = job_result(status, json_=json_)
     said = answer(result)
     if json_:
         print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})

@@ -21,15 +21,17 @@ from core.errors import SpecError, nearest
 from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.presets import preset
-from core.spec import spec_from_yaml
+from core.spec import JUDGED_BY, spec_from_yaml
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
+from core.variants import variant_of
 
 Given = dict[
     str, Any
 ]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
 
-CONFIG = "FILE|TRIAL|preset:NAME|torch:eager|torch:compile"  # what `config_from` reads, for the help
+# what `config_from` reads, for the help
+CONFIG = "FILE|TRIAL|preset:NAME|variant:NAME|torch:eager|torch:compile"
 
 _SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
@@ -45,6 +47,7 @@ _METAVARS = {
     "precision": "quick|standard|publish|fp32|fp16",
     "budget_s": "SECONDS|30s|2m",
     "margin": "SHARE|N%",
+    "tolerance": "SHARE|N%",
     "cpus": "0-3,6",
 }
 _PROVIDER_OPTION_HELP = (
@@ -142,16 +145,19 @@ def _setting_name(parameter: str) -> str:
 
 
 def config_from(ref: str | None, *, store: Callable[[], Store], other_model: bool = False) -> dict[str, Any]:
-    """Return the configuration that `ref` names: a YAML file, `preset:NAME`, `torch:MODE` or a trial's id.
+    """Return the configuration that `ref` names: a YAML file, a preset, a variant, PyTorch or a trial's id.
+
+    That of a variant has the key `variant`, the content of its original, and keeps its own model wherever it
+    goes.
 
     Args:
         ref: what an option names; None: nothing.
-        store: opens the store; called for a trial only.
+        store: opens the store; called for a trial or a variant only.
         other_model: the command line names a model itself: a trial's settings may go to any model, while a
             YAML file stays bound to the hash that it carries.
 
     Raises:
-        SpecError: no such file or preset, or an invalid configuration.
+        SpecError: no such file, preset or variant, or an invalid configuration.
         StoreError: no such trial.
     """
     if ref is None:
@@ -160,6 +166,8 @@ def config_from(ref: str | None, *, store: Callable[[], Store], other_model: boo
         return preset_config(ref.removeprefix("preset:"))
     if ref.startswith("torch:"):
         return {"engine": _torch_engine(ref.removeprefix("torch:"))}
+    if ref.startswith("variant:"):
+        return _variant_config(ref.removeprefix("variant:"), store())
     path = Path(ref).expanduser()
     if path.suffix.lower() in (".yaml", ".yml") or path.is_file():
         return spec_from_yaml(_read(path)).to_dict()
@@ -175,6 +183,21 @@ def _torch_engine(mode: str) -> str:
             hint=f"Use {' or '.join(f'torch:{one}' for one in modes)}.",
         )
     return modes[mode]
+
+
+def _variant_config(name: str, store: Store) -> dict[str, Any]:
+    """A variant on ONNX Runtime's default."""
+    record = store.model(name)
+    variant = None if record is None else variant_of(record)
+    if record is None or variant is None:
+        names = [one.name for one in store.models() if variant_of(one)]
+        listed = ", ".join(names[:8]) if names else ""
+        raise SpecError(
+            f"`{name[:80]}` is no variant of a model.{nearest(name, names)}",
+            hint=f"Choose among {listed}." if listed else "Make one with `transform` first.",
+        )
+    model = {"path": record.path, "sha256": record.sha256}
+    return {"model": model, "variant": variant["root"]}
 
 
 def preset_config(name: str) -> dict[str, Any]:
@@ -203,13 +226,14 @@ def _read(path: Path) -> str:
 def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dict[str, Any]:
     """Lay the command line over a configuration and return plain data for `spec_from_dict`.
 
-    Mappings (dimensions, config entries, fixed values) are added to; everything else is replaced.
+    Mappings (dimensions, config entries, fixed values) are added to; everything else is replaced. A variant
+    keeps its own model.
 
     Raises:
         SpecError: no model, or an option whose text cannot be read.
     """
     data: dict[str, Any] = {name: dict(config.get(name, {})) for name in _SECTIONS}
-    if model is not None:
+    if model is not None and "variant" not in config:
         data["model"]["path"] = model
     if not data["model"].get("path"):
         raise SpecError("No model is given.", hint="Give the path or the name of a model.")
@@ -217,8 +241,9 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
         if setting.name in given:
             _apply(data, setting, given[setting.name])
     _apply_provider_options(data["session"], given.get("provider_options", []))
-    if "engine" in config:
-        data.setdefault("engine", config["engine"])
+    for name in ("engine", *JUDGED_BY):
+        if name in config:
+            data.setdefault(name, config[name])
     return {name: part for name, part in data.items() if part}
 
 

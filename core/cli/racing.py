@@ -13,13 +13,15 @@ from core.cli.tables import counted
 from core.cli.watch import Progress
 from core.comparison import Comparison, Configuration, line_up
 from core.contrast import PRECISIONS
-from core.errors import ErrorRecord, TunerError, WorkerError
+from core.errors import ErrorRecord, SpecError, TunerError, WorkerError
 from core.knobs import knob
+from core.library import resolve_model
 from core.measurement import Trial
 from core.prediction import past, predict
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.trial_run import resolve_trial
+from core.variants import variant_of
 
 _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
 
@@ -30,24 +32,61 @@ def named(
     """Return the configurations that `refs` name, all changed by `given`.
 
     A preset and a PyTorch engine say nothing of model and workload: they take those of the first reference
-    that does, so that the same thing is compared. How well to measure is taken from `given` alone.
+    that does, so that the same thing is compared; a variant takes the workload alone. Where only variants are
+    named, the others run their original. How well to measure is taken from `given` alone.
 
     Raises:
-        SpecError: a reference or an option that cannot be read, or no model.
+        SpecError: a reference or an option that cannot be read, no model, or models that are not one family.
         StoreError: no such trial.
     """
     configs = [config_from(ref, store=store, other_model=model is not None) for ref in refs]
-    carrier = next((one for one in configs if one.get("model")), {})
+    carrier = _carrier(configs, model, store)
     return [
         spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
     ]
 
 
+def _carrier(
+    configs: Sequence[Mapping[str, Any]], model: str | None, store: Callable[[], Store]
+) -> Mapping[str, Any]:
+    """The configuration whose model and workload the others take; `model` replaces its model."""
+    carrier = next((one for one in configs if one.get("model") and "variant" not in one), {})
+    roots = {one["variant"] for one in configs if "variant" in one}
+    if not roots:
+        return carrier
+    path = model or carrier.get("model", {}).get("path")
+    if path is not None:
+        roots |= _root_of(store(), path)
+    if len(roots) > 1:
+        raise SpecError(
+            "The models are not variants of one original, so a race would compare different work.",
+            hint="Race variants of one model; give that model as MODEL.",
+        )
+    if path is not None:
+        return carrier
+    record = store().model(next(iter(roots)))
+    return {} if record is None else {"model": {"path": record.path, "sha256": record.sha256}}
+
+
+def _root_of(store: Store, ref: str) -> set[str]:
+    """The original of a model that has been looked at; of another nothing is known before it runs."""
+    try:
+        record = resolve_model(store, ref, run=_no_worker)
+    except TunerError:
+        return set()
+    return {(variant_of(record) or {}).get("root", record.content_sha256)}
+
+
 def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` on the model and the workload of `carrier`, where it names no model itself."""
-    if config.get("model"):
+    """Return `config` on the model and the workload of `carrier`, where it names no model itself.
+
+    A variant keeps its model.
+    """
+    own = config.get("model")
+    if own and "variant" not in config:
         return dict(config)
-    model = {name: value for name, value in carrier.get("model", {}).items() if name in ("path", "sha256")}
+    taken = carrier.get("model", {})
+    model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
     workload = {**carrier.get("workload", {}), **config.get("workload", {})}
     if "engine" in config:
         workload.pop("use_io_binding", None)  # PyTorch has none

@@ -13,6 +13,7 @@ from typing import Any
 from core import wire
 from core.comparison import Comparison
 from core.contrast import words
+from core.guard import MARK, breach, error_in_words
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, by_operator, by_provider
 from core.provenance import in_words, thread_advice
@@ -101,6 +102,7 @@ def trial_lines(trial: Trial, labels: Mapping[str, str] | None = None) -> list[s
     return [
         visible(f"{trial.model_name} · {trial.kind} · trial {trial.id}"),
         *fallback_lines(result),
+        *breach_lines(result),
         *_facts(_verdict_facts(result, labels or {})),
         *_facts(_settings_facts(trial, result)),
         "",
@@ -124,6 +126,12 @@ def fallback_lines(result: Mapping[str, Any]) -> list[str]:
         f"  FALLBACK      asked for {asked_for}, ran on {ran}.",
         f"                {visible(reason)}".rstrip(),
     ]
+
+
+def breach_lines(result: Mapping[str, Any]) -> list[str]:
+    """Mark a result whose outputs are not what they should be; no lines otherwise."""
+    why = breach(result)
+    return [f"  {MARK.upper()}  {visible(why)}"] if why else []
 
 
 def _verdict_facts(result: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -207,7 +215,7 @@ def _precision(precision: str, result: Mapping[str, Any]) -> str:
         return "fp16 model, computed in FP32" + (
             f" behind {inserted} inserted Casts" if inserted else "; all its Casts cancelled out"
         )
-    return precision
+    return str((result.get("guard") or {}).get("precision", precision))  # a variant's own, or a GPU's
 
 
 def _latency_table(result: Mapping[str, Any]) -> list[str]:
@@ -245,6 +253,7 @@ def _number_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{size(result.get('peak_rss_bytes'))} at the peak, above the process before the model"
             + (f"; GPU {size(gpu)}" if gpu is not None else ""),
         ),
+        ("outputs", error_in_words(result)),
         ("energy", _energy(result)),
         (
             "start",
@@ -403,8 +412,8 @@ def _trial_cells(trial: Trial | None, contrast: Mapping[str, Any] | None) -> lis
     remarks: list[str] = []
     if result.get("fallback"):
         remarks.append(f"FALLBACK: ran on {', '.join(map(short, result['effective_providers']))}")
-    if contrast and contrast["outputs_differ"]:
-        remarks.append("outputs differ")
+    if breach(result) or (contrast and contrast["outputs_differ"]):
+        remarks.append(MARK)
     if trial.state != "COMPLETE":
         remarks.append(trial.state)
     if trial.error is not None:
@@ -437,6 +446,7 @@ def sweep_lines(points: Sequence[Measured]) -> list[str]:
 
 def _point_cells(one: Measured) -> list[str]:
     remarks = [f"FALLBACK: ran on {', '.join(map(short, one.providers))}"] if one.fallback else []
+    remarks += [MARK] if one.breach else []
     remarks += ["measured before"] if one.reused else []
     if one.latency is None:
         return [DASH, DASH, DASH, DASH, one.trial[:12], "; ".join([*remarks, one.state, one.error])]
@@ -459,7 +469,7 @@ def history_lines(trials: Sequence[Trial]) -> list[str]:
     """One row per trial, newest first."""
     if not trials:
         return ["No trials yet. Measure one: python -m core bench digits_cnn"]
-    head = ("trial", "when", "model", "kind", "state", "batch", "p50 ms", "rows/s", "ran on")
+    head = ("trial", "when", "model", "kind", "state", "batch", "p50 ms", "rows/s", "ran on", "remark")
     return table(head, [_history_row(trial) for trial in trials], left=5)
 
 
@@ -477,6 +487,7 @@ def _history_row(trial: Trial) -> tuple[str, ...]:
         ms(latency.get("p50_s")),
         DASH if per_s is None else significant(per_s),
         f"FALLBACK {ran}" if result.get("fallback") else ran,
+        MARK if breach(result) else "",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from core import __version__, wire
 from core.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.errors import SpecError
+from core.guard import MARK, breach
 from core.measurement import Trial
 from core.plan import feed_plan, session_plan
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
@@ -45,6 +46,7 @@ _MEASURED = (
     "peak_rss_bytes",
     "gpu_memory_bytes",
     "output_error",
+    "guard",
     "steady",
     "affinity",
     "notes",
@@ -63,32 +65,68 @@ _MACHINE = (
     "ort_build",
     "variables",
 )
+_CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
 _GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+
+
+# --- outputs that differ ------------------------------------------------------------------------------------
+
+
+def _accepted(trial: Trial, reason: str) -> str:
+    """The reason why outputs that differ are accepted; "" where they do not differ.
+
+    Raises:
+        SpecError: they differ, and `reason` says nothing.
+    """
+    why = breach(trial.result)
+    words = " ".join(reason.encode(errors="replace").decode().split())
+    if why and not any(character.isalpha() for character in words):
+        raise SpecError(
+            f"The {MARK} in trial {trial.id}: {why}.",
+            hint="Export another trial, or say why these outputs are good enough (`--accept-breach`).",
+        )
+    return words if why else ""
+
+
+def _breach_lines(trial: Trial, accepted: str) -> list[str]:
+    """Comments on top of a file; `repr` keeps every text on its line."""
+    if not accepted:
+        return []
+    return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
 
 
 # --- YAML ---------------------------------------------------------------------------------------------------
 
 
-def emit_yaml(trial: Trial) -> str:
+def emit_yaml(trial: Trial, *, accepted_breach: str = "") -> str:
     """Return the trial as the YAML file that is exported, imported and checked on another machine.
 
     What was measured and on which machine stands beside the configuration; reading the file back gives the
     trial's spec exactly.
 
+    Args:
+        trial: to write.
+        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
+
     Raises:
-        SpecError: the stored spec is not one this version understands.
+        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
+            this version understands.
     """
-    spec = spec_from_dict(trial.spec)
-    return _yaml_header(trial) + yaml_from_spec(
-        spec, measured=_measured(trial), environment=_environment(trial.result)
-    )
+    spec, accepted = spec_from_dict(trial.spec), _accepted(trial, accepted_breach)
+    measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
+    header = [
+        f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
+        *_fallback_lines(trial),
+        *_breach_lines(trial, accepted),
+    ]
+    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result))
+    return "\n".join([*header, text])
 
 
-def _yaml_header(trial: Trial) -> str:
-    lines = [f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes."]
-    if trial.result and trial.result.get("fallback"):
-        lines.append("# FALLBACK: a provider that was asked for did not load; see `measured`.")
-    return "\n".join(lines) + "\n"
+def _fallback_lines(trial: Trial) -> list[str]:
+    if not (trial.result or {}).get("fallback"):
+        return []
+    return ["# FALLBACK: a provider that was asked for did not load; see `measured`."]
 
 
 def _measured(trial: Trial) -> dict[str, Any]:
@@ -119,17 +157,18 @@ def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
 # --- Python -------------------------------------------------------------------------------------------------
 
 
-def emit_python(trial: Trial, info: wire.ModelInfo | None = None) -> str:
+def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
     """Return a script that builds the trial's session and runs it once on feeds of the same shapes.
 
     Args:
         trial: what to reproduce.
         info: the model as `inspect` found it; with it the random feeds are byte for byte those of the trial,
             without it they keep to values that suit any model.
+        accepted_breach: as of `emit_yaml`.
 
     Raises:
-        SpecError: it is not known what the trial feeds: it has no result, and `info` is not given; or it ran
-            PyTorch, which has no session.
+        SpecError: the outputs differ, and nobody says why that is accepted; it is not known what the trial
+            feeds: it has no result, and `info` is not given; or it ran PyTorch, which has no session.
     """
     spec = spec_from_dict(trial.spec)
     if spec.engine != "onnxruntime":
@@ -137,9 +176,10 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None) -> str:
             f"A script builds a session of ONNX Runtime, but trial {trial.id} ran `{spec.engine}`.",
             hint="Choose a trial of the engine `onnxruntime`, or write this one as YAML.",
         )
+    accepted = _accepted(trial, accepted_breach)
     inputs = _inputs(trial, spec, info)
     blocks = [
-        _head(trial, spec, inputs),
+        _head(trial, spec, inputs, accepted),
         _model(spec),
         _session(spec),
         _feeds(spec, inputs),
@@ -172,7 +212,7 @@ def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
     return any(one["dtype"] == "bfloat16" for one in (*inputs, *outputs))
 
 
-def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
+def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan], accepted: str) -> str:
     wanted = {"import os", "import numpy as np", "import onnxruntime as ort"}
     if spec.model.sha256:
         wanted |= {"import hashlib", "from pathlib import Path"}
@@ -181,7 +221,7 @@ def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> st
     if spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds):
         wanted |= {"from pathlib import Path", "from PIL import Image, ImageOps"}
     if spec.model.precision == "fp16":
-        wanted |= {"import onnx", "from onnxruntime.transformers.float16 import convert_float_to_float16"}
+        wanted |= {"import onnx", f"from onnxruntime.transformers.float16 import {_CONVERTER}"}
     if spec.session.allow_fallback:
         wanted.add("import sys")
     standard = ("import hashlib", "import os", "import sys", "import zlib", "from pathlib import Path")
@@ -191,6 +231,7 @@ def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> st
     return "\n".join(
         [
             f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
+            *_breach_lines(trial, accepted),
             *(line for line in standard if line in wanted),
             "",
             'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',

@@ -79,6 +79,19 @@ def from_file(name, dtype, shape):
 FP16 = """
 # The float16 copy, made in memory by ONNX Runtime's own converter.
 model = onnx.shape_inference.infer_shapes(onnx.load(MODEL))
+readers = {{}}
+for node in model.graph.node:
+    for name in set(node.input):
+        readers.setdefault(name, []).append(node)
+for weight in list(model.graph.initializer):  # nodes that stay in float32 get a weight of their own
+    users = readers.get(weight.name, [])
+    kept = [node for node in users if node.op_type in DEFAULT_OP_BLOCK_LIST]
+    if weight.data_type == onnx.TensorProto.FLOAT and 0 < len(kept) < len(users):
+        own = model.graph.initializer.add()
+        own.CopyFrom(weight)
+        own.name += "_float32"
+        for node in kept:
+            node.input[:] = [own.name if name == weight.name else name for name in node.input]
 model = convert_float_to_float16(model, keep_io_types={keep_io_types!r}, disable_shape_infer=True)
 seen, nodes = set(), []
 for node in model.graph.node:  # a value that two nodes share gets the same Cast twice: keep one

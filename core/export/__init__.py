@@ -7,12 +7,9 @@ in `torch_programs`. A `.pt2` file can hold pickled objects: loading one runs co
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +18,7 @@ import onnx.version_converter
 import torch
 
 from core.catalog import EXPORT_OPSETS, PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
-from core.checking import first_line, open_checked
+from core.checking import ONE_FILE_BYTES, draft_folder, first_line, move_into_place, open_checked
 from core.errors import ModelError, SpecError
 from core.export.check import compare
 from core.models import inspect_model
@@ -31,10 +28,8 @@ from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
 
 _TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on
 _LOWEST_NATIVE_OPSET = 18  # torch's exporter translates to 18 and newer; what is older must be converted
-_ONE_FILE_BYTES = 1_900_000_000  # protobuf holds 2 GiB, the graph itself included
 _STAGES = 5
 _FOLDER_PREFIX = ".export-"
-_STALE_AFTER_S = 24 * 3600
 
 _STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the machine that exported: nobody else's business
 
@@ -62,7 +57,7 @@ def export(plan: ExportPlan, progress: Progress) -> ExportReply:
     """
     started = time.perf_counter()
     output = _checked_output(plan)
-    with warnings.catch_warnings(), _working_folder(output) as folder:
+    with warnings.catch_warnings(), draft_folder(output, _FOLDER_PREFIX) as folder:
         warnings.simplefilter("ignore")  # the exporter's notes about its own internals
         progress("model", 0, _STAGES, plan["name"] or Path(plan["path"]).name)
         source = _torchvision(plan, progress) if plan["source"] == "torchvision" else _pt2(plan)
@@ -75,7 +70,7 @@ def export(plan: ExportPlan, progress: Progress) -> ExportReply:
         progress("compare", 3, _STAGES, "ONNX Runtime against PyTorch")
         differences, notes = _differences(source, session, info, plan["seed"])
         progress("write", 4, _STAGES, output.name)
-        _move(folder, output)
+        move_into_place(draft, output, [one["location"] for one in info["external_data"]])
     progress("write", _STAGES, _STAGES, output.name)
     return {
         "path": str(output),
@@ -109,29 +104,6 @@ def _checked_output(plan: ExportPlan) -> Path:
     if output.is_dir():
         raise SpecError(f"The output `{output}` is a folder.", hint="Name a file in it.")
     return output
-
-
-@contextlib.contextmanager
-def _working_folder(output: Path) -> Iterator[Path]:
-    """A folder beside the output, on the same file system, removed unless this process is killed."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(output.parent)
-        with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=output.parent) as folder:
-            yield Path(folder)
-    except OSError as error:
-        raise ModelError(
-            f"Cannot write `{output}`: {error.strerror or error}.",
-            hint="Choose a folder you can write to, with space for the model.",
-        ) from None
-
-
-def _remove_stale(folder: Path) -> None:
-    """Remove what a killed export left; one that may still run is younger than a day."""
-    for left in folder.glob(f"{_FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
@@ -220,7 +192,7 @@ def _exported(source: _Source, opset: int) -> torch.onnx.ONNXProgram:
 def _write(program: torch.onnx.ONNXProgram, draft: Path, plan: ExportPlan) -> None:
     tensors = (one.const_value for one in program.model.graph.initializers.values())
     weights_bytes = sum(one.nbytes for one in tensors if one is not None)
-    large = weights_bytes > _ONE_FILE_BYTES
+    large = weights_bytes > ONE_FILE_BYTES
     if large and plan["external_data"] == "never":
         raise ModelError(
             f"The model's weights are {weights_bytes / 1e9:.1f} GB, but one ONNX file holds at most 2 GB.",
@@ -274,10 +246,3 @@ def _differences(
     if source.run is None:  # a note of the source says why
         return [], []
     return compare(source.run, source.args, source.kwargs, session=session, info=info, seed=seed)
-
-
-def _move(folder: Path, output: Path) -> None:
-    """Put the model where it belongs, its external data first, so that it is never there without them."""
-    files = sorted(folder.iterdir(), key=lambda one: one.name == output.name)
-    for file in files:
-        file.replace(output.parent / file.name)

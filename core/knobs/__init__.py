@@ -459,6 +459,21 @@ KNOBS: tuple[Knob, ...] = (
         "the whole interval of their speed-up lies inside it. 0.02 is 2 %.",
     ),
     Knob(
+        name="tolerance",
+        label="Tolerance of the outputs",
+        group="Protocol",
+        target="protocol",
+        kind="float",
+        default=None,
+        low=1e-9,
+        high=2.0,
+        help="The largest error of an output that is still right, as a share of the largest magnitude in it. "
+        "Outputs are held against those of the original model without optimizations on the CPU; beyond the "
+        "tolerance a result is marked `outputs differ` everywhere and is not exported without a reason. "
+        "Empty: by the precision of the model, 0.001 for FP32, 0.02 for FP16, 0.1 for INT8, 0.2 for 4 bits.",
+        advanced=True,
+    ),
+    Knob(
         name="warmup_runs",
         label="Warm-up runs",
         group="Protocol",

@@ -1,4 +1,4 @@
-"""What is in an ONNX file: `inspect_model`; `read_model` refuses what this ONNX Runtime cannot load.
+"""What is in a model file: `inspect_model`; `read_model` refuses what this ONNX Runtime cannot load.
 
 Runs in a worker: it parses files of unknown origin. Weights in external data are checked for place and length
 and hashed, but never loaded. What the free dimensions are called and which one is the batch is decided in
@@ -19,6 +19,7 @@ from onnx import ModelProto, TensorProto, helper
 from core.errors import ModelError
 from core.models.dimensions import RawDim, address, find_batch, free_dims
 from core.models.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
+from core.models.ort_format import describe, is_ort_format
 from core.models.ranges import RangeFinder
 from core.wire import ExternalFile, InputInfo, ModelInfo
 
@@ -33,8 +34,8 @@ _OTHER_FORMATS = (
     (
         4,
         b"ORTM",
-        "is in ORT format, which cannot be inspected",
-        "Give the `.onnx` file it was made from; ORTune tunes ONNX files only.",
+        "is in ORT format, which can be run, but not changed or explained",
+        "Give the `.onnx` file that it was made from.",
     ),
     (
         0,
@@ -65,6 +66,8 @@ def inspect_model(path: str) -> ModelInfo:
             names external data that is missing, too short or outside the model's folder.
     """
     file = Path(path)
+    if is_ort_format(file):
+        return describe(file, file_sha256(file))
     model = read_model(file)
     try:
         info = _described(model, file)

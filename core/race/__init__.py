@@ -37,7 +37,7 @@ from core.race.blocks import (
     start_loaded,
     void_reason,
 )
-from core.race.passes import compare_outputs, footprint, read_cost, read_energy
+from core.race.passes import compare_outputs, footprint, keep_outputs, read_cost, read_energy
 from core.race.record import (
     Block,
     Discarded,
@@ -149,6 +149,7 @@ class _Race:
         self.live: dict[int, Worker] = {}
         self.paces: dict[int, Pace] = {}
         self.twin: Worker | None = None  # of the anchor
+        self.kept: dict[int, Path] = {}  # contestant -> file of its outputs
         self.standing = Standing(settings)
         self.counted = itertools.count()
         self.first_block_s: float | None = None
@@ -171,7 +172,6 @@ class _Race:
         others = [index for index in range(len(self.entries)) if index not in references]
         pending = list(others)
         outcomes: list[Outcome] = []
-        outputs = self.folder / "outputs.npz"
         for index in references:
             self._load(index)
         self._load_twin()
@@ -185,7 +185,7 @@ class _Race:
                 outcomes.append(self._rounds(share=self._share(group)))
                 if not pending:
                     self._self_test("after")
-                self._costs(outputs)
+                self._costs()
                 self._energy()
             for index in group:
                 self._end(index)
@@ -196,6 +196,7 @@ class _Race:
             self._end(index)
         if self.twin is not None:
             self.twin.kill()
+        self._compare_outputs()
         self._footprints()
 
     def _share(self, group: list[int]) -> float:
@@ -423,7 +424,7 @@ class _Race:
 
     # --- passes of their own --------------------------------------------------------------------------------
 
-    def _costs(self, outputs: Path) -> None:
+    def _costs(self) -> None:
         """Find what a run costs and what it computes, of everybody that is alive and was not asked yet."""
         todo = [i for i in sorted(self.live) if self.record.ran[i].cost is None]
         for done, index in enumerate(todo):
@@ -434,10 +435,24 @@ class _Race:
                 raise
             except TunerError as error:
                 self._lost(index, error)
-        reference = self.standing.reference(self.live)
-        if reference is not None:
-            others = {i: self.live[i] for i in todo if i in self.live and i != reference}
-            compare_outputs(self.live[reference], others, self.record, outputs)
+                continue
+            self._keep_outputs(index)
+
+    def _keep_outputs(self, index: int) -> None:
+        """Outputs of a session that is warm; what they should be is found when everybody has left."""
+        if self.entries[index].reference is None:
+            return
+        path, timeout_s = self.folder / f"outputs-{index}.npz", self.paces[index].timeout_s
+        if keep_outputs(self.live[index], self.record.ran[index], path, timeout_s):
+            self.kept[index] = path
+        elif not self.live[index].alive:
+            self._end(index)  # what it measured stands
+
+    def _compare_outputs(self) -> None:
+        """Hold what everybody computed against what it should be."""
+        compare_outputs(
+            self.workers, self.entries, self.kept, self.record, self.settings.timeout_s, self.report
+        )
 
     def _energy(self) -> None:
         """Joules per run; a quick race does not take the seconds that this needs."""

@@ -1,21 +1,24 @@
 """What a contestant costs beside its latency, found where it cannot disturb the timing: after the rounds.
 
 CPU time and outputs are asked of the live workers; memory and the first runs of new shapes of workers that
-did nothing before, so that a peak belongs to what was asked.
+did nothing before, so that a peak belongs to what was asked. What the outputs should be is asked of
+references, which run when nobody else is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from core import wire
 from core.errors import Cancelled, TunerError
 from core.race import energy
-from core.race.blocks import BLOCK_TIMEOUT_S, TIMEOUT_FACTOR, Pace, park, start_loaded
-from core.race.record import Entry, RaceRecord, Ran
+from core.race.blocks import TIMEOUT_FACTOR, Pace, park, start_loaded
+from core.race.record import Entry, RaceRecord, Ran, Reference
 from core.race.workers import Worker, Workers
+from core.runner import Progress
 
 IDLE_S = 0.1
 FOOTPRINT_RUNS = 3
@@ -31,38 +34,95 @@ def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
     return cast(wire.CostReply, reply)
 
 
-def compare_outputs(reference: Worker, others: Mapping[int, Worker], record: RaceRecord, path: Path) -> None:
-    """Put the outputs of `others` against those of `reference`, for the same feeds.
-
-    Args:
-        reference: keeps its outputs in `path`, unless they are there already.
-        others: by index of the contestant.
-        record: gets the errors of the outputs, or a note on why there are none.
-        path: of an .npz file.
+def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
+    """Have a contestant write the outputs of one run to `path`; a failure costs a note, and is False.
 
     Raises:
         Cancelled: the race was cancelled.
     """
-    arguments = {"path": str(path)}
     try:
-        if not path.exists():
-            reference.ask("save_outputs", arguments, timeout_s=BLOCK_TIMEOUT_S)
-            park(reference)
+        worker.ask("save_outputs", {"path": str(path)}, timeout_s=timeout_s)
+        park(worker)
     except Cancelled:
         raise
     except TunerError as error:
-        record.notes.append(f"The outputs were not compared: {error.message}")
+        _not_compared(ran, error)
+        return False
+    return True
+
+
+def compare_outputs(
+    workers: Workers,
+    entries: Sequence[Entry],
+    kept: Mapping[int, Path],
+    record: RaceRecord,
+    timeout_s: float,
+    report: Callable[[Progress], None],
+) -> None:
+    """Say how far kept outputs are from what they should be; a reference runs once for all that it is for.
+
+    Args:
+        workers: of the race; nobody else should be alive, because a reference needs memory too.
+        entries: all contestants.
+        kept: files of `keep_outputs`, by index of the contestant; they are deleted.
+        record: gets the errors, or why there are none.
+        timeout_s: for loading a reference, and for each of its runs.
+        report: told each reference.
+
+    Raises:
+        Cancelled: the race was cancelled.
+    """
+    groups: dict[str, list[int]] = {}
+    for index in kept:
+        reference = entries[index].reference
+        assert reference is not None, "outputs are kept for a comparison only"
+        groups.setdefault(json.dumps(reference.plan, sort_keys=True), []).append(index)
+    for done, group in enumerate(groups.values()):
+        reference = entries[group[0]].reference
+        assert reference is not None
+        report(Progress(stage="outputs", done=done, total=len(groups), text=reference.model))
+        _compare_with(workers, reference, {index: kept[index] for index in group}, record, timeout_s)
+
+
+def _compare_with(
+    workers: Workers, reference: Reference, kept: Mapping[int, Path], record: RaceRecord, timeout_s: float
+) -> None:
+    entry = Entry(label=f"the reference of {reference.model}", plan=reference.plan)
+    try:
+        worker, _ = start_loaded(workers, entry, timeout_s)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        for index in kept:
+            _not_compared(record.ran[index], error)
         return
-    for index, worker in others.items():
+    try:
+        _compare(worker, kept, record, timeout_s)
+    finally:
+        worker.kill()
+
+
+def _compare(worker: Worker, kept: Mapping[int, Path], record: RaceRecord, timeout_s: float) -> None:
+    lost: TunerError | None = None  # what ended the reference's worker
+    for index, path in kept.items():
         ran = record.ran[index]
         try:
-            reply = worker.ask("compare_outputs", arguments, timeout_s=BLOCK_TIMEOUT_S)
-            park(worker)
+            if lost is not None:
+                raise lost
+            reply = worker.ask("compare_outputs", {"path": str(path)}, timeout_s=timeout_s)
             ran.output_error = cast(wire.OutputError, reply)
         except Cancelled:
             raise
         except TunerError as error:
-            ran.notes.append(f"The outputs were not compared: {error.message}")
+            _not_compared(ran, error)
+            lost = None if worker.alive else error
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _not_compared(ran: Ran, error: TunerError) -> None:
+    ran.not_compared = f"The outputs were not compared: {error.message}"
+    ran.notes.append(ran.not_compared)
 
 
 def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:

@@ -15,6 +15,15 @@ When = Literal["before", "during", "after", "alone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The model whose outputs are right by definition, and how it is run."""
+
+    model: str  # its name
+    sha256: str  # of its content
+    plan: wire.ContestantPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One contestant of a race."""
 
@@ -22,6 +31,7 @@ class Entry:
     plan: wire.ContestantPlan
     shapes: Sequence[wire.FeedPlan] = ()  # other shapes, whose first run is timed apart
     fresh_process: bool = False  # not forked, as GPU libraries and PyTorch need it
+    reference: Reference | None = None  # None: nobody knows what its outputs should be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +58,8 @@ class Ran:
     footprint: wire.FootprintReply | None = None
     load_peak_rss_bytes: int | None = None
     shapes: list[dict[str, Any]] = field(default_factory=list)  # batch_size, first_run_ns, next_run_ns
-    output_error: wire.OutputError | None = None
+    output_error: wire.OutputError | None = None  # against those of its reference
+    not_compared: str = ""  # why there is no `output_error`, in a sentence
     energy_j_per_run: float | None = None
     notes: list[str] = field(default_factory=list)
     error: TunerError | None = None

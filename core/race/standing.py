@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from core.contrast import Contrast, contrast, hopeless, predicted_rounds, settled
+from core.contrast import Contrast, contrast, hopeless, predicted_rounds, settled, sufficient_look
 from core.race.record import Outcome, SelfTest, Settings
 
 RICH_ROUNDS = 40  # carry a p99
@@ -82,7 +82,7 @@ class Standing:
             sigmas = [sigma for sigma in tests if sigma is not None]
         target = self.settings.precision.target
         needed = max([RICH_ROUNDS, *(predicted_rounds(one, target, looks=len(self.looks)) for one in sigmas)])
-        return next((look for look in self.looks if look >= needed), self.looks[-1])
+        return sufficient_look(needed, self.looks) or self.looks[-1]
 
     def _was_answered(self, log_ratios: Mapping[int, Sequence[float]], counted: int) -> bool:
         """Whether all were settled at the last look: then the race may end between two looks."""

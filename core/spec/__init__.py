@@ -1,8 +1,8 @@
 """What to run: the frozen request behind every trial, and the YAML file that carries it.
 
-TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, and the engine that runs it. None, or an
-empty collection, means "ONNX Runtime's default": it is never passed on. Specs only validate and raise
-`SpecError`; they read no file, no clock and no environment.
+TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, the engine that runs it, and what it is
+judged by (`datasets`, `targets`). None, or an empty collection, means "ONNX Runtime's default": it is never
+passed on. Specs only validate and raise `SpecError`; they read no file, no clock and no environment.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from core import wire
-from core.errors import SpecError, nearest
+from core.errors import SpecError
 from core.knobs import (
     KNOBS,
     Knob,
@@ -33,7 +33,10 @@ from core.spec.checks import (
     check_provider,
     cpu_list,
 )
+from core.spec.datasets import DatasetSpec
 from core.spec.strict_yaml import dump_yaml, load_strict
+from core.spec.targets import TargetSpec, check_targets
+from core.spec.validation import Spec, validated
 
 SCHEMA = 1  # 1: first public layout
 
@@ -55,19 +58,14 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 OptionText = Annotated[str, BeforeValidator(_option_text)]
 
 
-class _Spec(BaseModel):
-    # strict: the text "2" is not the number 2; extra=forbid: a misspelt key is an error, not a default
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class ProviderSpec(_Spec):
+class ProviderSpec(Spec):
     """One execution provider of the chain, by ONNX Runtime's full name, with its options as text."""
 
     name: str
     options: dict[str, OptionText] = Field(default_factory=dict)
 
 
-class ModelRef(_Spec):
+class ModelRef(Spec):
     """Which model: a path, and the SHA-256 of the `.onnx` file when it is known."""
 
     path: str
@@ -87,7 +85,7 @@ class ModelRef(_Spec):
         return self
 
 
-class SessionSpec(_Spec):
+class SessionSpec(Spec):
     """What to ask of ONNX Runtime's session. Field names are its own; None asks for nothing."""
 
     providers: tuple[ProviderSpec, ...] = Field(default=(), strict=False)
@@ -135,7 +133,7 @@ class SessionSpec(_Spec):
 MAX_DIMENSION = 2**31 - 1
 
 
-class WorkloadSpec(_Spec):
+class WorkloadSpec(Spec):
     """What to feed in one run, and how. `batch_size` None: one row, or the model's own fixed batch."""
 
     batch_size: int | None = None
@@ -168,12 +166,13 @@ class WorkloadSpec(_Spec):
         return self
 
 
-class ProtocolSpec(_Spec):
+class ProtocolSpec(Spec):
     """How well to measure. None leaves it to the measurement, which looks at its own data."""
 
     precision: Literal["quick", "standard", "publish"] = "quick"
     budget_s: int | None = None  # None: what belongs to the precision
     margin: float = 0.02  # a share: two configurations that differ by less are equivalent
+    tolerance: float | None = None  # largest output error that is still right; None: by the precision
     warmup_runs: int | None = None  # None: until the latency is steady
     runs: int | None = None  # None: until the precision is reached; a number: exactly so many
     timeout_s: int = 600  # one step of one worker
@@ -181,7 +180,7 @@ class ProtocolSpec(_Spec):
 
     @model_validator(mode="after")
     def _check(self) -> ProtocolSpec:
-        for name in ("budget_s", "margin", "warmup_runs", "runs", "timeout_s"):
+        for name in ("budget_s", "margin", "tolerance", "warmup_runs", "runs", "timeout_s"):
             if (number := getattr(self, name)) is not None:
                 check_range(knob(name), number)
         cpu_list(self.cpus)
@@ -209,7 +208,10 @@ _ORT_ONLY = {k.name for k in KNOBS if k.target in ("attribute", "config_entry", 
 }
 
 
-class TrialSpec(_Spec):
+JUDGED_BY = ("dataset", "targets")  # parts of a spec that say nothing of what runs
+
+
+class TrialSpec(Spec):
     """One configuration of one model, ready to be measured."""
 
     model: ModelRef
@@ -217,9 +219,12 @@ class TrialSpec(_Spec):
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
     engine: wire.Engine = "onnxruntime"
+    dataset: DatasetSpec | None = None  # what its accuracy is measured on
+    targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # what it must reach
 
     @model_validator(mode="after")
     def _check(self) -> TrialSpec:
+        check_targets(self.targets)
         if self.engine != "onnxruntime":
             _check_torch_engine(self)
         return self
@@ -232,9 +237,10 @@ class TrialSpec(_Spec):
     def key(self) -> str:
         """SHA-256 of the canonical request: equal for two requests that ask for the same thing.
 
-        The model counts by content when its hash is known, so a renamed file is the same model.
+        The model counts by content when its hash is known, so a renamed file is the same model. What the
+        configuration is judged by is no part of it.
         """
-        data = self.to_dict()
+        data = {name: part for name, part in self.to_dict().items() if name not in JUDGED_BY}
         if self.model.sha256:
             data["model"] = {**data["model"], "path": ""}
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
@@ -252,55 +258,12 @@ def spec_from_dict(data: Mapping[str, Any]) -> TrialSpec:
     Raises:
         SpecError: an unknown key, a wrong type or a value out of range, named by its path.
     """
-    return _validated(TrialSpec, data)
+    return validated(TrialSpec, data)
 
 
 def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
     """Build the session part alone; raises `SpecError` like `spec_from_dict`."""
-    return _validated(SessionSpec, data)
-
-
-M = TypeVar("M", bound=BaseModel)
-
-
-def _validated(model: type[M], data: Mapping[str, Any]) -> M:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise _spec_error(model, error) from None
-
-
-def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
-    first = error.errors()[0]
-    if isinstance(raised := first.get("ctx", {}).get("error"), SpecError):
-        return raised
-    where = ".".join(str(part) for part in first["loc"])
-    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(model, first["loc"][:-1])
-        return SpecError(
-            f"Unknown key `{where}`.{nearest(str(first['loc'][-1]), known)}{more}",
-            hint=f"Known here: {', '.join(known)}." if known else "Remove the key.",
-        )
-    if first["type"] == "missing":
-        return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
-    rule = first["msg"].replace("Input should be", "must be")
-    got = repr(first["input"])[:80]
-    return SpecError(f"`{where}` {rule}, but got {got}.{more}", hint=f"Correct `{where}`.")
-
-
-def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    for part in path:
-        if isinstance(part, int):
-            continue  # an index into a list of the model found last
-        field = model.model_fields.get(part)
-        inner = field.annotation if field else None
-        candidates = [inner, *get_args(inner)]
-        found = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not found:
-            return []
-        model = found[0]
-    return list(model.model_fields)
+    return validated(SessionSpec, data)
 
 
 # --- reading one setting of a spec by its name in the table -------------------------------------------------
@@ -458,6 +421,7 @@ def yaml_from_spec(
     }
     if spec.engine != "onnxruntime":
         document["engine"] = spec.engine
+    document |= {name: data[name] for name in JUDGED_BY if name in data}
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:

@@ -1,4 +1,4 @@
-"""What is kept on disk: trials, comparisons, self-tests, models, settings. The only SQL of the project.
+"""What is kept on disk: trials, comparisons, self-tests, accuracies, models, settings. All the SQL there is.
 
 Raw samples stand in a table of their own, so that a list of trials stays quick. The file itself (format,
 migrations, transactions, damage) is `database.py`'s; what a row looks like, `rows.py`'s.
@@ -21,17 +21,19 @@ from core import wire
 from core.comparison import Comparison
 from core.errors import StoreError
 from core.measurement import Trial
-from core.store import rows
+from core.store import accuracies, rows
+from core.store.accuracies import Accuracy
 from core.store.database import Database, unusable
 from core.store.rows import RAW_FIELDS
 
-__all__ = ["MIN_PREFIX", "RAW_FIELDS", "STORE_NAME", "ModelRecord", "Stamps", "Store", "home"]
+__all__ = ["MIN_PREFIX", "RAW_FIELDS", "STORE_NAME", "Accuracy", "ModelRecord", "Stamps", "Store", "home"]
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
 SELF_TESTS_KEPT = 1000  # of one machine: years of use, and a list that is read at once
 
-_Table = Literal["trials", "comparisons"]
+_Table = Literal["trials", "comparisons", "accuracies"]
+_NOUNS: Mapping[_Table, str] = {"trials": "trial", "comparisons": "comparison", "accuracies": "accuracy"}
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
 
@@ -250,6 +252,45 @@ class Store:
             found = db.execute(query, (fingerprint, limit)).fetchall()
         return [{**json.loads(row["data"]), "at": row["at"]} for row in found]
 
+    # --- accuracies -------------------------------------------------------------------------------------
+
+    def put_accuracy(self, one: Accuracy) -> None:
+        """Keep an accuracy, or replace what is kept under its id."""
+        with self._database.writing() as db:
+            _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
+
+    def accuracy(self, accuracy_id: str) -> Accuracy:
+        """Return an accuracy by its id, or by 6 or more characters that it begins with; see `trial`."""
+        with self._database.reading() as db:
+            return accuracies.accuracy(_by_id(db, "accuracies", accuracy_id))
+
+    def accuracies(self, *, model_sha256: str | None = None, limit: int = 500) -> list[Accuracy]:
+        """Return accuracies, newest first; `model_sha256` is a model's content."""
+        with self._database.reading() as db:
+            found = _select(db, "accuracies", {"model_sha256": model_sha256}, limit)
+        return [accuracies.accuracy(row) for row in found]
+
+    def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
+        """Return the newest accuracy with that key, on that machine; None: on any."""
+        if fingerprint == "":
+            return None  # nobody knows whether it is the same machine
+        with self._database.reading() as db:
+            found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 1)
+        return accuracies.accuracy(found[0]) if found else None
+
+    def scores_path(self, accuracy_id: str) -> Path:
+        """Return where the scores of an accuracy stand; the folder is made.
+
+        Raises:
+            StoreError: the folder cannot be made.
+        """
+        folder = self.folder / "accuracies"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unusable(folder, error) from error
+        return folder / f"{Path(accuracy_id).name}.npz"
+
     # --- what did not end well --------------------------------------------------------------------------
 
     def interrupt_orphans(self, is_alive: Callable[[str, float], bool]) -> int:
@@ -449,7 +490,7 @@ def _by_id(db: sqlite3.Connection, table: _Table, row_id: str) -> sqlite3.Row:
     if len(row_id) >= MIN_PREFIX:
         query = f"SELECT * FROM {table} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
         found = db.execute(query, (len(row_id), row_id)).fetchall()
-    noun = table.removesuffix("s")
+    noun = _NOUNS[table]
     if not found:
         raise StoreError(
             f"There is no {noun} `{row_id}`.", hint="Choose one that `python -m core history` lists."

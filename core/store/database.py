@@ -53,6 +53,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE self_tests (fingerprint TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL)",
         "CREATE INDEX self_tests_by_age ON self_tests (fingerprint, at)",
     ),
+    (
+        """CREATE TABLE accuracies (
+            id TEXT PRIMARY KEY, key TEXT NOT NULL, model_sha256 TEXT NOT NULL, model_name TEXT NOT NULL,
+            spec TEXT NOT NULL, dataset TEXT NOT NULL, reply TEXT NOT NULL, scores_path TEXT NOT NULL,
+            created_at REAL NOT NULL, fingerprint TEXT NOT NULL)""",
+        "CREATE INDEX accuracies_by_key ON accuracies (key)",
+        "CREATE INDEX accuracies_by_model ON accuracies (model_sha256, created_at)",
+    ),
 )
 SCHEMA = len(MIGRATIONS)
 

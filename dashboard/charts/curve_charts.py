@@ -13,6 +13,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from core.guard import MARK
 from core.sweep import THREADS, Measured
 from dashboard.charts import (
     MUTED,
@@ -161,6 +162,7 @@ def _hover(
         known,
         f"{point.runs} runs of {point.rows} rows" + (", measured earlier" if point.reused else ""),
         label,
+        *([f"⚠ {MARK}"] if point.breach else []),
     ]
     return "<br>".join(plain(part) for part in parts)
 

@@ -74,11 +74,12 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
             label,
             min_value=setting.low,
             max_value=setting.high,
-            step=setting.low,
-            format="%.3f",
+            step=STEP,
+            format="%.6g",
             key=key,
             help=text,
             persist_state="session",
+            placeholder=_placeholder(setting) if setting.default is None else None,
         )
     elif setting.kind == "mapping":
         st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
@@ -89,6 +90,7 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
 
 
 LINES = "key=value, one per line"
+STEP = 0.001  # of a share; any other can be typed
 
 
 def _optimizers(label: str, key: str, text: str) -> None:
@@ -164,6 +166,8 @@ def _fixed_batch(record: ModelRecord) -> None:
 def _placeholder(setting: Knob) -> str:
     if setting.name == "intra_op_num_threads":
         return f"ONNX Runtime decides ({state.environment()['cpu']['ort_default_threads']} here)"
+    if setting.name == "tolerance":
+        return "by the precision of the model"
     if setting.name == "budget_s":
         return str(PRECISIONS[st.session_state[fields.key("protocol.precision")]].budget_s)
     return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from core import spec as specs
 from core.cold_start import BreakEven
 from core.errors import TunerError
+from core.guard import MARK, breach
 from core.knobs import KNOBS
 from core.measurement import Trial
 from core.provenance import fingerprint_difference
@@ -41,6 +42,7 @@ PERCENTILE_HELP = (
 
 
 REJECTED = "REJECTED"  # in the place of a verdict: the race was graded F
+WARNING = "⚠"  # in tables and charts, which have no icons
 _P50_NOTES = {"EQUIVALENT": "no difference", "UNDECIDED": "undecided", REJECTED: "rejected"}
 
 
@@ -77,6 +79,33 @@ def latency_cells(result: Result, baseline: Result | None, verdict: str | None) 
 def cost_cells(result: Result, baseline: Result | None) -> list[Cell]:
     """Return what a run costs beside its latency."""
     return [*(_single(one, result, baseline) for one in COSTS), _idle(result, baseline), _energy(result)]
+
+
+def outputs_cell(result: Result) -> Cell | None:
+    """Return how far the outputs are from what they should be; None: a result of an earlier version."""
+    judged = result.get("guard")
+    if judged is None:
+        return None
+    error = result.get("output_error") or {}
+    known = error.get("max_rel") is not None
+    note = (
+        f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else "not compared"
+    )
+    return Cell(
+        label="Output error",
+        value=f"{error['max_rel']:.2g}" if known else format.DASH,
+        note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
+        help="The largest difference from the outputs of the original model, run without optimizations on "
+        "the CPU on the same feeds, as a share of the largest magnitude in that output.",
+    )
+
+
+def outputs_words(result: Result) -> str:
+    """Say in a table whether outputs are what they should be; empty where that is not known."""
+    if breach(result):
+        return f"{WARNING} {MARK}"
+    judged = result.get("guard") or {}
+    return "agree" if judged.get("breach") is False else ""
 
 
 def cold_cells(result: Result, baseline: Result | None) -> list[Cell]:
@@ -370,6 +399,8 @@ def _values(result: Result) -> dict[str, str]:
         *cold_cells(result, None),
         *cost_cells(result, None),
     ]
+    if (outputs := outputs_cell(result)) is not None:
+        shown.append(outputs)
     return {one.label: one.value for one in shown}
 
 

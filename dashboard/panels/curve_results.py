@@ -12,9 +12,11 @@ import streamlit as st
 from core import contrast as contrasts
 from core import sweep
 from core.comparison import Comparison
+from core.guard import MARK
 from core.sweep import Axis, Measured, Point
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
+from dashboard.panels.cells import WARNING
 from dashboard.panels.results import grade_badge
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
@@ -231,7 +233,8 @@ def _in_words(row: Measured, percentile: str) -> str:
     ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
     latency = f"{curve_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {format.rate(row.throughput_per_s)} at {latency}"
-    return format.plain(text + (f" ({ran})" if row.fallback else ""))
+    text += f" ({ran})" if row.fallback else ""
+    return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))
 
 
 def _charts(
@@ -329,6 +332,7 @@ def _record(one: Axis, row: Measured, mark: str) -> dict[str, Any]:
         "per row, against ORT default": _against_default(row),
         "runs": row.runs or None,
         "ran on": ran,
+        "outputs": f"{WARNING} {MARK}" if row.breach else "",
         "state": status,
         "trial": row.trial[:8],
         "error": row.error,

@@ -100,8 +100,7 @@ def _headline(icon: str, text: str, duel: Duel) -> None:
         st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
         st.space("stretch")
         result = duel.comparison.result or {}
-        if any(one.get("outputs_differ") for one in duel.contrasts):
-            st.badge("outputs differ", icon=":material/warning:", color="orange")
+        results.breach_badge(duel.trial.result)
         results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
 
 
@@ -265,9 +264,11 @@ def _result(duel: Duel | None) -> Mapping[str, Any] | None:
 
 
 def numbers(trial: Trial, duel: Duel | None) -> None:
-    """Draw latency and throughput, with the change against what raced beside it."""
+    """Draw latency, throughput and output error, with the change against what raced beside it."""
+    results.outputs(trial.result or {})
     shown = cells.latency_cells(trial.result or {}, _result(duel), duel.verdict if duel is not None else None)
-    results.grid(shown, key="numbers")
+    outputs = cells.outputs_cell(trial.result or {})
+    results.grid([*shown, *([outputs] if outputs is not None else [])], key="numbers")
 
 
 # --- while it runs ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from core import variants
 from core.comparison import same_request
 from core.errors import SpecError, TunerError
 from core.measurement import Trial
@@ -25,6 +26,7 @@ ENTRIES = "compare.entries"  # the list, as plain data
 OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
+RELATIVES = "compare.variants"
 
 OFFERED = 100  # earlier trials to choose from
 
@@ -77,19 +79,29 @@ def _put(record: ModelRecord, listed: Sequence[Entry]) -> None:
 
 
 def _entry(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
-    """An entry of the list, on the model as this server keeps it.
+    """An entry of the list, on the model as this server keeps it: the list's own, or one of its family.
 
     Raises:
         SpecError: the configuration is of another model.
     """
-    if spec.model.sha256 not in (None, record.sha256, record.content_sha256):
+    model = _model_of(spec, record)
+    if model is None:
         raise SpecError(
-            f"The configuration ({source}) belongs to another model than `{record.name}`.",
-            hint="Race configurations of one model; choose that model to race its own.",
+            f"The configuration ({source}) belongs to another model than `{record.name}` and its variants.",
+            hint="Race configurations of one model and its variants; choose that model to race its own.",
         )
-    here = {"path": state.portable(record.path), "sha256": record.sha256}
+    here = {"path": state.portable(model.path), "sha256": model.sha256}
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})
-    return Entry(id=secrets.token_hex(4), source=source, spec=spec)
+    other = "" if model.content_sha256 == record.content_sha256 else model.name
+    return Entry(id=secrets.token_hex(4), source=source, spec=spec, model=other)
+
+
+def _model_of(spec: TrialSpec, record: ModelRecord) -> ModelRecord | None:
+    """The model that a configuration runs; None: it is no relative of `record`."""
+    if spec.model.sha256 in (None, record.sha256, record.content_sha256):
+        return record
+    relatives = variants.family(state.store(), record)
+    return next((one for one in relatives if spec.model.sha256 in (one.sha256, one.content_sha256)), None)
 
 
 def _add(record: ModelRecord, entry: Entry) -> None:
@@ -136,7 +148,7 @@ def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:
         st.info("The list is empty: add two to eight configurations.", icon=":material/playlist_add:")
         return
     against = baseline_index(listed)
-    names = contestants.labels([one.spec for one in listed], against)
+    names = contestants.labels([one.spec for one in listed], against, [one.model for one in listed])
     for index, (entry, name) in enumerate(zip(listed, names, strict=True)):
         _line(record, entry, name, None if index == against else listed[against])
 
@@ -179,6 +191,12 @@ def _adders(record: ModelRecord) -> None:
             _history(record)
         with st.popover("YAML", icon=":material/upload_file:", help="A file that ORTune exported."):
             _yaml(record)
+        with st.popover(
+            "Variants",
+            icon=":material/science:",
+            help="The original of this model and its variants, each on ONNX Runtime's default.",
+        ):
+            _variants(record)
         st.button(
             "Settings of Tune",
             key="compare.add.current",
@@ -198,6 +216,50 @@ def _adders(record: ModelRecord) -> None:
                     help="The PyTorch model that was exported to this file, on the same feeds, in a worker "
                     "of its own.",
                 )
+
+
+def _variants(record: ModelRecord) -> None:
+    own = record.content_sha256
+    relatives = {
+        one.content_sha256: one for one in variants.family(state.store(), record) if one.content_sha256 != own
+    }
+    if not relatives:
+        st.caption("This model has no variants yet: make some on the Variants page.")
+        return
+    st.multiselect(
+        "Variants",
+        list(relatives),
+        key=RELATIVES,
+        format_func=lambda one: _relative_label(relatives[one]) if one in relatives else one[:8],
+        placeholder="Choose variants",
+        help="They are fed what the settings on Tune ask for, and run on ONNX Runtime's default.",
+    )
+    st.button(
+        "Add",
+        key="compare.add.variants",
+        icon=":material/add:",
+        on_click=_add_variants,
+        args=(record,),
+        help="Add each as an entry of its own.",
+    )
+
+
+def _relative_label(one: ModelRecord) -> str:
+    made = variants.lineage(one) or "original"
+    return f"{one.name} · {made} · {format.size(one.info['size_bytes'])}"
+
+
+def _add_variants(record: ModelRecord) -> None:
+    """Add the chosen ones, all on one workload: sizes that one of them has fixed hold for the others too."""
+    relatives = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    chosen = [relatives[one] for one in st.session_state.get(RELATIVES) or [] if one in relatives]
+    made = {one.sha256: variants.lineage(one) or "original" for one in chosen}
+    try:
+        for asked in variants.race_of_family(chosen, state.current_spec()):
+            _add(record, _entry(made[asked.spec.model.sha256 or ""], asked.spec, record))
+    except TunerError as error:
+        state.keep_error(error)
+    st.session_state[RELATIVES] = []
 
 
 def _preset_buttons(record: ModelRecord) -> None:

@@ -15,12 +15,12 @@ import streamlit as st
 from core import library, wire
 from core.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.errors import ModelError, TunerError
+from core.guard import MARK, TOLERANCES
 from core.store import ModelRecord, home
 from dashboard import format, state, upload
 from dashboard.folders import allowed_path
 
 TIMEOUT_S = 3600.0  # a slow download of a large model
-POLL_S = 1.0
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
 TORCHVISION, PT2 = "torchvision", "pt2"
 _SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
@@ -233,7 +233,7 @@ def progress() -> None:
     """Draw the running export, if there is one, until it ends."""
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
-        st.fragment(_live, run_every=POLL_S)(running[0])
+        st.fragment(_live, run_every=state.POLL_S)(running[0])
 
 
 def _live(job: str) -> None:
@@ -284,6 +284,12 @@ def card(reply: Mapping[str, Any]) -> None:
             hide_index=True,
             key="export.differences",
             alt="Largest difference between PyTorch's and ONNX Runtime's outputs",
+        )
+    far = [one for one in reply["differences"] if not one["max_rel"] <= TOLERANCES["fp32"].max_rel]
+    if far:
+        st.warning(
+            f"The {MARK} from PyTorch's by more than {TOLERANCES['fp32'].max_rel:g} of the largest output.",
+            icon=":material/warning:",
         )
     for note in reply.get("notes", []):
         st.caption(f":material/info: {format.plain(str(note))}")

@@ -17,7 +17,7 @@ from dashboard import format, state
 from dashboard.charts import machine_charts
 from dashboard.panels import results
 
-REFRESH_S = 5.0  # other servers and the command line measure too; a look into a folder costs nothing
+REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
 
 
 def sidebar() -> None:

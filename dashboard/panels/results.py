@@ -8,8 +8,10 @@ from typing import Any
 import streamlit as st
 
 from core.errors import TunerError
+from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial
 from dashboard import controls, format, state
+from dashboard.panels import verdict
 from dashboard.panels.cells import Cell, Result, cast_lines, placement_rows
 
 STATES: Mapping[str, tuple[str, str, str]] = {
@@ -48,12 +50,19 @@ def grade_badge(grade: str | None, reason: str = "") -> None:
     st.badge(f"Grade {grade}, {words}", icon=icon, color=color, help=format.plain(reason) or None)  # type: ignore[arg-type] # a colour of the table above
 
 
+def breach_badge(result: Result | None) -> None:
+    """Draw the mark of a result whose outputs are not what they should be; nothing for any other."""
+    if why := breach(result):
+        st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
+
+
 def header(trial: Trial) -> None:
     """Draw which trial this is."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(format.plain(trial.model_name), anchor=False, width="content")
         state_badge(trial.state)
         result = trial.result or {}
+        breach_badge(result)
         if result.get("fallback"):
             st.badge(
                 "fallback",
@@ -100,6 +109,20 @@ def grid(shown: Sequence[Cell], key: str) -> None:
 def _delta(change: float | None) -> str | None:
     """A change as text; one that rounds to nothing has no direction, so it is left out."""
     return None if change is None or abs(change) < NO_CHANGE else format.percent(change)
+
+
+def outputs(result: Result) -> None:
+    """Draw how far the outputs are from what they should be, and what to do where that is too far."""
+    words = error_in_words(result)
+    if why := breach(result):
+        said = dict.fromkeys(verdict.sentence(one) for one in (why, words) if one)
+        st.warning(
+            f"{format.plain(' '.join(said))}\n\n**What to do:** {format.plain(ADVICE)}",
+            title="Outputs differ",
+            icon=":material/warning:",
+        )
+    elif words:
+        st.caption(f":material/fact_check: Outputs: {format.plain(verdict.sentence(words))}")
 
 
 def what_ran(result: Result) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 from core import contrast as contrasts
 from core.comparison import Comparison
 from core.errors import TunerError
+from core.guard import MARK
 from core.measurement import Trial
 from core.spec import spec_from_dict
 from dashboard import contestants, format
-from dashboard.panels import verdict
+from dashboard.panels import cells, verdict
 
 Contrast = Mapping[str, Any]
 
@@ -71,13 +72,21 @@ def headline(comparison: Comparison) -> str:
     if not first:
         return f"Put against {named[against]}; too many configurations to rank."
     if first == [against]:
-        return f"{named[against]}, the baseline, is the fastest."
+        return f"{named[against]}, the baseline, is the fastest.{_differing(comparison, first)}"
     best = first[0]
+    wrong = _differing(comparison, first)
     said = f"against {named[against]}: {contrasts.words(found[best])}" if best in found else ""
     if len(first) == 1:
-        return f"{named[best]} is the fastest; {said}."
+        return f"{named[best]} is the fastest; {said}.{wrong}"
     shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
-    return shared if against in first else f"{shared} {named[best]} {said}."
+    return f"{shared}{wrong}" if against in first else f"{shared} {named[best]} {said}.{wrong}"
+
+
+def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
+    """A sentence on those of `trials` whose outputs are not what they should be; empty: there are none."""
+    breaches = (comparison.result or {}).get("breaches") or {}
+    names = [labels(comparison)[trial] for trial in trials if trial in breaches]
+    return f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -101,7 +110,7 @@ def _row(
         "Rank": rank_text(comparison, trial_id),
         "Configuration": labels(comparison)[trial_id],
         "Verdict": verdict_text(comparison, trial_id, trial),
-        "Outputs": outputs_text(comparison, trial_id),
+        "Outputs": outputs_text(comparison, trial_id, trial),
         "p50 (ms)": _scaled(latency.get("p50_s"), 1e3),
         "p95 (ms)": _scaled(latency.get("p95_s"), 1e3),
         "Rows": size,
@@ -144,12 +153,16 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
     return f"rejected ({said})" if verdict.is_rejected(comparison) else said
 
 
-def outputs_text(comparison: Comparison, trial_id: str) -> str:
-    """Whether its outputs are those of the reference; empty where they were not compared."""
-    if trial_id == reference(comparison):
-        return ""
+def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
+    """Whether its outputs are what they should be; empty where that is not known.
+
+    In a race of an earlier version they were held against those of the reference of the race.
+    """
+    result = (trial.result if trial is not None else None) or {}
+    if result.get("guard") is not None:
+        return cells.outputs_words(result)
     differ = (against_reference(comparison).get(trial_id) or {}).get("outputs_differ")
-    return {None: "", True: "differ", False: "same"}[differ]
+    return {None: "", True: f"{cells.WARNING} {MARK}", False: "agree"}[differ]
 
 
 def ran_on(result: Mapping[str, Any]) -> str:

@@ -30,7 +30,6 @@ PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budg
 PAST, DUELS = "compare.past", "compare.duels"
 
 QUICK = "quick"
-POLL_S = 1.0
 PAST_LIMIT = 200
 PAST_ROWS = 8  # more of them scroll
 
@@ -185,9 +184,10 @@ def _asked(entries: Sequence[Entry], precision: str | None = None) -> list[Confi
         for one in entries
     ]
     against = entry_list.baseline_index(entries)
+    names = contestants.labels(specs, against, [one.model for one in entries])
     return [
         Configuration(spec=spec, label=name, role="baseline" if index == against else "candidate")
-        for index, (spec, name) in enumerate(zip(specs, contestants.labels(specs, against), strict=True))
+        for index, (spec, name) in enumerate(zip(specs, names, strict=True))
     ]
 
 
@@ -281,7 +281,7 @@ def _start() -> None:
 def _race(shown: Comparison) -> None:
     with st.container(border=True, key="compare.race"):
         if shown.state in ACTIVE:
-            st.fragment(_live, run_every=POLL_S)(shown.id)
+            st.fragment(_live, run_every=state.RACE_POLL_S)(shown.id)
             return
         trials = {trial.id: trial for trial in state.store().trials_of(shown.id)}
         compare_results.header(shown, partial(_buttons, shown))

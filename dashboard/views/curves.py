@@ -24,7 +24,6 @@ AGAIN = "curves.again"
 STUDY = "curves.study"  # name of the sweep that is shown
 STUDY_PARAM = "study"  # ?study=<name>
 APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
-POLL_S = 1.0
 
 
 def page() -> None:
@@ -260,7 +259,7 @@ def _live(race: Comparison | None) -> None:
     """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
         if race is not None and race.state in ACTIVE:
-            st.fragment(_tick, run_every=POLL_S)(race.id)
+            st.fragment(_tick, run_every=state.RACE_POLL_S)(race.id)
 
 
 def _tick(race_id: str) -> None:

@@ -9,14 +9,17 @@ import streamlit as st
 
 from core import emit, wire
 from core.errors import SpecError, TunerError
+from core.guard import MARK, breach
 from core.measurement import Trial
 from core.spec import TrialSpec, spec_from_yaml
 from dashboard import controls, format, state
+from dashboard.panels import cells, verdict
 
 CURRENT = "current"
 SOURCE = "export.source"
 PASTED = "export.pasted"
 FILE = "export.file"
+ACCEPTED = "export.accepted"
 
 
 def page() -> None:
@@ -79,7 +82,9 @@ def _label(trial: Trial | None) -> str:
         return "The current settings, not measured"
     p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
     settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
-    parts = (trial.model_name, settings, f"p50 {format.ms(p50)}", format.when(trial.created_at), trial.id[:8])
+    parts = [trial.model_name, settings, f"p50 {format.ms(p50)}", format.when(trial.created_at), trial.id[:8]]
+    if breach(trial.result):
+        parts.append(f"{cells.WARNING} {MARK}")
     return " · ".join(parts)
 
 
@@ -115,11 +120,34 @@ def _trial(trial: Trial) -> None:
             icon=":material/warning:",
             color="orange",
         )
+    accepted = _accepted(trial)
+    if accepted is None:
+        return
     _files(
-        emit.emit_yaml(trial),
-        emit.emit_python(trial, _info(trial)),
+        emit.emit_yaml(trial, accepted_breach=accepted),
+        emit.emit_python(trial, _info(trial), accepted_breach=accepted),
         f"{file_stem(trial.model_name)}-{trial.id[:8]}",
     )
+
+
+def _accepted(trial: Trial) -> str | None:
+    """Why outputs that differ may go out all the same; None: nobody says so, "": they do not differ."""
+    why = breach(trial.result)
+    if not why:
+        return ""
+    st.warning(
+        f"{format.plain(verdict.sentence(why))} A file is made only when you say why these outputs are good "
+        "enough; your words stand in it as `accepted_breach`.",
+        title="Outputs differ",
+        icon=":material/warning:",
+    )
+    words = st.text_input(
+        "Why are these outputs good enough?",
+        key=f"{ACCEPTED}.{trial.id}",  # words on one trial accept no other
+        placeholder="for example: accuracy on our validation set is 0.3 points lower, which we accept",
+        help="Goes into the header of the YAML file and of the script.",
+    )
+    return words.strip() or None
 
 
 def _info(trial: Trial) -> wire.ModelInfo | None:

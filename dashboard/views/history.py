@@ -8,9 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from core.errors import TunerError
+from core.guard import MARK, breach
 from core.measurement import Trial
 from dashboard import controls, format, state
-from dashboard.panels import duel, results, verdict
+from dashboard.panels import cells, duel, results, verdict
 
 LIMIT = 2000
 TABLE = "history.table"
@@ -107,6 +108,7 @@ def matches(trial: Trial, text: str) -> bool:
             str(trial.spec),
             " ".join(result.get("effective_providers") or ()),
             "fallback" if result.get("fallback") else "",
+            MARK if breach(result) else "",
             trial.error["message"] if trial.error else "",
         ]
     ).lower()
@@ -131,6 +133,7 @@ def _row(trial: Trial) -> dict[str, Any]:
         "Batch": result.get("batch_size"),
         "Verdict": verdict.short(result),
         "Grade": result.get("grade") or "",
+        "Outputs": cells.outputs_words(result),
         "p50 (ms)": _ms(latency.get("p50_s")),
         "p95 (ms)": _ms(latency.get("p95_s")),
         "Rows/s": result.get("throughput_per_s"),
@@ -178,6 +181,10 @@ def _table(trials: list[Trial]) -> list[Trial]:
             ),
             "Grade": st.column_config.TextColumn(
                 help="How far the machine let the race be trusted: A, B, C, or F for rejected."
+            ),
+            "Outputs": st.column_config.TextColumn(
+                help="Against those of the original model, run without optimizations on the CPU on the same "
+                "feeds. Empty: not compared."
             ),
             "Settings": st.column_config.TextColumn(width="large"),
         },

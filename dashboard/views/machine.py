@@ -11,7 +11,6 @@ from dashboard import state
 from dashboard.panels import machine
 from dashboard.panels.queue_text import step_text, waiting_text
 
-POLL_S = 1.0  # while a self-test waits or runs; nothing is polled afterwards
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
 KIND = "self-test"
 
@@ -57,7 +56,7 @@ def _quiet(fingerprint: str) -> None:
             else "A self-test is under way.",
         )
     if running is not None:
-        st.fragment(_live, run_every=POLL_S)(running.id)
+        st.fragment(_live, run_every=state.RACE_POLL_S)(running.id)
     else:
         _report_end()
     try:

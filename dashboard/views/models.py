@@ -123,8 +123,12 @@ def _confirm(record: ModelRecord) -> None:
     st.markdown(f"**{format.plain(record.name)}** leaves the library. {what} Its trials stay in the history.")
     with st.container(horizontal=True):
         if st.button("Delete", key="models.confirm", type="primary", icon=":material/delete:"):
-            remove(record)
-            st.rerun()
+            try:
+                remove(record)
+            except TunerError as error:  # in use, or the original of variants
+                state.report(error)
+            else:
+                st.rerun()
         if st.button("Keep", key="models.keep"):
             st.rerun()
 

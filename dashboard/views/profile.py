@@ -242,7 +242,7 @@ def _live(shown: Trial | None) -> None:
         )
 
     with st.container(key="profile.live"):
-        st.fragment(tick, run_every=1.0 if active else None)()
+        st.fragment(tick, run_every=state.POLL_S if active else None)()
 
 
 def _progress_text(status: Status | None) -> tuple[float, str]:

@@ -15,7 +15,6 @@ from dashboard.panels import cells, duel, results
 from dashboard.panels.queue_text import step_text, waiting_text
 
 RACING = "rounds"  # stage of a race in which its interval still shrinks
-POLL_S = 1.0  # while a trial is active; nothing is polled afterwards
 
 
 def page() -> None:
@@ -144,7 +143,7 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
         _empty(record)
         return
     if active:
-        st.fragment(_live, run_every=POLL_S)(trial.id)
+        st.fragment(_live, run_every=state.RACE_POLL_S)(trial.id)
         return
     if trial.state == "COMPLETE" and trial.result:
         _complete(trial)

@@ -8,6 +8,7 @@ import streamlit as st
 
 from core.errors import TunerError
 from core.explanation import TIMEOUT_S, Pair, explain_plan, explained, explained_at, pair
+from core.guard import MARK, breach
 from core.measurement import Trial
 from core.profiling.difference import Difference
 from core.scheduler import Status
@@ -22,7 +23,6 @@ BASELINE, CANDIDATE = "why.baseline", "why.candidate"
 LINKED = "why.linked"  # the ?a=&b= that was followed
 JOB = "why.job"  # id of the job that this session started last, and the pair it is about
 LIMIT = 100
-POLL_S = 1.0
 
 
 def page() -> None:
@@ -153,7 +153,8 @@ def _label(trial: Trial) -> str:
         lines = ["settings of another version"]
     asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
     beside = " · raced beside another" if trial.kind == "reference" else ""
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {asked}{beside}"
+    differ = f" · {MARK}" if breach(trial.result) else ""
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {asked}{beside}{differ}"
 
 
 # --- explaining -------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ def _live(of: Pair, job: Status | None) -> None:
         )
 
     with st.container(key="why.live"):
-        st.fragment(tick, run_every=POLL_S if active else None)()
+        st.fragment(tick, run_every=state.RACE_POLL_S if active else None)()
 
 
 def _progress_text(status: Status) -> tuple[float, str]:

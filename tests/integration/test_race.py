@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from core import race as races
 from core import wire
 from core.contrast import PRECISIONS, Precision
 from core.errors import Cancelled, TunerError
-from core.plan import feed_plan, session_plan
+from core.plan import feed_plan, reference_plan, session_plan
 from core.race import blocks, race, self_test
-from core.race.record import Entry, RaceRecord, Settings
+from core.race.record import Entry, RaceRecord, Reference, Settings
 from core.race.workers import Worker, Workers
 from core.runner import ROOT, run_job
 from core.spec import WorkloadSpec, session_from_dict
@@ -65,7 +66,8 @@ def entry(model: Path, info: wire.ModelInfo) -> Callable[..., Entry]:
             "cpus": [],
         }
         other = (feed_plan(WorkloadSpec(batch_size=7), info),) if shapes else ()
-        return Entry(label=label, plan=plan, shapes=other)
+        known = Reference(model="conv", sha256="ab", plan=reference_plan(str(model), info, feeds, cpus=""))
+        return Entry(label=label, plan=plan, shapes=other, reference=known)
 
     return make
 
@@ -128,11 +130,10 @@ class TestRecord:
             assert ran.footprint is not None
             assert ran.cost["cpu_s_per_run"] > 0
             assert ran.footprint["run_peak_rss_bytes"] >= ran.load_peak_rss_bytes > 0  # type: ignore[operator]
-        assert record.ran[0].output_error is None
-        error = record.ran[1].output_error
-        assert error is not None
-        assert error["max_rel"] is not None
-        assert error["max_rel"] < 1e-4
+        for ran in record.ran:
+            assert ran.output_error is not None
+            assert ran.output_error["max_rel"] is not None
+            assert ran.output_error["max_rel"] < 1e-4
         assert [shape["batch_size"] for shape in record.ran[1].shapes] == [7]
 
     def test_an_exact_number_of_runs_is_exact(self, entry: Any) -> None:
@@ -147,6 +148,66 @@ class TestRecord:
         assert len(record.orders) >= SHORT.looks[0]
         assert record.self_tests
         assert record.groups == [[0]]
+
+
+class TestReferences:
+    def test_one_worker_says_what_is_right_for_all_who_are_fed_the_same_and_leaves(
+        self, entry: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started: list[str] = []
+        start = Workers.start
+
+        def remember(self: Workers, label: str, *, fresh_process: bool = False) -> Worker:
+            started.append(label)
+            return start(self, label, fresh_process=fresh_process)
+
+        monkeypatch.setattr(Workers, "start", remember)
+        three = [entry(), entry("one thread", intra_op_num_threads=1), entry("more rows", batch_size=3)]
+        record = run(three, settings(runs=20))
+        assert started.count("the reference of conv") == 2
+        errors = [ran.output_error for ran in record.ran]
+        assert all(one is not None and one["difference"] == "" for one in errors)
+        assert [one and one["rows"] for one in errors] == [1, 1, 3]
+
+    def test_outputs_of_another_model_are_as_wrong_as_they_are(self, entry: Any, tmp_path: Path) -> None:
+        other = entry("another model")
+        other.plan["model_path"] = str(tiny_models.conv(tmp_path / "other.onnx", seed=9))
+        record = run([entry(), other], settings(runs=20))
+        right, wrong = (ran.output_error for ran in record.ran)
+        assert right is not None
+        assert wrong is not None
+        assert right["max_rel"] < 1e-4 < 1e-2 < wrong["max_rel"]  # type: ignore[operator]
+        assert wrong["mean_abs"] > 0  # type: ignore[operator]
+
+    def test_a_reference_that_does_not_load_costs_a_note(self, entry: Any) -> None:
+        lost = entry("lost")
+        lost.reference.plan["model_path"] = "/nowhere.onnx"
+        record = run([entry(), lost], settings(runs=20))
+        assert record.ran[0].output_error is not None
+        assert record.ran[1].output_error is None
+        assert record.ran[1].error is None
+        assert record.ran[1].not_compared.startswith("The outputs were not compared: ")
+        assert record.ran[1].not_compared in record.ran[1].notes
+
+    def test_a_reference_that_is_killed_costs_a_note_for_each(
+        self, entry: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask = Worker.ask
+
+        def killed(self: Worker, command: str, arguments: Any, *, timeout_s: float) -> Any:
+            if command == "compare_outputs":
+                os.kill(self.pid, signal.SIGKILL)
+            return ask(self, command, arguments, timeout_s=timeout_s)
+
+        monkeypatch.setattr(Worker, "ask", killed)
+        record = run([entry(), entry("same")], settings(runs=20))
+        assert all("SIGKILL" in ran.not_compared for ran in record.ran)
+        assert all(ran.error is None for ran in record.ran)
+
+    def test_who_has_no_reference_is_not_compared(self, entry: Any) -> None:
+        record = run([replace(entry(), reference=None), entry("same")], settings(runs=20))
+        assert record.ran[0].output_error is None
+        assert record.ran[1].output_error is not None
 
 
 class TestStop:

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from core import comparison_run, library
+from core import comparison_run, ledger, library
 from core import scheduler as scheduler_module
 from core.catalog import RANDOM_WEIGHTS_NOTE
 from core.comparison import ANCHOR_LABEL, Configuration
@@ -273,11 +273,11 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
 def test_trial_of_another_host_is_believed_for_a_day():
     """Two containers may share a store; neither sees the other's processes."""
     elsewhere = "some-other-host/1/1000.0"
-    assert scheduler_module._is_alive(elsewhere, time.time() - 3600)
-    assert not scheduler_module._is_alive(elsewhere, time.time() - 2 * 86_400)
-    assert not scheduler_module._is_alive("", time.time())
-    assert not scheduler_module._is_alive(f"{socket.gethostname()}/no/number", time.time())
-    assert not scheduler_module._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
+    assert ledger._is_alive(elsewhere, time.time() - 3600)
+    assert not ledger._is_alive(elsewhere, time.time() - 2 * 86_400)
+    assert not ledger._is_alive("", time.time())
+    assert not ledger._is_alive(f"{socket.gethostname()}/no/number", time.time())
+    assert not ledger._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
 
 
 # --- two schedulers, one machine ------------------------------------------------------------------------
@@ -741,7 +741,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
         wanted = "float32" if model.get("keep_io_types", True) else "float16"
         assert set(fed.values()) == {wanted}
         assert trial.result["casts"]["computes_in_float32"]
-    assert jobs.count("fp16") == 2
+    assert jobs.count("transform") == 2
     names = sorted(file.name for file in (one.store.folder / "cache" / "fp16").glob("*.onnx"))
     content = trial.model_sha256
     assert names == [f"{content}-cast.onnx", f"{content}-keep.onnx"]

@@ -1,173 +1,91 @@
-"""Float16 copies: they load, compute nearly the same, and a failure leaves nothing."""
+"""What holds for every step: a valid file that computes what the original does, or nothing at all."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
-from onnxruntime.transformers.float16 import convert_float_to_float16
+from onnx import helper, numpy_helper
 
 from core import wire
-from core.errors import ModelError
+from core.errors import ModelError, SpecError
 from core.models import inspect_model
-from core.transform import fp16
+from core.transform import _MODULES, dimensions, transform, whole
 from tests import tiny_models as tiny
+from tests.quantizing import silent
+from tests.transforming import ROWS, SEEDS, do, feeds_of, plan_of, run
 
-
-def silent(stage: str, done: int, total: int, text: str = "") -> None:
-    """A listener that does not care."""
-
-
-def convert(source: Path, *, keep_io_types: bool = True) -> tuple[Path, wire.Fp16Reply]:
-    output = source.parent / "fp16.onnx"
-    return output, fp16(str(source), str(output), keep_io_types, silent)
-
-
-def run(path: Path, **feeds: np.ndarray) -> list[np.ndarray]:
-    return ort.InferenceSession(path).run(None, feeds)
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_models"
+GRAPH_STEPS: dict[str, dict[str, Any]] = {
+    "simplify": {},
+    "fix_dims": {"dims": {"batch": 3}},
+    "optimize": {"level": "ORT_ENABLE_EXTENDED"},
+    "metadata": {"author": "A. Uthor"},
+    "fp16": {"keep_io_types": True},
+}
 
 
 def images(rows: int) -> np.ndarray:
     return np.random.default_rng(0).random((rows, 3, 16, 16), dtype=np.float32)
 
 
-def test_a_copy_with_float32_borders_computes_nearly_the_same(tmp_path: Path) -> None:
+# --- the reply and the file ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", GRAPH_STEPS)
+def test_the_reply_describes_the_file_that_was_written(tmp_path: Path, step: str) -> None:
     source = tiny.conv(tmp_path / "conv.onnx")
-    output, reply = convert(source)
-    (wanted,), (got,) = run(source, image=images(3)), run(output, image=images(3))
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, wanted, atol=1e-2)
-    assert not np.array_equal(got, wanted)  # it really went through float16
-    assert reply["nodes_after"] == reply["nodes_before"] + 2  # a Cast at each border
-    assert reply["notes"] == []
-
-
-def test_a_copy_without_float32_borders_takes_and_gives_float16(tmp_path: Path) -> None:
-    output, reply = convert(tiny.conv(tmp_path / "conv.onnx"), keep_io_types=False)
-    (got,) = run(output, image=images(2).astype(np.float16))
-    assert got.dtype == np.float16
-    assert reply["nodes_after"] == reply["nodes_before"]
-    assert inspect_model(str(output))["inputs"][0]["dtype"] == "float16"
-
-
-def test_the_reply_describes_the_file_it_wrote(tmp_path: Path) -> None:
-    source = tiny.mlp(tmp_path / "mlp.onnx", hidden=512)
-    output, reply = convert(source)
-    info = inspect_model(str(output))
+    output, reply = do(source, step, **GRAPH_STEPS[step])
+    info, before = inspect_model(str(output)), inspect_model(str(source))
     assert reply["path"] == str(output)
-    assert (reply["sha256"], reply["size_bytes"], reply["nodes_after"]) == (
-        info["sha256"],
-        info["size_bytes"],
-        info["nodes"],
+    assert (reply["sha256"], reply["size_bytes"]) == (info["sha256"], info["size_bytes"])
+    assert (reply["nodes_before"], reply["nodes_after"]) == (before["nodes"], info["nodes"])
+    assert reply["size_before_bytes"] == before["size_bytes"]
+    assert reply["tool"]
+    assert reply["tool_version"][0].isdigit()
+    assert reply["seconds"] > 0
+    assert reply["error_seeds"] == SEEDS
+    assert [one.name for one in output.parent.iterdir()] == [output.name]
+
+
+@pytest.mark.parametrize("step", ["simplify", "fix_dims", "optimize", "metadata"])
+def test_a_step_on_the_graph_changes_no_output(tmp_path: Path, step: str) -> None:
+    source = tiny.conv(tmp_path / "conv.onnx")
+    output, reply = do(source, step, **GRAPH_STEPS[step])
+    assert reply["error"]["max_rel"] is not None
+    assert reply["error"]["max_rel"] < 1e-5
+    assert reply["error"]["top1_agreement"] == 1.0
+    np.testing.assert_allclose(run(output, image=images(3))[0], run(source, image=images(3))[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("step", GRAPH_STEPS)
+def test_metadata_of_the_source_is_kept(tmp_path: Path, step: str) -> None:
+    source = tiny.conv(tmp_path / "conv.onnx")
+    model = onnx.load(source)
+    helper.set_model_props(model, {"ortune.weights": "random", "other": "value"})
+    onnx.save(model, source)
+    output, _ = do(source, step, **GRAPH_STEPS[step])
+    metadata = inspect_model(str(output))["metadata"]
+    assert (metadata["ortune.weights"], metadata["other"]) == ("random", "value")
+
+
+def test_progress_goes_up_to_its_total(tmp_path: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+    source = tiny.mlp(tmp_path / "m.onnx")
+    transform(
+        plan_of(source, "simplify", tmp_path / "out.onnx"),
+        lambda stage, done, total, text="": heard.append((stage, done, total)),
     )
-    assert reply["size_bytes"] < 0.6 * source.stat().st_size
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["fp16.onnx", "mlp.onnx"]
+    assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
+    assert heard[-1][1] == heard[-1][2]
+    assert [stage for stage, _, _ in heard] == ["read", "transform", "check", "compare", "write"]
 
 
-@pytest.mark.parametrize("make", [tiny.if_model, tiny.loop_model, tiny.scan_model])
-@pytest.mark.parametrize("keep_io_types", [True, False])
-def test_models_with_bodies_are_converted(
-    tmp_path: Path, make: Callable[[Path], Path], keep_io_types: bool
-) -> None:
-    source = make(tmp_path / "source.onnx")
-    output, _ = convert(source, keep_io_types=keep_io_types)
-    width = inspect_model(str(source))["inputs"][0]["shape"]
-    assert width is not None
-    x = np.random.default_rng(0).random((3, int(width[1])), dtype=np.float32)
-    wanted = run(source, x=x)
-    got = run(output, x=x if keep_io_types else x.astype(np.float16))
-    for one, other in zip(wanted, got, strict=True):
-        np.testing.assert_allclose(other, one, rtol=2e-2, atol=2e-2)
-
-
-def shared_by_blocked_nodes(path: Path) -> Path:
-    """Two Max nodes, which stay in float32, share one initializer that a third node has in float16."""
-    nodes = [
-        helper.make_node("Max", ["x", "w"], ["a"], name="max_1"),
-        helper.make_node("Mul", ["a", "w"], ["b"], name="mul"),
-        helper.make_node("Max", ["b", "w"], ["y"], name="max_2"),
-    ]
-    shape = ["batch", 4]
-    return tiny.save(
-        path, nodes, [tiny.value("x", shape)], [tiny.value("y", shape)], [tiny.weights("w", (4,))]
-    )
-
-
-def test_the_converters_doubled_casts_are_mended(tmp_path: Path) -> None:
-    source = shared_by_blocked_nodes(tmp_path / "shared.onnx")
-    raw = convert_float_to_float16(onnx.load(source), keep_io_types=True)
-    with pytest.raises(Exception, match="two nodes with same node name"):  # the fault is there
-        ort.InferenceSession(raw.SerializeToString())
-    output, _ = convert(source)
-    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
-    np.testing.assert_allclose(run(output, x=x)[0], run(source, x=x)[0], atol=1e-2)
-
-
-def test_external_data_is_read_and_the_copy_is_one_file(tmp_path: Path) -> None:
-    source = tiny.external_data(tmp_path / "e.onnx")
-    output, reply = convert(source)
-    assert inspect_model(str(output))["external_data"] == []
-    assert reply["size_bytes"] == output.stat().st_size
-    x = np.random.default_rng(0).random((2, 64), dtype=np.float32)
-    np.testing.assert_allclose(run(output, x=x)[0], run(source, x=x)[0], atol=2e-2)
-
-
-def test_local_functions_are_converted_too(tmp_path: Path) -> None:
-    inner = [helper.make_node("Add", ["a", "a"], ["h"]), helper.make_node("Neg", ["h"], ["b"])]
-    function = helper.make_function("local", "NegTwice", ["a"], ["b"], inner, [helper.make_opsetid("", 20)])
-    graph = helper.make_graph(
-        [helper.make_node("NegTwice", ["x"], ["y"], domain="local", name="call")],
-        "g",
-        [tiny.value("x", [2])],
-        [tiny.value("y", [2])],
-    )
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
-    onnx.save(
-        helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=10),
-        tmp_path / "f.onnx",
-    )
-    output, _ = convert(tmp_path / "f.onnx", keep_io_types=False)
-    (got,) = run(output, x=np.array([1, -2], np.float16))
-    np.testing.assert_array_equal(got, np.array([-2, 4], np.float16))
-
-
-def test_an_input_of_unknown_rank_does_not_stop_the_conversion(tmp_path: Path) -> None:
-    output, _ = convert(tiny.rank_unknown(tmp_path / "r.onnx"))
-    assert run(output, x=np.array([-1, 2], np.float32))[0].tolist() == [0, 2]
-
-
-def test_a_model_that_is_float16_already_is_copied_with_a_note(tmp_path: Path) -> None:
-    output, _ = convert(tiny.mlp(tmp_path / "mlp.onnx"), keep_io_types=False)
-    reply = fp16(str(output), str(tmp_path / "again.onnx"), False, silent)
-    assert reply["notes"] == ["the model is in float16 already: the copy is the same"]
-    assert reply["nodes_before"] == reply["nodes_after"]
-
-
-def test_a_model_without_floats_is_copied_with_a_note(tmp_path: Path) -> None:
-    _, reply = convert(tiny.identity(tmp_path / "i.onnx", "int64"))
-    assert reply["notes"] == ["the model has no float32 values: the copy is the same"]
-
-
-def test_values_beyond_float16_are_counted(tmp_path: Path) -> None:
-    stored = tiny.constant("w", np.array([1e6, -1e6, 1.0, np.inf], np.float32))
-    source = tiny.save(
-        tmp_path / "big.onnx",
-        [helper.make_node("Mul", ["x", "w"], ["y"], name="mul")],
-        [tiny.value("x", [4])],
-        [tiny.value("y", [4])],
-        [stored],
-    )
-    output, reply = convert(source, keep_io_types=False)
-    assert reply["notes"] == ["2 stored values are beyond float16's range and become 65504"]
-    (got,) = run(output, x=np.ones(4, np.float16))
-    assert got.tolist() == [65504, -65504, 1, np.inf]
+# --- what goes wrong ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -175,57 +93,309 @@ def test_values_beyond_float16_are_counted(tmp_path: Path) -> None:
     [
         (tiny.not_onnx, "not an ONNX file"),
         (tiny.external_data_outside, "outside"),
-        (tiny.unimplemented, "cannot load the float16 copy"),
+        (tiny.truncated, "truncated"),
     ],
 )
-def test_what_cannot_be_converted_is_refused_and_leaves_nothing(
+def test_what_cannot_be_read_is_refused_and_leaves_nothing(
     tmp_path: Path, make: Callable[[Path], Path], words: str
 ) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "out").mkdir()
     source = make(tmp_path / "in" / "m.onnx")
+    plan = plan_of(tiny.mul(tmp_path / "good.onnx"), "fp16", tmp_path / "out" / "m.onnx")
     with pytest.raises(ModelError, match=words):
-        fp16(str(source), str(tmp_path / "out" / "m.onnx"), True, silent)
+        transform({**plan, "path": str(source)}, silent)
+    assert not (tmp_path / "out" / "m.onnx").exists()
+
+
+def break_model(model: onnx.ModelProto) -> None:
+    """A node reads a value that nobody makes: what the checker is there to find."""
+    model.graph.node[0].input[0] = "nobody_makes_this"
+
+
+@pytest.mark.parametrize("step", ["metadata", "fp16"])
+def test_an_invalid_result_is_refused_with_the_checkers_words(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = onnx.save_model
+
+    def broken(model: onnx.ModelProto, *args: object, **kwargs: object) -> None:
+        break_model(model)
+        written(model, *args, **kwargs)
+
+    source = tiny.mlp(tmp_path / "m.onnx")
+    plan = plan_of(source, step, tmp_path / "out" / "m.onnx", **GRAPH_STEPS[step])
+    monkeypatch.setattr(whole.onnx, "save_model", broken)
+    with pytest.raises(ModelError, match=r"checker refuses.*nobody_makes_this"):
+        transform(plan, silent)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_output_folder_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_step_that_changes_what_is_computed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = onnx.save_model
+
+    def wrong(model: onnx.ModelProto, *args: object, **kwargs: object) -> None:
+        weight = next(one for one in model.graph.initializer if one.name == "w1")
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.01, "w1"))
+        written(model, *args, **kwargs)
+
+    source = tiny.mlp(tmp_path / "m.onnx")
+    plan = plan_of(source, "metadata", tmp_path / "out" / "m.onnx", author="A. Uthor")
+    monkeypatch.setattr(whole.onnx, "save_model", wrong)
+    with pytest.raises(ModelError, match="changed what the model computes") as caught:
+        transform(plan, silent)
+    assert caught.value.hint
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_error_is_against_the_original_of_the_chain(tmp_path: Path) -> None:
+    """An exact step after FP16 is no error of its own, but the chain's error is told."""
+    source = tiny.conv(tmp_path / "conv.onnx")
+    half, first = do(source, "fp16", keep_io_types=True)
+    _, second = do(half, "metadata", reference=source, author="A. Uthor")
+    assert first["error"]["max_rel"] == second["error"]["max_rel"] > 0
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "words"),
+    [
+        ("fp17", "m.onnx", "Did you mean `fp16`"),
+        ("fp16", "m.ort", "writes a `.onnx` file"),
+        ("ort_format", "m.onnx", "writes a `.ort` file"),
+    ],
+)
+def test_a_plan_that_cannot_be_done_is_refused(tmp_path: Path, step: str, name: str, words: str) -> None:
+    source = tiny.mul(tmp_path / "m.onnx")
+    with pytest.raises(SpecError, match=words):
+        transform(plan_of(source, step, tmp_path / "out" / name), silent)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     source = tiny.mul(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match="Cannot write"):
-        fp16(str(source), str(tmp_path / "nowhere" / "m.onnx"), True, silent)
+        transform(plan_of(source, "fp16", tmp_path / "file" / "m.onnx"), silent)
 
 
-def test_progress_goes_up_to_its_total(tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
-    fp16(
-        str(tiny.mul(tmp_path / "m.onnx")),
-        str(tmp_path / "h.onnx"),
-        True,
-        lambda stage, done, total, text="": heard.append((done, total)),
+def test_a_model_that_fails_on_the_feeds_is_refused_with_that_reason(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="fails on the feeds of the check"):
+        do(tiny.failing_run(tmp_path / "m.onnx"), "metadata", author="A. Uthor")
+
+
+def test_agreement_of_zeros_is_called_no_proof(tmp_path: Path) -> None:
+    source = tiny.save(
+        tmp_path / "zero.onnx",
+        [helper.make_node("Mul", ["x", "w"], ["y"], name="mul")],
+        [tiny.value("x", ["batch", 4])],
+        [tiny.value("y", ["batch", 4])],
+        [tiny.constant("w", np.zeros(4, np.float32))],
     )
-    assert heard == sorted(heard)
-    assert heard[-1][0] == heard[-1][1]
+    _, reply = do(source, "metadata", author="A. Uthor")
+    assert any("proves nothing" in note for note in reply["notes"])
 
 
-def test_only_float32_is_touched(tmp_path: Path) -> None:
-    output, _ = convert(tiny.every_dtype(tmp_path / "all.onnx"), keep_io_types=False)
-    model = onnx.load(output)
-    kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
-    assert kinds["in_float32"] == TensorProto.FLOAT16
-    assert kinds["in_float64"] == TensorProto.DOUBLE
+# --- external data ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keep_io_types", [True, False])
-def test_a_copy_that_crashes_onnx_runtime_is_made_and_the_note_tells_the_way_round(
-    tmp_path: Path, keep_io_types: bool
+def test_external_data_is_read_and_the_result_is_one_file(tmp_path: Path) -> None:
+    source = tiny.external_data(tmp_path / "e.onnx")
+    output, reply = do(source, "fp16", keep_io_types=True)
+    assert inspect_model(str(output))["external_data"] == []
+    assert reply["size_bytes"] == output.stat().st_size
+
+
+@pytest.mark.parametrize("step", ["simplify", "fix_dims", "fp16", "metadata"])
+def test_what_one_file_does_not_hold_goes_beside_it(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tiny.transpose_before_matmul(tmp_path / "t.onnx")
-    output, reply = convert(source, keep_io_types=keep_io_types)
-    load = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1])"
-    crashed = subprocess.run([sys.executable, "-c", load, str(output)], check=False).returncode < 0
-    assert crashed == any("NchwcTransformer" in note for note in reply["notes"])
-    x = np.random.default_rng(0).random((2, 3, 8), dtype=np.float32)
-    (wanted,) = run(source, x=x)
-    session = ort.InferenceSession(output, disabled_optimizers=["NchwcTransformer"])  # the way round
-    (got,) = session.run(None, {"x": x if keep_io_types else x.astype(np.float16)})
-    np.testing.assert_allclose(got, wanted, atol=1e-2)
+    monkeypatch.setattr(whole, "ONE_FILE_BYTES", 1000)
+    source = tiny.external_data(tmp_path / "e.onnx")
+    output, reply = do(source, step, **GRAPH_STEPS[step])
+    files = {one.name: one.stat().st_size for one in output.parent.iterdir()}
+    assert sorted(files) == ["m.onnx", "m.onnx.data"]
+    assert reply["size_bytes"] == sum(files.values())
+    x = np.random.default_rng(0).random((3, 64), dtype=np.float32)
+    np.testing.assert_allclose(run(output, x=x)[0], run(source, x=x)[0], atol=2e-2)
+
+
+def test_an_optimized_graph_with_external_data_does_not_point_to_the_sources_file(tmp_path: Path) -> None:
+    source = tiny.external_data(tmp_path / "e.onnx")
+    output, _ = do(source, "optimize", level="ORT_ENABLE_EXTENDED")
+    assert [one["location"] for one in inspect_model(str(output))["external_data"]] == ["m.onnx.data"]
+
+
+# --- fix_dims -----------------------------------------------------------------------------------------------
+
+
+def test_fixed_dimensions_are_fixed_in_inputs_and_outputs(tmp_path: Path) -> None:
+    output, reply = do(tiny.conv(tmp_path / "c.onnx"), "fix_dims", dims={"batch": 5})
+    info = inspect_model(str(output))
+    assert info["inputs"][0]["shape"] == [5, 3, 16, 16]
+    assert info["outputs"][0]["shape"] == [5, 10]
+    assert (info["free_dims"], info["fixed_batch"]) == ([], 5)
+    assert reply["facts"] == {"fixed": {"batch": 5}, "free": []}
+
+
+def test_dimensions_without_a_name_are_fixed_by_their_address(tmp_path: Path) -> None:
+    source = tiny.unnamed_dims(tmp_path / "u.onnx")
+    free = inspect_model(str(source))["free_dims"]
+    output, _ = do(source, "fix_dims", dims=dict.fromkeys(free, 4))
+    assert inspect_model(str(output))["free_dims"] == []
+
+
+def test_batch_means_the_dimension_that_carries_the_rows(tmp_path: Path) -> None:
+    source = tiny.placeholder_dims(tmp_path / "p.onnx")
+    batch = inspect_model(str(source))["batch_dim"]
+    assert batch not in (None, "batch")
+    output, reply = do(source, "fix_dims", dims={"batch": ROWS})
+    assert reply["facts"]["fixed"] == {batch: ROWS}
+    assert batch not in inspect_model(str(output))["free_dims"]
+
+
+def test_what_stays_free_is_said(tmp_path: Path) -> None:
+    source = tmp_path / "t.onnx"
+    source.write_bytes((SAMPLES / "tiny_transformer.onnx").read_bytes())
+    output, reply = do(source, "fix_dims", dims={"batch": 1})
+    assert reply["notes"] == ["still free: `sequence`"]
+    shapes = {one["name"]: one["shape"] for one in inspect_model(str(output))["inputs"]}
+    assert shapes == {"input_ids": [1, "sequence"], "attention_mask": [1, "sequence"]}
+
+
+@pytest.mark.parametrize(
+    ("make", "dims", "words"),
+    [
+        (tiny.conv, {}, "No dimension was named"),
+        (tiny.conv, {"bach": 2}, "Did you mean `batch`"),
+        (tiny.conv, {"batch": 0}, "whole number from 1"),
+        (tiny.fixed_batch, {"batch": 2}, "no free dimension to fix"),
+    ],
+)
+def test_dimensions_that_cannot_be_fixed_are_refused(
+    tmp_path: Path, make: Callable[[Path], Path], dims: dict[str, int], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        do(make(tmp_path / "m.onnx"), "fix_dims", dims=dims)
+
+
+def test_names_in_bodies_are_fixed_too(tmp_path: Path) -> None:
+    model = onnx.load(tiny.if_model(tmp_path / "if.onnx"))
+    dimensions.fix(model, {"batch": 7})
+    left = [
+        dim.dim_param
+        for node in model.graph.node
+        for attribute in node.attribute
+        for value in (*attribute.g.output, *attribute.g.value_info)
+        for dim in value.type.tensor_type.shape.dim
+    ]
+    assert "batch" not in left
+
+
+# --- metadata -----------------------------------------------------------------------------------------------
+
+
+def test_metadata_stands_where_other_tools_look_for_it(tmp_path: Path) -> None:
+    output, reply = do(
+        tiny.mlp(tmp_path / "m.onnx"), "metadata", author=" A. Uthor ", version="7", notes="For tests."
+    )
+    model = onnx.load(output)
+    assert (model.model_version, model.doc_string) == (7, "For tests.")
+    assert reply["facts"]["metadata"] == {"author": "A. Uthor", "version": "7", "notes": "For tests."}
+    assert inspect_model(str(output))["metadata"] == reply["facts"]["metadata"]
+
+
+def test_a_version_that_is_no_number_is_kept_as_text_only(tmp_path: Path) -> None:
+    output, _ = do(tiny.mlp(tmp_path / "m.onnx"), "metadata", version="1.2.0")
+    assert onnx.load(output).model_version == 0
+    assert inspect_model(str(output))["metadata"] == {"version": "1.2.0"}
+
+
+def test_metadata_without_any_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no metadata"):
+        do(tiny.mlp(tmp_path / "m.onnx"), "metadata", author="  ", version="", notes="")
+
+
+# --- simplify and optimize ----------------------------------------------------------------------------------
+
+
+def foldable(path: Path) -> Path:
+    """y = x + (1 + 2), where the sum of constants and an Identity can go."""
+    nodes = [
+        helper.make_node("Add", ["one", "two"], ["three"], name="constants"),
+        helper.make_node("Identity", ["x"], ["same"], name="identity"),
+        helper.make_node("Add", ["same", "three"], ["y"], name="sum"),
+    ]
+    stored = [tiny.constant("one", np.float32(1)), tiny.constant("two", np.float32(2))]
+    return tiny.save(path, nodes, [tiny.value("x", ["batch", 4])], [tiny.value("y", ["batch", 4])], stored)
+
+
+@pytest.mark.parametrize("step", ["simplify", "optimize"])
+def test_what_can_be_folded_is_folded(tmp_path: Path, step: str) -> None:
+    source = foldable(tmp_path / "f.onnx")
+    output, reply = do(source, step)
+    assert (reply["nodes_before"], reply["nodes_after"]) == (3, 1)
+    assert run(output, x=np.zeros((1, 4), np.float32))[0].tolist() == [[3, 3, 3, 3]]
+
+
+@pytest.mark.parametrize("name", ["digits_cnn.onnx", "tiny_transformer.onnx"])
+@pytest.mark.parametrize("step", ["simplify", "optimize"])
+def test_the_sample_models_agree_after_the_step(tmp_path: Path, name: str, step: str) -> None:
+    source = tmp_path / name
+    source.write_bytes((SAMPLES / name).read_bytes())
+    _, reply = do(source, step)
+    assert reply["error"]["max_rel"] is not None
+    assert reply["error"]["max_rel"] < 1e-4
+    assert reply["nodes_after"] <= reply["nodes_before"]
+
+
+def test_a_portable_level_is_bound_to_no_hardware_and_a_higher_one_is(tmp_path: Path) -> None:
+    source = tiny.conv(tmp_path / "conv.onnx")
+    _, portable = do(source, "optimize", level="ORT_ENABLE_EXTENDED")
+    output, bound = do(source, "optimize", level="ORT_ENABLE_ALL")
+    assert portable["hardware_bound"] == ""
+    assert "ORT_ENABLE_ALL" in bound["hardware_bound"]
+    np.testing.assert_allclose(run(output, image=images(2))[0], run(source, image=images(2))[0], rtol=1e-4)
+
+
+def test_operators_that_only_onnx_runtime_has_are_named(tmp_path: Path) -> None:
+    _, reply = do(tiny.conv(tmp_path / "conv.onnx"), "optimize", level="ORT_ENABLE_EXTENDED")
+    assert any("FusedConv" in note for note in reply["notes"])
+
+
+# --- a reduced precision before an exact step ---------------------------------------------------------------
+
+
+def test_rounding_of_a_float16_model_is_told_and_not_refused(tmp_path: Path) -> None:
+    source = tiny.conv(tmp_path / "conv.onnx")
+    half, _ = do(source, "fp16", keep_io_types=False)
+    _, reply = do(half, "optimize", reference=source, level="ORT_ENABLE_EXTENDED")
+    assert all(check["level"] == "info" for check in reply["checks"])
+
+
+def test_a_result_with_infinities_carries_a_warning(tmp_path: Path) -> None:
+    """An output that float16 cannot hold: the copy is made, and says what became of it."""
+    source = tiny.save(
+        tmp_path / "big.onnx",
+        [helper.make_node("Mul", ["x", "large"], ["y"], name="mul")],
+        [tiny.value("x", ["batch", 4])],
+        [tiny.value("y", ["batch", 4])],
+        [tiny.constant("large", np.float32(1e6))],
+    )
+    _, reply = do(source, "fp16", keep_io_types=False, block_nodes=["mul"])
+    assert reply["error"]["max_rel"] is None
+    (check,) = [one for one in reply["checks"] if one["name"] == "outputs_differ"]
+    assert check["level"] == "warning"
+    assert "infinite" in check["text"]
+
+
+def test_every_step_of_the_wire_has_a_module() -> None:
+    assert set(_MODULES) == set(get_args(wire.StepKind))
+
+
+def test_feeds_follow_the_sizes_that_a_step_fixes(tmp_path: Path) -> None:
+    """The plan's feeds have the batch that was planned for the free model."""
+    source = tiny.conv(tmp_path / "c.onnx")
+    assert feeds_of(source)[0]["batch_size"] == ROWS
+    _, reply = do(source, "fix_dims", dims={"batch": ROWS + 3})
+    assert reply["error"]["difference"] == ""

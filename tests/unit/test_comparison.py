@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant, line_up, same_request
 from core.errors import WorkerError
-from core.evidence import OUTCOMES, Entrant, Evidence, outputs_differ, self_test_result
+from core.evidence import OUTCOMES, Entrant, Evidence, self_test_result
 from core.race.record import Block, Discarded, RaceRecord
 from core.spec import TrialSpec, spec_from_dict
 from tests import races
@@ -237,49 +238,68 @@ def test_nobody_left_to_compare_with_is_no_contrast():
 # --- outputs ----------------------------------------------------------------------------------------------
 
 
-def output_error(**changes: Any) -> Any:
-    return {"max_abs": 0.0, "max_rel": 0.0, "top1_agreement": None, "difference": "", **changes}
-
-
-@pytest.mark.parametrize(
-    ("error", "exact", "words"),
-    [
-        (output_error(max_rel=1e-6), True, ""),
-        (output_error(max_rel=5e-3), True, "largest error 0.005"),
-        (output_error(max_rel=5e-3), False, ""),
-        (output_error(max_rel=3e-2), False, "largest error 0.03"),
-        (output_error(max_rel=1e-4, top1_agreement=0.75), True, "agrees in 75.0% of the rows"),
-        (output_error(max_rel=1e-8, top1_agreement=0.75), True, ""),  # a tie
-        (output_error(max_rel=float("nan")), False, "outputs differ"),
-        (output_error(max_rel=None, difference="`y` has another shape"), True, "`y` has another shape"),
-    ],
-)
-def test_outputs_beyond_tolerance_are_told(error, exact, words):
-    told = outputs_differ(error, exact=exact)
-    assert words in told
-    assert bool(words) == bool(told)
-
-
-def test_different_outputs_stand_on_the_contrast_and_on_the_trial():
+def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
     record = races.record([0.001, 0.002])
-    record.ran[0].output_error = output_error(max_rel=0.5)
+    record.ran[0].output_error = races.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is True
     assert any("outputs differ: largest error 0.5" in note for note in found.contrasts[0]["notes"])
     result = found.trial_result(0)
     assert result is not None
-    assert any("outputs differ" in note for note in result["notes"])
-    assert result["output_error"]["max_rel"] == 0.5
+    assert sum("outputs differ" in note for note in result["notes"]) == 1
+    assert result["output_error"] == result["guard"]["error"] == record.ran[0].output_error
+    assert (result["guard"]["breach"], result["guard"]["precision"]) == (True, "fp32")
+    assert result["guard"]["tolerance"] == {"max_rel": 1e-3, "top1_agreement": 1.0}
+    assert list(found.to_dict()["breaches"]) == ["t-c0"]
+    default = found.trial_result(1)
+    assert default is not None
+    assert default["guard"]["breach"] is False
 
 
-def test_outputs_of_other_feeds_are_not_held_against_anybody():
+def changed(found: Evidence, index: int, **changes: Any) -> Evidence:
+    entrants = list(found.entrants)
+    entrants[index] = replace(entrants[index], **changes)
+    return replace(found, entrants=entrants)
+
+
+def test_precision_and_the_users_tolerance_judge_the_same_error():
     record = races.record([0.001, 0.002])
-    record.ran[0].output_error = output_error(max_rel=0.5)
+    record.ran[0].output_error = races.output_error(max_rel=5e-3)
     found = evidence(record)
-    other = Entrant(contestant=found.entrants[0].contestant, precision="fp32", feeds=feeds(seed=8))
-    found = evidence(record, entrants=[other, found.entrants[1]])
+    assert found.contrasts[0]["outputs_differ"] is True
+    assert changed(found, 0, precision="fp16").contrasts[0]["outputs_differ"] is False
+    assert changed(found, 0, tolerance=1e-2).contrasts[0]["outputs_differ"] is False
+    assert changed(found, 0, precision="fp16", tolerance=1e-3).contrasts[0]["outputs_differ"] is True
+
+
+def test_a_baseline_whose_outputs_are_wrong_is_told_beside_every_verdict_against_it():
+    record = races.record([0.001, 0.002])
+    record.ran[1].output_error = races.output_error(max_rel=0.5)
+    found = evidence(record)
+    assert found.contrasts[0]["outputs_differ"] is False
+    assert any(
+        "outputs differ of `anchor`, which it is put against" in note for note in found.contrasts[0]["notes"]
+    )
+    alone = found.trial_result(1)
+    assert alone is not None
+    assert any(note.startswith("outputs differ: largest error 0.5") for note in alone["notes"])
+
+
+def test_outputs_that_nobody_compared_are_not_known_and_say_why():
+    record = races.record([0.001, 0.002])
+    record.ran[0] = races.ran(output_error=None, not_compared="The outputs were not compared: it crashed.")
+    record.ran[1] = races.ran(output_error=None)
+    found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is None
-    assert found.contrasts[0]["notes"] == []
+    results = [found.trial_result(index) for index in (0, 1)]
+    assert [one and one["guard"]["breach"] for one in results] == [None, None]
+    assert [one and one["guard"]["why"] for one in results] == [
+        "The outputs were not compared: it crashed.",
+        "The outputs were not compared: there is nothing to hold them against; see the notes.",
+    ]
+    cancelled = evidence(races.record([0.001, 0.002], ran=record.ran, outcome="cancelled")).trial_result(1)
+    assert cancelled is not None
+    assert "cancelled before that" in cancelled["guard"]["why"]
 
 
 # --- the whole --------------------------------------------------------------------------------------------

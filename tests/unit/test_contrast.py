@@ -13,12 +13,11 @@ from core.contrast import (
     PRECISIONS,
     contrast,
     hopeless,
-    next_look,
     predicted_rounds,
-    predicted_s,
     ranks,
     ratio_text,
     settled,
+    sufficient_look,
     words,
 )
 
@@ -213,23 +212,15 @@ def test_presets_are_those_of_the_protocol():
     assert all(one.looks[:4] == (8, 16, 32, 64) for one in PRECISIONS.values())
 
 
-def test_next_look():
-    quick = PRECISIONS["quick"]
-    assert [next_look(n, quick) for n in (0, 7, 8, 63, 64, 256)] == [8, 8, 16, 64, 128, None]
+def test_the_first_look_that_suffices():
+    looks = PRECISIONS["quick"].looks
+    assert [sufficient_look(n, looks) for n in (1, 8, 9, 64, 65, 256, 257)] == [8, 8, 16, 64, 128, 256, None]
 
 
 def test_predicted_rounds_follow_the_formula():
     assert predicted_rounds(0.07, 0.03) == math.ceil((2.6383 * 1.2 * 0.07 / 0.03) ** 2) == 55
     assert predicted_rounds(0.07, 0.03, looks=1) == math.ceil((1.96 * 1.2 * 0.07 / 0.03) ** 2) == 31
     assert predicted_rounds(0.0, 0.03) == 5
-
-
-def test_predicted_time_ends_at_a_look_or_with_the_budget():
-    quick = PRECISIONS["quick"]
-    assert predicted_s(0.07, quick, round_s=0.1) == pytest.approx(64 * 0.1)
-    assert predicted_s(0.02, quick, round_s=0.1) == pytest.approx(8 * 0.1)
-    assert predicted_s(0.5, quick, round_s=0.1) == pytest.approx(256 * 0.1)
-    assert predicted_s(0.5, quick, round_s=1.0) == 30.0
 
 
 # --- words ----------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ from core.models import inspect_model
 from core.plan import feed_plan, session_plan
 from core.session import build_session
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml
-from core.transform import fp16
+from core.steps import Step
+from core.transform import transform
 from tests import tiny_models
 
 ENVIRONMENT = {"fingerprint": "f" * 16, "os": "Linux", "cpu": {"model": "a CPU"}, "providers": ["not kept"]}
@@ -69,7 +70,17 @@ def measured(path: Path, **parts: dict[str, Any]) -> Measured:
     run_path, run_info = str(path), info
     if spec.model.precision == "fp16":
         run_path = str(path.with_suffix(".fp16.onnx"))
-        fp16(run_path.replace(".fp16.onnx", ".onnx"), run_path, spec.model.keep_io_types, lambda *_: None)
+        step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
+        plan: wire.TransformPlan = {
+            "path": str(path),
+            "output": run_path,
+            "step": step.kind,
+            "options": dict(step.options),
+            "reference": str(path),
+            "feeds": [feed_plan(spec.workload, info)],
+            "calibration": None,
+        }
+        transform(plan, lambda *_: None)
         run_info = inspect_model(run_path)
     built = build_session(run_path, session_plan(spec.session))
     feeds = make_feeds(feed_plan(spec.workload, run_info), built.session.get_inputs())
@@ -447,3 +458,61 @@ def test_what_ran_in_pytorch_has_no_session_to_write_a_script_of() -> None:
         emit_python(one)
     assert "YAML" in caught.value.hint
     assert spec_from_yaml(emit_yaml(one)).engine == "torch-eager"
+
+
+# --- outputs that differ ----------------------------------------------------------------------------------
+
+
+def breached(**changes: Any) -> Trial:
+    result = {
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [1]}],
+        "guard": {"breach": True, "why": "largest error 0.5 of the largest magnitude"},
+    }
+    return trial_of(spec_from_dict({"model": {"path": "m.onnx"}}), result | changes)
+
+
+@pytest.mark.parametrize("emit", [emit_yaml, emit_python])
+@pytest.mark.parametrize("reason", ["", " \t\n", "0.5", "…!"])
+def test_outputs_that_differ_are_not_written_without_words(emit: Any, reason: str) -> None:
+    with pytest.raises(
+        SpecError, match=r"The outputs differ in trial 0123456789abcdef: largest error 0\.5"
+    ) as caught:
+        emit(breached(), accepted_breach=reason)
+    assert "--accept-breach" in caught.value.hint
+
+
+def test_the_words_stand_on_top_of_both_files_and_among_what_was_measured() -> None:
+    words = "the clinic's own data"
+    text, script = (emit(breached(), accepted_breach=words) for emit in (emit_yaml, emit_python))
+    for one in (text, script):
+        head = one.splitlines()[:4]
+        assert "# OUTPUTS DIFFER: 'largest error 0.5 of the largest magnitude'" in head
+        assert f"# accepted_breach: {words!r}" in head
+    facts = yaml.safe_load(text)["measured"]
+    assert (facts["accepted_breach"], facts["guard"]["breach"]) == (words, True)
+
+
+@pytest.mark.parametrize(
+    "guard", [{"breach": False, "why": "fine"}, {"breach": None, "why": "nobody looked"}, None]
+)
+def test_nothing_is_accepted_where_nothing_is_known_to_differ(guard: Any) -> None:
+    text = emit_yaml(breached(guard=guard), accepted_breach="because")
+    assert "accepted_breach" not in text
+    assert "OUTPUTS DIFFER" not in text
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_nasty_words_stay_on_their_line(text: str) -> None:
+    words = f"because {text}"
+    script = emit_python(breached(), accepted_breach=words)
+    plain = emit_python(breached(guard=None))
+    assert ast.dump(ast.parse(script)) == ast.dump(ast.parse(plain))
+    assert spec_from_yaml(emit_yaml(breached(), accepted_breach=words)) == spec_from_dict(breached().spec)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(min_size=1, max_size=40))
+def test_any_words_are_a_comment(words: str) -> None:
+    said = f"because {words}"
+    assert spec_from_yaml(emit_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"
+    compile(emit_python(breached(), accepted_breach=said), "script.py", "exec")

@@ -24,6 +24,7 @@ from core.knobs.config_entries import (
 )
 from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 from core.spec import (
+    JUDGED_BY,
     ExecutionMode,
     GraphOptimizationLevel,
     ModelRef,
@@ -53,7 +54,7 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
     }
     rows = {(section_of(k), k.field) for k in KNOBS if k.target != "config_entry"}
     assert rows == fields | {("trial", "engine")}
-    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine"}
+    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *JUDGED_BY}  # what judges is no setting
 
 
 @pytest.mark.parametrize("setting", KNOBS, ids=lambda k: k.name)

@@ -70,3 +70,12 @@ def test_the_engine_of_a_configuration_stays_unless_another_is_given() -> None:
     assert spec(config).engine == "torch-eager"
     assert spec(config, engine="torch-compile").engine == "torch-compile"
     assert spec().engine == "onnxruntime"
+
+
+def test_the_tolerance_of_outputs_is_a_share() -> None:
+    assert spec(tolerance="1e-3").protocol.tolerance == 1e-3
+    assert spec(tolerance="5%").protocol.tolerance == 0.05
+    assert spec().protocol.tolerance is None
+    for text in ("0", "-1", "3", "nan"):
+        with pytest.raises(SpecError, match="tolerance"):
+            spec(tolerance=text)

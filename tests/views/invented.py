@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from core.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
+from core.guard import judge
 from core.measurement import Trial, latency_summary
 from core.profiling import cast_facts, parse_profile
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
+from tests.races import output_error
 
 DATA = Path(__file__).parents[1] / "data"
 CPU = ["CPUExecutionProvider"]
@@ -268,9 +270,7 @@ def put_race(
             "blocks": blocks,
             **judged,
             **_measured(racer, latencies, fingerprint),
-            "output_error": None
-            if i == against
-            else {"max_abs": 1e-6, "max_rel": 1e-6, "top1_agreement": 1.0, "difference": ""},
+            **guarded(),
             **racer.changes,
         }
         kind = "measure" if racer.role == "candidate" else "reference"
@@ -332,6 +332,16 @@ def put_race(
     )
     store.create_comparison(comparison)
     return comparison, trials
+
+
+def guarded(**error: Any) -> dict[str, Any]:
+    """What a result says of outputs; `error` are fields that differ from outputs that agree."""
+    found = output_error(**{"max_abs": 1e-6, "max_rel": 1e-6, "mean_abs": 1e-7, "mean_rel": 1e-7} | error)
+    reference = {"model": "the original", "sha256": "0" * 64}
+    return {
+        "output_error": found,
+        "guard": {"error": found, **judge(found, "fp32").to_dict(), "reference": reference},
+    }
 
 
 def _contrast(

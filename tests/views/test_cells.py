@@ -10,6 +10,7 @@ from core.cold_start import BreakEven
 from core.measurement import Trial, latency_summary
 from core.runner import run_job
 from dashboard.panels import cells
+from tests.views.invented import guarded
 
 
 def result(
@@ -200,3 +201,22 @@ def test_casts_and_the_precision_that_was_really_used_are_said() -> None:
     assert computed.startswith("Computed in FP32 although the model is FP16: 2 Conv.")
     assert cells.cast_lines(None) == []
     assert cells.cast_lines({**casts, "inserted_casts": 0, "computes_in_float32": False}) == []
+
+
+def test_how_far_outputs_are_is_a_number_beside_what_is_allowed() -> None:
+    agrees = cells.outputs_cell(result(**guarded(max_rel=2e-6)))
+    assert agrees is not None
+    assert (agrees.value, agrees.note) == ("2e-06", "0.001 is allowed (fp32)")
+    differs = cells.outputs_cell(result(**guarded(max_rel=0.3)))
+    assert differs is not None
+    assert (differs.value, differs.note) == ("0.3", "⚠ outputs differ; 0.001 is allowed (fp32)")
+    unlike = cells.outputs_cell(result(**guarded(max_rel=None, difference="The output `y` has shape [1].")))
+    assert unlike is not None
+    assert (unlike.value, unlike.note) == ("–", "⚠ outputs differ; not compared")
+    assert cells.outputs_cell(result()) is None
+
+
+def test_a_table_says_in_words_whether_outputs_are_right() -> None:
+    assert cells.outputs_words(result(**guarded())) == "agree"
+    assert cells.outputs_words(result(**guarded(max_rel=0.3))) == "⚠ outputs differ"
+    assert cells.outputs_words(result()) == cells.outputs_words(result(guard=None)) == ""

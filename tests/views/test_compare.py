@@ -347,15 +347,27 @@ def test_different_batches_and_different_outputs_are_marked(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     field = racers(mlp)
-    field[1] = Racer(spec=invented.spec_for(mlp, batch_size=4), latency_s=0.004, rows=4, label="batch_size 4")
+    spec, wrong = invented.spec_for(mlp, batch_size=4), invented.guarded(max_rel=0.5)
+    field[1] = Racer(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
     notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
-    race, _ = put(mlp, machine, racers=field, contrast={"notes": notes, "outputs_differ": True})
+    race, _ = put(mlp, machine, racers=field, contrast={"notes": notes})
     at = open_page("compare", comparison=race.id)
     rows = table(at)
-    assert list(rows["Outputs"]).count("differ") == 2
+    outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
+    assert outputs.pop("batch_size 4") == "⚠ outputs differ"
+    assert set(outputs.values()) == {"agree"}
     assert rows["p50 per row (ms)"].iloc[0] == pytest.approx(1.0, rel=0.2)
     assert "batch_size 4: The batch sizes differ (4 and 1 rows)" in texts(at)
     assert "outputs differ: 0.5" in texts(at)
+
+
+def test_a_race_of_an_earlier_version_keeps_its_marks(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    field = [replace(one, changes={"guard": None, "output_error": None}) for one in racers(mlp)]
+    race, _ = put(mlp, machine, racers=field, contrast={"outputs_differ": True})
+    rows = table(open_page("compare", comparison=race.id))
+    assert list(rows["Outputs"]).count("⚠ outputs differ") == len(field) - 1
 
 
 def select(at: AppTest, *rows: int) -> AppTest:

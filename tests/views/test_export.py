@@ -206,3 +206,66 @@ def test_a_trial_of_a_deleted_model_still_exports(open_page: Open, mlp: ModelRec
     at = open_page("export", model=mlp)
     at.selectbox(key="export.source").set_value(trial.id).run()
     assert spec_from_yaml(at.code[0].value).model.sha256 == conv.sha256
+
+
+# --- outputs that differ ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wrong(mlp: ModelRecord) -> Trial:
+    trial = put(mlp)
+    assert trial.result is not None
+    result = trial.result | invented.guarded(max_rel=0.25)
+    state.store().update_trial(trial.id, result=result)
+    return state.store().trial(trial.id)
+
+
+def opened_on(at: AppTest, trial: Trial) -> AppTest:
+    return at.selectbox(key="export.source").set_value(trial.id).run()
+
+
+def test_outputs_that_differ_are_exported_only_with_a_reason_that_goes_along(
+    open_page: Open, mlp: ModelRecord, wrong: Trial
+) -> None:
+    at = opened_on(open_page("export", model=mlp), wrong)
+    assert [one.proto.title for one in at.warning] == ["Outputs differ"]
+    assert "Largest error 0.25 of the largest magnitude" in texts(at)
+    assert not at.get("download_button")
+    assert not at.code
+    field = at.text_input(key=f"export.accepted.{wrong.id}")
+    field.set_value("our validation set does not mind").run()
+    yaml_text, script = (one.value for one in at.code)
+    for text in (yaml_text, script):
+        assert "# accepted_breach: 'our validation set does not mind'" in text
+    assert spec_from_yaml(yaml_text).to_dict() == wrong.spec
+    assert len(at.get("download_button")) == 2
+
+
+def test_a_reason_that_says_nothing_is_refused_in_words(
+    open_page: Open, mlp: ModelRecord, wrong: Trial
+) -> None:
+    at = opened_on(open_page("export", model=mlp), wrong)
+    at.text_input(key=f"export.accepted.{wrong.id}").set_value("42").run()
+    assert "outputs differ in trial" in texts(at)
+    assert not at.get("download_button")
+
+
+def test_a_reason_for_one_trial_accepts_no_other(open_page: Open, mlp: ModelRecord, wrong: Trial) -> None:
+    other = put(mlp, intra_op_num_threads=1)
+    assert other.result is not None
+    state.store().update_trial(other.id, result=other.result | invented.guarded(max_rel=0.5))
+    at = opened_on(open_page("export", model=mlp), wrong)
+    at.text_input(key=f"export.accepted.{wrong.id}").set_value("it is a test").run()
+    assert at.get("download_button")
+    opened_on(at, other)
+    assert not at.get("download_button")
+
+
+def test_outputs_that_agree_ask_for_nothing(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp)
+    assert trial.result is not None
+    state.store().update_trial(trial.id, result=trial.result | invented.guarded())
+    at = opened_on(open_page("export", model=mlp), trial)
+    assert not at.warning
+    assert len(at.get("download_button")) == 2
+    assert "accepted_breach" not in at.code[0].value

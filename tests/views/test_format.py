@@ -77,3 +77,15 @@ def test_long_text_is_cut_in_the_middle() -> None:
 )
 def test_values_of_settings_are_written_as_people_do(value: object, text: str) -> None:
     assert format.value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"), [(0.99444, "99.44 %"), (0.0, "0.00 %"), (1.0, "100.00 %"), (None, "–")]
+)
+def test_a_share_of_rows(fraction: float | None, text: str) -> None:
+    assert format.share(fraction) == text
+
+
+def test_an_interval_of_a_share_or_why_there_is_none() -> None:
+    assert format.interval_share(0.98, 0.99845) == "98.00 to 99.84 % (95 %)"
+    assert format.interval_share(None, None) == "interval unknown: no rows"

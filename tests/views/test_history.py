@@ -226,3 +226,20 @@ def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelR
     assert not at.exception
     assert [one.id for one in state.store().trials()] == [kept.id]
     assert at.session_state[state.TRIAL] is None
+
+
+def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    for made_at, error in ((1_000_000.0, {}), (2_000_000.0, {"max_rel": 0.5})):
+        trial = put(mlp, made_at)
+        assert trial.result is not None
+        state.store().update_trial(trial.id, result=trial.result | invented.guarded(**error))
+    put(mlp, 500_000.0)  # of an earlier version
+    at = open_page("history", model=mlp)
+    assert table(at)["Outputs"].tolist() == ["⚠ outputs differ", "agree", ""]
+    select(at, 0)
+    assert ":orange-badge[:material/warning: outputs differ]" in texts(at)
+    assert "Largest error 0.5 of the largest magnitude, where 0.001 is allowed" in texts(at)
+    at.text_input(key="history.search").set_value("outputs differ").run()
+    assert len(table(at)) == 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.comparison import Comparison, Contestant, Role
+from core.measurement import Trial
 from dashboard.panels.standings import (
     against_reference,
     cautions,
@@ -19,6 +20,7 @@ from dashboard.panels.standings import (
     reference,
     verdict_text,
 )
+from tests.views.invented import guarded
 
 
 def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: Any) -> dict[str, Any]:
@@ -115,9 +117,28 @@ def test_a_failed_baseline_gives_way_to_the_default() -> None:
     assert verdict_text(found, "base", None) == "deleted since"
 
 
-@pytest.mark.parametrize(("differ", "words"), [(None, ""), (True, "differ"), (False, "same")])
-def test_outputs_are_same_different_or_unknown(differ: bool | None, words: str) -> None:
+@pytest.mark.parametrize(("differ", "words"), [(None, ""), (True, "⚠ outputs differ"), (False, "agree")])
+def test_outputs_of_a_race_of_an_earlier_version_are_told(differ: bool | None, words: str) -> None:
     assert outputs_text(race([contrast("a", 1.2, outputs_differ=differ)], []), "a") == words
+
+
+def test_outputs_are_told_of_everybody_by_the_result_of_each() -> None:
+    found = race([contrast("a", 1.2, outputs_differ=False)], [])
+
+    def trial(**error: Any) -> Trial:
+        facts = {"spec": {}, "model_name": "m", "model_sha256": "", "key": "", "created_at": 0.0}
+        return Trial(id="x", kind="measure", state="COMPLETE", result=guarded(**error), **facts)
+
+    assert outputs_text(found, "a", trial(max_rel=0.5)) == "⚠ outputs differ"
+    assert outputs_text(found, "base", trial()) == "agree"
+
+
+def test_a_winner_whose_outputs_are_wrong_is_never_named_without_that() -> None:
+    one = [rank("a", 1), *RANKS[2:]]
+    said = headline(race(FOUND, one, breaches={"a": "largest error 0.5", "c": "no matter here"}))
+    assert said.endswith("95 % [1.39, 1.45]. ⚠ The outputs differ from the reference: A.")
+    both = headline(race(FOUND, RANKS, breaches={"a": "", "b": ""}))
+    assert both.endswith("⚠ The outputs differ from the reference: A and B.")
 
 
 def test_cautions_carry_the_name_and_leave_failures_to_their_boxes() -> None:

@@ -562,9 +562,36 @@ def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Op
 
 def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelRecord) -> None:
     note = "outputs differ: largest error 0.31 of the largest magnitude"
-    duel = put_duel(mlp, contrast={"notes": [note], "outputs_differ": True})
+    wrong = invented.guarded(max_rel=0.31, max_abs=2.5)
+    duel = put_duel(mlp, changes=wrong, contrast={"notes": [note], "outputs_differ": True})
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "Outputs differ: largest error 0.31 of the largest magnitude." in texts(at)
+    assert ":orange-badge[:material/warning: outputs differ]" in texts(at)
+    assert [one.proto.title for one in at.warning] == ["Outputs differ"]
+    assert "What to do:" in at.warning[0].value
+    assert values(at)["Output error"] == "0.31"
+
+
+def test_outputs_that_agree_are_told_with_how_far_they_are(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp, trial=put_duel(mlp).trial.id)
+    assert "Outputs: Largest error 1e-06 (1e-06 relative)" in texts(at)
+    assert "against the original, where 0.001 relative is allowed (fp32)" in texts(at)
+    assert values(at)["Output error"] == "1e-06"
+    assert not at.warning
+
+
+def test_a_result_of_an_earlier_version_is_shown_without_what_it_does_not_know(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    before = {
+        "guard": None,
+        "output_error": {"max_abs": 0.1, "max_rel": 0.1, "top1_agreement": 1.0, "difference": ""},
+    }
+    at = open_page(model=mlp, trial=put_duel(mlp, changes=before).trial.id)
+    assert "Output error" not in values(at)
+    assert not at.warning
+    marked = put_duel(mlp, changes=before, contrast={"outputs_differ": True})
+    at = open_page(model=mlp, trial=marked.trial.id)
     assert ":orange-badge[:material/warning: outputs differ]" in texts(at)
 
 
@@ -607,8 +634,21 @@ def test_a_pinned_baseline_races_in_the_next_run(open_page: Open, mlp: ModelReco
     assert roles["baseline"].label == "pinned baseline: intra_op_num_threads 1"
     assert state.store().trial(roles["baseline"].trial).spec["session"] == {"intra_op_num_threads": 1}
     assert "against pinned baseline: intra_op_num_threads 1" in texts(at)
-    assert "against ORT default" in texts(at)
     assert "never raced" not in texts(at)
+
+
+def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    racers = [
+        invented.Racer(spec=invented.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001),
+        invented.Racer(spec=invented.spec_for(mlp, intra_op_num_threads=1), role="baseline", label="mine"),
+        invented.Racer(spec=invented.spec_for(mlp), role="anchor"),
+    ]
+    trials = invented.put_race(state.store(), mlp, racers, fingerprint=state.environment()["fingerprint"])[1]
+    at = open_page(model=mlp, trial=trials[0].id)
+    assert "against mine" in texts(at)
+    assert "against ORT default" in texts(at)
 
 
 def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(

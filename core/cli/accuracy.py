@@ -1,0 +1,334 @@
+"""The command that asks whether answers are right: labelled data through each model, and two compared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from core.accuracy_run import DELTA, compare, measure_accuracy, summary
+from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
+from core.cli.output import (
+    EXIT_FAILED,
+    EXIT_UNDECIDED,
+    Json,
+    Quiet,
+    complain,
+    exit_code,
+    print_json,
+    print_lines,
+)
+from core.cli.tables import DASH, significant, table, visible
+from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.spec import TrialSpec, spec_from_dict
+from core.store import Accuracy, Store
+from core.trial_run import Run
+
+_ROWS = 20  # classes that the table shows
+
+
+@with_settings
+def accuracy(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Paths, library names, sample names or hashes; none where --config names one.",
+            metavar="MODEL…",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled rows: an .npz (MedMNIST's layout, images and labels, or labels and arrays named "
+            "as the inputs), a folder of images for each class, or a CSV of path and label.",
+            metavar="FILE|FOLDER",
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="How to read it. Default: as it looks.", metavar="npz|folders|csv")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Default: test, or what there is.", metavar="train|val|test")
+    ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(help="Rows at most; each class keeps its share. --seed says which.", metavar="N"),
+    ] = None,
+    resize: Annotated[
+        str | None,
+        typer.Option(
+            help="Shorter side of each image. Default: straight to the input's size.", metavar="PIXELS"
+        ),
+    ] = None,
+    crop: Annotated[str | None, typer.Option(help="Then a centred square.", metavar="PIXELS")] = None,
+    channels: Annotated[
+        str | None, typer.Option(help="Default: as the input has them.", metavar="auto|rgb|bgr|gray")
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="What a pixel of 255 becomes. Default: 1.", metavar="X")
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Subtracted per channel, after --scale.", metavar="M,M,…")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Divided by, per channel.", metavar="S,S,…")] = None,
+    output: Annotated[
+        str | None, typer.Option(help="Output with the classes, where there are several.", metavar="NAME")
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(help="Number or name of the class that --threshold decides on.", metavar="CLASS"),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(help="Probability from which a row counts as positive. Default: 0.5.", metavar="P|N%"),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="Compare with this model, row by row.", metavar="MODEL", show_default=False),
+    ] = None,
+    delta: Annotated[
+        str | None,
+        typer.Option(help="Loss that still counts as not worse. Default: 1 %.", metavar="SHARE|N%"),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="Start from a YAML file, a trial's id or preset:NAME.", metavar="FILE|TRIAL|preset:NAME"
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Feed the rows even where it was done before.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+    given: Given,
+) -> None:
+    """Measure how often models are right on labelled data.
+
+    Accuracy, top-5, sensitivity, specificity and ROC-AUC, each with its 95 % interval. With --against the
+    same rows are compared pair by pair, and the verdict says whether a model is worse by more than --delta.
+
+    Exit codes: 0 done, and not worse · 1 a worker failed, or a model is worse than --against allows · 2 bad
+    input · 3 more rows are needed to tell · 130 Ctrl-C.
+    """
+    store = Store()
+    asked = {
+        "path": data,
+        "kind": kind,
+        "split": split,
+        "limit": None if limit is None else whole_number("--limit", limit),
+        "seed": whole_number("--seed", given["seed"]) if "seed" in given else None,
+        "output": output,
+        "positive_class": positive,
+        "threshold": None if threshold is None else share("--threshold", threshold),
+    }
+    images = {
+        "resize": None if resize is None else whole_number("--resize", resize),
+        "crop": None if crop is None else whole_number("--crop", crop),
+        "channels": channels,
+        "scale": None if scale is None else share("--scale", scale),
+        "mean": None if mean is None else _numbers("--mean", mean),
+        "std": None if std is None else _numbers("--std", std),
+    }
+    loss = DELTA if delta is None else share("--delta", delta)
+    named: list[str | None] = [*models] if models else [None]
+    named += [against] if against else []
+    specs = _specs(store, named, config, given, (asked, images))
+    found, errors = _measured(store, specs, Progress(sys.stderr, quiet=quiet), again=again)
+    reference = found[-1] if against else None
+    judged = found[:-1] if against else found
+    compared = [compare(reference, one, loss) for one in judged if reference is not None and one is not None]
+    if json_:
+        print_json(_document(found, compared, errors))
+    elif any(found):
+        print_lines(_lines({one.id: one for one in found if one is not None}.values(), compared))
+    for error in errors:
+        complain(error["message"], error["hint"])
+    raise typer.Exit(_code(compared, errors, positive=positive is not None))
+
+
+def _numbers(flag: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(
+            f"`{flag}` takes numbers with commas between them, but got `{text[:40]}`.",
+            hint=f"Write for example `{flag} 0.5,0.5,0.5`.",
+        ) from None
+
+
+def _specs(
+    store: Store,
+    models: Sequence[str | None],
+    config: str | None,
+    given: Given,
+    data: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> list[TrialSpec]:
+    """One spec for each model, all on the same data: those of the configuration, changed by the options."""
+    base = config_from(config, store=lambda: store, other_model=models[0] is not None)
+    dataset, images = ({k: v for k, v in part.items() if v is not None} for part in data)
+    before = base.get("dataset", {})
+    dataset = {**before, **dataset}
+    if images or "preprocessing" in before:
+        dataset["preprocessing"] = {**before.get("preprocessing", {}), **images}
+    if "path" not in dataset:
+        raise SpecError(
+            "No labelled data are given.",
+            hint="Give --data, for example --data sample_models/digits_test.npz.",
+        )
+    return [
+        spec_from_dict(
+            {
+                **spec_data(base, None if one is None else one.removeprefix("variant:"), given),
+                "dataset": dataset,
+            }
+        )
+        for one in models
+    ]
+
+
+def _measured(
+    store: Store, specs: Sequence[TrialSpec], progress: Progress, *, again: bool
+) -> tuple[list[Accuracy | None], list[ErrorRecord]]:
+    """Each spec's result, None where it failed, and the errors."""
+
+    def task(run: Run) -> Mapping[str, Any]:
+        return {"found": [_attempt(store, spec, run, again=again) for spec in specs]}
+
+    try:
+        with scheduler(store) as service:
+            what = (
+                f"accuracy of {specs[0].model.path}"
+                if len(specs) == 1
+                else f"accuracy of {len(specs)} models"
+            )
+            status = watch(service, service.submit_task(task, kind="accuracy", what=what), progress)
+    except Interrupted as interrupted:
+        interrupted.document = _document([], [], [])
+        raise
+    if status.result is None:
+        return [None] * len(specs), [status.error] if status.error is not None else []
+    found: list[Mapping[str, Any]] = status.result["found"]
+    return (
+        [store.accuracy(one["id"]) if "id" in one else None for one in found],
+        [one["error"] for one in found if "error" in one],
+    )
+
+
+def _attempt(store: Store, spec: TrialSpec, run: Run, *, again: bool) -> dict[str, Any]:
+    """One model that fails must not cost the others."""
+    try:
+        return {"id": measure_accuracy(store, spec, run=run, reuse=not again).id}
+    except Cancelled:
+        raise
+    except TunerError as error:
+        return {"error": record_from_error(error)}
+
+
+def _code(compared: Sequence[Mapping[str, Any]], errors: Sequence[ErrorRecord], *, positive: bool) -> int:
+    if errors:
+        codes = {exit_code(error) for error in errors}
+        return EXIT_FAILED if EXIT_FAILED in codes else max(codes)
+    asked = ("accuracy", "sensitivity") if positive else ("accuracy",)
+    verdicts = {one[name]["verdict"] for one in compared for name in asked if one[name] is not None}
+    if "WORSE" in verdicts:
+        return EXIT_FAILED
+    return EXIT_UNDECIDED if "UNDECIDED" in verdicts else 0
+
+
+# --- as a document and as text ------------------------------------------------------------------------------
+
+
+def _document(
+    found: Sequence[Accuracy | None],
+    compared: Sequence[Mapping[str, Any]],
+    errors: Sequence[ErrorRecord],
+) -> dict[str, Any]:
+    return {
+        "accuracies": [{**one.to_dict(), "summary": summary(one)} for one in found if one is not None],
+        "comparisons": list(compared),
+        "errors": list(errors),
+    }
+
+
+def _lines(found: Iterable[Accuracy], compared: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    for one in found:
+        lines += [*_model_lines(one, summary(one)), ""]
+    for pair in compared:
+        lines += _pair_lines(pair)
+    return lines
+
+
+def _model_lines(one: Accuracy, found: Mapping[str, Any]) -> list[str]:
+    """What was measured, the shares with their intervals, the classes, and what to know of it all."""
+    shares = [("accuracy", found["accuracy"]), ("top-5", found["top5"]), ("ROC-AUC", found["roc_auc"])]
+    positive = found["positive"]
+    if positive is not None:
+        of = f"of `{positive['name']}` at {positive['threshold']:g}"
+        shares += [(f"{name} {of}", positive[name]) for name in ("sensitivity", "specificity", "precision")]
+        shares.append((f"ROC-AUC of `{positive['name']}`", positive["roc_auc"]))
+    rows = [
+        (name, *_with_interval(share, percent="ROC" not in name))
+        for name, share in shares
+        if share is not None
+    ]
+    classes = [
+        (
+            each["name"],
+            str(each["support"]),
+            *(_percent(each[name]["value"]) for name in ("sensitivity", "specificity", "precision")),
+            _plain(each["roc_auc"]["value"]),
+        )
+        for each in found["per_class"][:_ROWS]
+    ]
+    hidden = len(found["per_class"]) - len(classes)
+    return [
+        visible(
+            f"{one.model_name} · {found['rows']:,} rows · {found['classes']} classes · accuracy {one.id}"
+        ),
+        *table(("", "value", "95 % interval", "rows"), rows),
+        "",
+        *table(("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), classes),
+        *([f"({hidden} more classes; --json has all)"] if hidden > 0 else []),
+        *(f"  note: {visible(note)}" for note in found["notes"]),
+    ]
+
+
+def _with_interval(share: Mapping[str, Any], *, percent: bool) -> tuple[str, str, str]:
+    shown = _percent if percent else _plain
+    counts = f"{share['count']:,}/{share['total']:,}" if "count" in share else ""
+    if share["value"] is None:
+        return DASH, DASH, counts
+    return shown(share["value"]), f"{shown(share['low'])} to {shown(share['high'])}", counts
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{100 * value:.2f} %"
+
+
+def _plain(value: float | None) -> str:
+    return DASH if value is None else f"{value:.4f}"
+
+
+def _pair_lines(pair: Mapping[str, Any]) -> list[str]:
+    head = f"{pair['candidate']['model']} against {pair['reference']['model']}"
+    agreement = pair["agreement"]["value"]
+    lines = [visible(f"{head}: the same answer in {_percent(agreement)} of {pair['rows']:,} rows")]
+    for name in ("accuracy", "sensitivity", "specificity"):
+        judged = pair[name]
+        if judged is not None:
+            b, c = judged["only_reference"], judged["only_candidate"]
+            p = significant(judged["p"], 2)
+            lines.append(f"  {judged['text']} Right in one only: {b} against {c} rows, p {p}.")
+    area = pair["roc_auc"]
+    if area is not None and area["difference"] is not None:
+        lines.append(
+            f"  ROC-AUC differs by {area['difference']:+.4f} ({area['low']:+.4f} to {area['high']:+.4f})."
+        )
+    return lines

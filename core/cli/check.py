@@ -1,0 +1,167 @@
+"""The command that checks: a configuration measured where its targets need it, and each of them judged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.options import Given, config_from, spec_data, with_settings
+from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, complain, print_json, print_lines
+from core.cli.tables import DASH, table, visible
+from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.errors import ErrorRecord, SpecError
+from core.runner import run_job
+from core.scorecard import Row, Subject, needed, rows, start
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.datasets import dataset_plan
+from core.store import Store
+from core.targets import STATE_WORDS, Judged, State, interval, margin, quantity
+from core.trial_run import resolve_trial
+
+EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_UNDECIDED}
+_MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}
+
+
+@with_settings
+def check(
+    config: Annotated[
+        str,
+        typer.Argument(
+            help="A YAML file with targets, or the id of a trial that has some.",
+            metavar="X.yaml|TRIAL",
+            show_default=False,
+        ),
+    ],
+    *,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Take what was measured before on this machine.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+    given: Given,
+) -> None:
+    """Measure what the targets of a configuration need, and say which are met.
+
+    A race is run for every batch size that a target names, and labelled data are fed where one is about
+    accuracy. A target is met when the whole 95 % interval lies inside the limit, missed when it lies outside,
+    and not known in between. Options change the configuration.
+
+    Exit codes: 0 all targets are met · 1 a target is missed · 2 bad input · 3 none is missed, but one is not
+    known · 130 Ctrl-C.
+    """
+    store = Store()
+    spec = spec_from_dict(spec_data(config_from(config, store=lambda: store), None, given))
+    _check_answerable(spec, config)
+    resolved = resolve_trial(spec, store, run_job)
+    subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
+    row, errors = _measured(store, subject, reuse=reuse, progress=Progress(sys.stderr, quiet=quiet))
+    if json_:
+        print_json(document(row, errors))
+    else:
+        print_lines(lines(row))
+    for error in errors:
+        complain(error["message"], error["hint"])
+    raise typer.Exit(EXITS[row.state])
+
+
+def _check_answerable(spec: TrialSpec, config: str) -> None:
+    """Refuse before anything is measured what no measurement could answer.
+
+    Raises:
+        SpecError: no targets, or one on accuracy without labelled data.
+    """
+    if not spec.targets:
+        raise SpecError(
+            f"`{config[:80]}` has no targets to check.",
+            hint="Add some under `targets:`, for example `- {metric: latency_p99, at_most: 3 ms}`.",
+        )
+    if accuracy := next((one for one in spec.targets if one.about.source == "accuracy"), None):
+        if spec.dataset is None:
+            raise SpecError(
+                f"The target on {accuracy.what} needs labelled data, but the configuration names none.",
+                hint="Add `dataset: {path: …}`.",
+            )
+        dataset_plan(spec.dataset)
+
+
+def _measured(
+    store: Store, subject: Subject, *, reuse: bool, progress: Progress
+) -> tuple[Row, list[ErrorRecord]]:
+    """Judge, after measuring what is missing; with what went wrong on the way."""
+    errors: list[ErrorRecord] = []
+    since = 0.0 if reuse else time.time()
+
+    def judged(fingerprint: str) -> Row:
+        targets = subject.spec.targets
+        return rows(store, [subject], targets, fingerprint=fingerprint, since=since)[0]
+
+    fingerprint = ""
+    try:
+        with scheduler(store) as service:
+            fingerprint = service.environment()["fingerprint"]
+            work = needed([judged(fingerprint)])
+            jobs = start(service, work)
+            if jobs:
+                progress.line(_announcement(subject, sorted(work.races), accuracy=bool(work.accuracies)))
+            for job in jobs:
+                status = watch(service, job, progress)
+                if status.error is not None:
+                    errors.append(status.error)
+    except Interrupted as interrupted:
+        interrupted.document = document(judged(fingerprint), errors)
+        raise
+    return judged(fingerprint), errors
+
+
+def _announcement(subject: Subject, sizes: Sequence[int], *, accuracy: bool) -> str:
+    parts = [f"a race at batch {size:,}" for size in sizes] + ["labelled data"] * accuracy
+    return f"{visible(subject.label)} needs {', '.join(parts)}"
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
+    """Return the scorecard of one configuration as plain JSON data."""
+    subject = row.subject
+    return {
+        "state": row.state,
+        "model": {"name": subject.record.name, "sha256": subject.record.sha256},
+        "spec": subject.spec.to_dict(),
+        "targets": [one.to_dict() for one in row.judged],
+        "trials": sorted({one["trial"] for found in row.evidence.races.values() for one in found[:1]}),
+        "breach": row.breach or None,
+        "error": errors[0] if errors else None,
+    }
+
+
+def lines(row: Row) -> list[str]:
+    """Return the scorecard of one configuration for a terminal."""
+    undone = [one for one in row.judged if one.state != "MET"]
+    return [
+        visible(f"{row.subject.label} · {STATE_WORDS[row.state]}"),
+        "",
+        *table(
+            ("", "target", "limit", "measured", "95 % interval", "margin"),
+            [_cells(one) for one in row.judged],
+            left=3,
+        ),
+        *([""] if undone else []),
+        *(f"  {visible(one.target.what)}: {visible(f'{one.why} {one.todo}'.strip())}" for one in undone),
+        *([f"  OUTPUTS DIFFER: {visible(row.breach)}"] if row.breach else []),
+    ]
+
+
+def _cells(one: Judged) -> tuple[str, ...]:
+    return (
+        f"{_MARKS[one.state]} {STATE_WORDS[one.state]}",
+        one.target.what,
+        one.target.limit_words,
+        DASH if one.value is None else quantity(one.target, one.value),
+        interval(one),
+        margin(one),
+    )

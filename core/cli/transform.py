@@ -1,0 +1,323 @@
+"""The command that makes variants: steps in the order of their flags, each checked against the original.
+
+The flags and the options of the steps are drawn from the table in `core.steps`, so that a new step has its
+flag without a line here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from core.cli.library import ModelHere, job_result
+from core.cli.output import Json, Quiet, print_json, print_lines, unwritable
+from core.cli.tables import DASH, counted, significant, size, table, visible
+from core.cli.watch import Progress, scheduler, watch
+from core.errors import SpecError
+from core.library import resolve_model
+from core.spec.datasets import DatasetSpec, dataset_from_dict
+from core.steps import STEPS, Step, StepType, step_type
+from core.store import ModelRecord, Store
+from core.variants import Run, lineage, make_chain, variant_of
+
+_ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
+_FLAGS = {one.flag: one.kind for one in STEPS}
+
+
+class InOrder(TyperCommand):
+    """A command that remembers in which order, and how often, flags of steps were given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line, and keep the steps' kinds in the context."""
+        own = args[: args.index("--")] if "--" in args else args
+        ctx.meta[_ORDER] = [_FLAGS[one] for one in own if one in _FLAGS]
+        return super().parse_args(ctx, args)
+
+
+def with_steps(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `kinds: list[str]`, a flag for each step of the table."""
+    own = inspect.signature(command, eval_str=True)
+    kept = [one for name, one in own.parameters.items() if name != "kinds"]
+    added = [_parameter(one) for one in STEPS]
+
+    @wraps(command)
+    def run(ctx: typer.Context, **values: Any) -> None:
+        for one in STEPS:
+            values.pop(one.kind)
+        command(**values, kinds=ctx.meta[_ORDER])
+
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [context, *kept, *added]
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _parameter(step: StepType) -> inspect.Parameter:
+    names = ", ".join(one.name for one in step.options)
+    text = f"{step.help} Options: {names}." if names else step.help
+    annotation = Annotated[bool, typer.Option(step.flag, help=text, show_default=False)]
+    return inspect.Parameter(step.kind, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+@with_steps
+def transform(
+    model: ModelHere,
+    *,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Size of a free dimension: what --fix-dims fixes, and what outputs are compared on. "
+            "Repeatable.",
+            metavar="NAME=N",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An option of a step, for example `int8-static.calibrate_method=Entropy`. Repeatable.",
+            metavar="STEP.NAME=VALUE",
+        ),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows to calibrate --int8-static with: an .npz, a folder of images or a CSV. Without it "
+            "random values are fed, and a warning says what that means.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="Name of the variant in the library.", metavar="NAME", show_default=False)
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Also copy the variant's files there.", metavar="OUT", show_default=False
+        ),
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    kinds: list[str],
+) -> None:
+    """Make a variant of a model: steps in the order of their flags.
+
+    Each step's outputs are compared with those of the original, and what a step made before is not made
+    again. The variants join the library: race one with `compare MODEL --candidate variant:NAME`.
+    """
+    dims = sizes(dim or [])
+    steps = chain(kinds, option or [], dims)
+    data = _calibration(calibration, steps)
+    store = Store()
+    with scheduler(store) as service:
+
+        def make(run: Run) -> dict[str, Any]:
+            record = resolve_model(store, model, run=run)
+            return make_chain(store, record, steps, run=run, dims=dims, calibration=data, name=name).to_dict()
+
+        job = service.submit_task(make, kind="transform", what=f"transform {Path(model).stem}")
+        status = watch(service, job, Progress(sys.stderr, quiet=quiet))
+    made = job_result(status, json_=json_)
+    records = [record for one in made["records"] if (record := store.model(one)) is not None]
+    written = None if output is None else copy_out(records[-1], output)
+    if json_:
+        print_json(_document(records, made["reused"], written))
+    else:
+        print_lines(_lines(records, made["reused"], written))
+
+
+def sizes(texts: Sequence[str]) -> dict[str, int]:
+    """Read the sizes of `--dim`.
+
+    Raises:
+        SpecError: a text that is no NAME=N, or a dimension that stands twice.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        for name, number in step_type("fix_dims").option("dims").parse(text).items():
+            if name in found:
+                raise SpecError(f"`--dim {name}` stands twice.", hint="Give it once.")
+            found[name] = number
+    return found
+
+
+def chain(kinds: Sequence[str], options: Sequence[str], dims: Mapping[str, int]) -> list[Step]:
+    """Return the steps that flags and `--option` ask for.
+
+    Args:
+        kinds: of the steps, in order.
+        options: texts STEP.NAME=VALUE; one holds for every step of its kind.
+        dims: what `fix_dims` fixes where its own option says nothing.
+
+    Raises:
+        SpecError: no step, or an option of no step, of a step that is not in the chain, or without sense.
+    """
+    if not kinds:
+        raise SpecError("No step is given.", hint=f"Give at least one of {', '.join(_FLAGS)}.")
+    given: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+    for text in options:
+        kind, name, value = _option(text)
+        if kind not in given:
+            raise SpecError(
+                f"`--option {text[:80]}` is for a step that is not in the chain.",
+                hint=f"Add `{step_type(kind).flag}`, or leave the option out.",
+            )
+        if name in given[kind]:
+            raise SpecError(f"`--option {kind}.{name}` stands twice.", hint="Give it once.")
+        given[kind][name] = value
+    if "fix_dims" in given:
+        given["fix_dims"].setdefault("dims", dict(dims))
+    return [Step(kind, given[kind]) for kind in kinds]
+
+
+def _option(text: str) -> tuple[str, str, Any]:
+    """Kind, option and value of `int8-static.reduce_range=on`."""
+    address, equals, value = text.partition("=")
+    kind, dot, name = address.strip().removeprefix("--").partition(".")
+    if not (equals and dot and name):
+        raise SpecError(
+            f"`--option` takes STEP.NAME=VALUE, but got `{text[:80]}`.",
+            hint="Write for example `int8-static.per_channel=on`.",
+        )
+    known = step_type(kind.replace("-", "_"))
+    plain = name.replace("-", "_")
+    return known.kind, plain, known.option(plain).parse(value)
+
+
+def _calibration(path: str | None, steps: Sequence[Step]) -> DatasetSpec | None:
+    if path is None:
+        return None
+    if not any(one.type.needs_calibration for one in steps):
+        flags = " or ".join(one.flag for one in STEPS if one.needs_calibration)
+        raise SpecError(
+            "`--calibration` is given, but no step of the chain calibrates.",
+            hint=f"Add {flags}, or leave the option out.",
+        )
+    here = Path(path).expanduser()
+    return dataset_from_dict({"path": str(here.absolute()) if here.exists() else path})
+
+
+def copy_out(record: ModelRecord, output: Path) -> list[str]:
+    """Copy a variant with all that belongs to it, and return the files that were written, the model first.
+
+    Args:
+        record: the variant.
+        output: a file, or a folder that is there.
+
+    Raises:
+        SpecError: it cannot be written, or the ending says another format than the file has.
+    """
+    source = Path(record.path)
+    target = output / source.name if output.is_dir() else output
+    if target.suffix.lower() != source.suffix.lower():
+        raise SpecError(
+            f"`{target.name}` must end in `{source.suffix}`, by which ONNX Runtime tells the format.",
+            hint=f"Name it `{target.stem}{source.suffix}`.",
+        )
+    beside = [one["location"] for one in record.info["external_data"]]
+    beside += (variant_of(record) or {}).get("files", [])
+    pairs = [(source, target)]
+    pairs += [(source.parent / one, target.parent / one) for one in dict.fromkeys(beside)]
+    try:
+        for old, new in pairs:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(old, new)
+    except OSError as error:
+        raise unwritable(target, error) from None
+    return [str(new) for _, new in pairs]
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | None) -> dict[str, Any]:
+    last = records[-1]
+    return {
+        "state": "COMPLETE",
+        "error": None,
+        "model": last.name,
+        "content_sha256": last.content_sha256,
+        "path": last.path,
+        "written": written,
+        "reused": reused,
+        "steps": [
+            {
+                "model": one.name,
+                "content_sha256": one.content_sha256,
+                "path": one.path,
+                "variant": variant_of(one),
+            }
+            for one in records
+        ],
+    }
+
+
+def _lines(records: Sequence[ModelRecord], reused: int, written: list[str] | None) -> list[str]:
+    last = records[-1]
+    rows = [_row(one) for one in records]
+    head = ("step", "tool", "model", "nodes", "size", "largest error", "seconds")
+    lines = [visible(f"{last.name}: {lineage(last) or 'no change'}"), "", *table(head, rows, left=3), ""]
+    remarks = dict.fromkeys(text for one in records for text in _remarks(one))
+    lines += [f"  {text}" for text in remarks]
+    if reused:
+        lines.append(f"  {counted(reused, 'step')} of {len(records)} had been made before.")
+    lines += [visible(f"  {one}") for one in written or [last.path]]
+    return lines
+
+
+def _row(record: ModelRecord) -> tuple[str, ...]:
+    variant = variant_of(record)
+    if variant is None:
+        return ("no change", DASH, record.name, str(record.info["nodes"]), *(DASH,) * 3)
+    error = variant["error"]["max_rel"]
+    return (
+        step_type(variant["steps"][-1]["kind"]).title,
+        f"{variant['tool']} {variant['tool_version']}",
+        record.name,
+        f"{variant['nodes_before']} → {variant['nodes_after']}",
+        f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
+        DASH if error is None else f"{100 * error:.2g} %",
+        significant(variant["seconds"], 3),
+    )
+
+
+def _remarks(record: ModelRecord) -> list[str]:
+    """Checks with what would help, notes, and where the file belongs."""
+    variant = variant_of(record)
+    if variant is None:
+        return []
+    step = step_type(variant["steps"][-1]["kind"])
+    found = [f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}" for one in variant["checks"]]
+    if variant["error"]["difference"]:
+        found.append(f"warning: the outputs cannot be compared: {variant['error']['difference']}")
+    if variant["hardware_bound"]:
+        found.append(f"hardware-bound: {variant['hardware_bound']}")
+    return [visible(one) for one in (*found, *(f"note: {one}" for one in variant["notes"]))]
+
+
+def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
+    own = {one.name for one in step.options}
+    texts = [
+        f"--option {step.flag.removeprefix('--')}.{name}={_written(value)}"
+        for name, value in options.items()
+        if name in own
+    ]
+    return f" Try {' '.join(texts)}." if texts else ""
+
+
+def _written(value: Any) -> str:
+    """A value as `Option.parse` reads it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={number}" for name, number in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,197 @@
+"""Whether the outputs of a result are still right: how far from the reference they may be.
+
+The reference is the model at the root of a variant's chain, or the model itself, as it came: optimizations
+off, on the CPU, fed the same numbers. Pure: what a race found comes in, a verdict goes out; nothing is run.
+
+Why the tolerances are what they are (`TOLERANCES`). The largest error is a share of the largest magnitude
+that either side computed in an output.
+
+- fp32: the same sums in another order differ by 1e-6, fusions that approximate a function by up to 1e-4.
+  1e-3 is neither. Every row must keep its class, unless the error is so small that two classes were tied.
+- tf32 and fp16 round to 11 bits, 5e-4 at a time, and some tens of roundings follow each other: 2e-2. Mixed
+  precision is fp16 in parts. bf16 rounds to 8 bits, 4e-3 at a time: 5e-2.
+- int8: a scale of 256 steps and errors that add up cost a sound model 0.5 to 5 %; the saturating instructions
+  of CPUs without VNNI cost 20 % and more. 1e-1 lies between.
+- int4: 16 levels for a block of weights cost some percent in each layer: 2e-1.
+
+Below FP32 the class may change in some rows, because random feeds put classes close to each other: in a tenth
+of them, of INT8 and INT4 in half. A share of fewer rows than `LEAST_ROWS` says nothing and is not judged.
+What is right on real data only a labelled dataset can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core import wire
+
+MARK = "outputs differ"  # the words that stand beside every number of such a result
+ADVICE = (
+    "Feed data like the model's own, where it was calibrated on such; make the variant again with other "
+    "options; or set the tolerance to what your use allows."
+)
+TIED = 1e-5  # largest error below which a changed class was a tie
+LEAST_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What is still right."""
+
+    max_rel: float  # the largest error, as a share of the largest magnitude
+    top1_agreement: float | None  # share of rows that must keep their class; None: not judged
+
+
+TOLERANCES: Mapping[str, Tolerance] = {
+    "fp32": Tolerance(max_rel=1e-3, top1_agreement=1.0),
+    "tf32": Tolerance(max_rel=2e-2, top1_agreement=0.9),
+    "fp16": Tolerance(max_rel=2e-2, top1_agreement=0.9),
+    "bf16": Tolerance(max_rel=5e-2, top1_agreement=0.9),
+    "mixed": Tolerance(max_rel=2e-2, top1_agreement=0.9),
+    "int8": Tolerance(max_rel=1e-1, top1_agreement=0.5),
+    "int4": Tolerance(max_rel=2e-1, top1_agreement=0.5),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether outputs are too far from the reference's; `why` says it in words in either case."""
+
+    breach: bool | None  # None: they were not compared
+    why: str
+    precision: str
+    tolerance: Tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data: the part of a result's `guard` that is judged."""
+        return asdict(self)
+
+
+def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
+    """Return what is still right at `precision`; of one that is not known, what FP32 must hold.
+
+    Args:
+        precision: a key of `TOLERANCES`.
+        max_rel: what the user allows instead; classes are not judged then, because this says what matters.
+    """
+    if max_rel is not None:
+        return Tolerance(max_rel=max_rel, top1_agreement=None)
+    return TOLERANCES.get(precision, TOLERANCES["fp32"])
+
+
+def judge(
+    error: wire.OutputError | None, precision: str, max_rel: float | None = None, *, unknown: str = ""
+) -> Verdict:
+    """Judge the outputs of one configuration.
+
+    Args:
+        error: of its outputs against the reference's; None: they were not compared.
+        precision: that it computes in.
+        max_rel: the user's own tolerance; None: that of the precision.
+        unknown: why there is no `error`, in a sentence.
+    """
+    allowed = tolerance_of(precision, max_rel)
+    if error is None:
+        breach, why = None, unknown or "The outputs were not compared."
+    else:
+        breach, why = _judged(error, allowed, "as you set it" if max_rel is not None else precision)
+    return Verdict(breach=breach, why=why, precision=precision, tolerance=allowed)
+
+
+def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bool, str]:
+    most = error["max_rel"]
+    if most is None:
+        return True, error["difference"]
+    far, moved = not most <= allowed.max_rel, _moved(error, most, allowed)  # NaN is far
+    parts = [
+        f"largest error {most:.2g} of the largest magnitude, where {allowed.max_rel:g} is allowed ({whose})"
+    ]
+    if moved:
+        parts.append(
+            f"the highest class agrees in {error['top1_agreement']:.1%} of {_rows(error)}, where "
+            f"{allowed.top1_agreement:.0%} must"
+        )
+    if odd := error.get("not_finite"):
+        parts.append(f"{odd:,} values are infinite or not a number on both sides")
+    return far or moved, "; ".join(parts)
+
+
+def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
+    """Whether too many rows have another class than in the reference."""
+    agreement, least = error["top1_agreement"], allowed.top1_agreement
+    if agreement is None or least is None or most <= TIED:
+        return False
+    enough = least == 1.0 or error.get("rows", LEAST_ROWS) >= LEAST_ROWS
+    return enough and agreement < least
+
+
+def _rows(error: wire.OutputError) -> str:
+    rows = error.get("rows")
+    return "the rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
+
+
+# --- what a configuration computes in -----------------------------------------------------------------------
+
+
+def computed_in(precision: str, session: wire.SessionPlan) -> str:
+    """Return the precision that `session` computes a model of `precision` in, a key of `TOLERANCES`.
+
+    A GPU provider multiplies FP32 matrices in TF32 unless it is told not to, and TensorRT in what its options
+    allow; the reference knows nothing of that.
+    """
+    found = [precision]
+    for provider in session["providers"]:
+        options = provider["options"]
+        if provider["name"] in wire.CUDA_PROVIDERS and options.get("use_tf32", "1") == "1":
+            found.append("tf32")
+        found += [kind for name, kind in _TENSORRT_KINDS if options.get(name, "").lower() in ("1", "true")]
+    return max(found, key=lambda one: tolerance_of(one).max_rel)
+
+
+_TENSORRT_KINDS = (("trt_fp16_enable", "fp16"), ("trt_bf16_enable", "bf16"), ("trt_int8_enable", "int8"))
+
+
+# --- reading stored results ---------------------------------------------------------------------------------
+
+_EARLIER = (
+    "they were not those of what it raced against; how far they are from the reference was not measured"
+)
+
+
+def breach(result: Mapping[str, Any] | None) -> str:
+    """Return why the outputs of a trial's result differ from the reference's; "" where they do not.
+
+    Also "" where that is not known. A result of an earlier version was held against its rival alone.
+    """
+    facts = result or {}
+    judged = facts.get("guard")
+    if judged is not None:
+        return str(judged["why"]) if judged["breach"] else ""
+    return _EARLIER if any(one.get("outputs_differ") for one in facts.get("contrasts") or ()) else ""
+
+
+def error_in_words(result: Mapping[str, Any]) -> str:
+    """Return how far the outputs of a trial's result are from the reference's, and how far they may be.
+
+    Why that is not known, where they could not be compared; "" for a result of an earlier version.
+    """
+    judged, error = result.get("guard"), result.get("output_error") or {}
+    if judged is None:
+        return ""
+    if error.get("max_rel") is None:
+        return str(judged["why"])
+    parts = [
+        f"largest error {error['max_abs']:.2g} ({error['max_rel']:.2g} relative)",
+        f"mean {error['mean_abs']:.2g} ({error['mean_rel']:.2g} relative)",
+    ]
+    if error["cosine"] is not None:
+        parts.append(f"cosine {error['cosine']:.6f}")
+    if error["top1_agreement"] is not None:
+        parts.append(f"highest class agrees in {error['top1_agreement']:.1%} of the rows")
+    if error.get("not_finite"):
+        parts.append(f"{error['not_finite']:,} values infinite or not a number on both sides")
+    of, allowed = (judged["reference"] or {}).get("model", "the reference"), judged["tolerance"]
+    whose = judged["precision"] if allowed["top1_agreement"] is not None else "as you set it"
+    return f"{', '.join(parts)}; against {of}, where {allowed['max_rel']:g} relative is allowed ({whose})"

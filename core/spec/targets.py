@@ -1,0 +1,373 @@
+"""What a configuration must reach: a metric, its limit, and the conditions under which the limit holds.
+
+`METRICS` is the one table of what can be asked for; `TargetSpec` is one target as a YAML file carries it.
+Seconds, bytes, rows a second and shares of 1 inside. Outside a limit may have its unit ("3 ms", "100 MB",
+"98 %"), because a bare 0.003 is easily misread in a review. Pure; all errors are `SpecError`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from core.errors import SpecError, nearest
+from core.knobs import check_range, knob
+from core.spec.validation import Spec, validated
+
+MOST_TARGETS = 50
+
+MetricName = Literal[
+    "latency_p50",
+    "latency_p95",
+    "latency_p99",
+    "throughput",
+    "peak_rss",
+    "model_size",
+    "accuracy",
+    "top5",
+    "sensitivity",
+    "specificity",
+    "roc_auc",
+    "cpu_s",
+    "output_error",
+]
+Quantity = Literal["time", "rate", "size", "share", "number"]
+Source = Literal["race", "accuracy", "file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number that a target can limit."""
+
+    name: MetricName
+    title: str  # "p99 latency"
+    quantity: Quantity
+    smaller_is_better: bool  # decides between `at_most` and `at_least`
+    source: Source  # what measures it
+    example: str  # a limit, as people write it
+    help: str
+    at_batch: bool = False  # holds at a number of rows
+    at_threshold: bool = False  # holds at a decision threshold
+    of_class: bool = False  # holds for one class against the rest
+
+
+def _race(name: MetricName, title: str, quantity: Quantity, example: str, help_: str) -> Metric:
+    return Metric(
+        name=name,
+        title=title,
+        quantity=quantity,
+        smaller_is_better=quantity != "rate",
+        source="race",
+        example=example,
+        help=help_,
+        at_batch=True,
+    )
+
+
+def _accuracy(name: MetricName, title: str, help_: str, **conditions: bool) -> Metric:
+    return Metric(
+        name=name,
+        title=title,
+        quantity="number" if name == "roc_auc" else "share",
+        smaller_is_better=False,
+        source="accuracy",
+        example="0.99" if name == "roc_auc" else "98 %",
+        help=help_,
+        **conditions,
+    )
+
+
+_LATENCY = "of the time from handing the inputs over to having the outputs."
+
+METRICS: Mapping[str, Metric] = {
+    one.name: one
+    for one in (
+        _race("latency_p50", "p50 latency", "time", "3 ms", f"Median {_LATENCY}"),
+        _race("latency_p95", "p95 latency", "time", "3 ms", f"95th percentile {_LATENCY}"),
+        _race("latency_p99", "p99 latency", "time", "3 ms", f"99th percentile {_LATENCY}"),
+        _race(
+            "throughput",
+            "throughput",
+            "rate",
+            "2000/s",
+            "Rows a second of one caller who hands over the next batch as soon as the last one is done.",
+        ),
+        _race(
+            "peak_rss",
+            "peak memory",
+            "size",
+            "100 MB",
+            "What loading and running add to the resident memory of a process that has ONNX Runtime loaded.",
+        ),
+        _race("cpu_s", "CPU time", "time", "5 ms", "CPU seconds of a run, over all threads."),
+        Metric(
+            name="model_size",
+            title="model size",
+            quantity="size",
+            smaller_is_better=True,
+            source="file",
+            example="10 MB",
+            help="Size of the model's file with its external data.",
+        ),
+        _accuracy("accuracy", "accuracy", "Share of the rows whose highest class is the label."),
+        _accuracy("top5", "top-5 accuracy", "Share of the rows whose label is among the five highest."),
+        _accuracy(
+            "sensitivity",
+            "sensitivity",
+            "Share of the rows of the class that are found: recall, the true positive rate.",
+            at_threshold=True,
+            of_class=True,
+        ),
+        _accuracy(
+            "specificity",
+            "specificity",
+            "Share of the rows of other classes that are not taken for the class.",
+            at_threshold=True,
+            of_class=True,
+        ),
+        _accuracy(
+            "roc_auc",
+            "ROC AUC",
+            "Area under the ROC curve: how well scores separate the class from the rest.",
+            of_class=True,
+        ),
+        _race(
+            "output_error",
+            "output error",
+            "number",
+            "0.02",
+            "Largest difference from the original in FP32 without optimizations on the same feeds, over the "
+            "largest magnitude of that output.",
+        ),
+    )
+}
+
+
+# --- limits as text -----------------------------------------------------------------------------------------
+
+_UNITS: Mapping[Quantity, Mapping[str, Decimal]] = {
+    "time": {"s": Decimal(1), "ms": Decimal("1e-3"), "µs": Decimal("1e-6")},
+    "rate": {"/s": Decimal(1)},
+    "size": {
+        "GB": Decimal(10**9),
+        "MB": Decimal(10**6),
+        "kB": Decimal(10**3),
+        "GiB": Decimal(2**30),
+        "MiB": Decimal(2**20),
+        "KiB": Decimal(2**10),
+        "B": Decimal(1),
+    },
+    "share": {"%": Decimal("0.01")},
+    "number": {},
+}
+_ALIASES = {"us": "µs", "μs": "µs", "rows/s": "/s", "inferences/s": "/s", "b": "B"}  # both letters mu
+_NUMBER = re.compile(
+    r"([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]*\.?[0-9]+|[0-9]+\.)(?:[eE]([+-]?[0-9]{1,2}))?"
+)
+
+
+def parse_limit(metric: Metric, text: str) -> float:
+    """Read a limit: `3 ms`, `0.003`, `100 MB`, `98 %`, `2,000/s`. A bare number is in SI units.
+
+    Raises:
+        SpecError: no number, or a unit that this metric has not.
+    """
+    plain = text.strip()
+    match = _NUMBER.match(plain)
+    if match is None:
+        raise SpecError(
+            f"A limit of `{metric.name}` is a number with a unit, but got `{plain[:40]}`.",
+            hint=f"Write for example `{metric.example}`.",
+        )
+    number = Decimal(match[1].replace(",", "")).scaleb(int(match[2] or 0))
+    return float(number * _factor(metric, plain[match.end() :].strip()))
+
+
+def _factor(metric: Metric, unit: str) -> Decimal:
+    units = _UNITS[metric.quantity]
+    if not unit:
+        return Decimal(1)
+    meant = _ALIASES.get(unit.lower(), unit)
+    found = next((factor for name, factor in units.items() if name.lower() == meant.lower()), None)
+    if found is None:
+        raise SpecError(
+            f"`{metric.name}` has no unit `{unit[:20]}`.{nearest(unit, units)}",
+            hint=f"Write for example `{metric.example}`.",
+        )
+    return found
+
+
+def limit_text(metric: Metric, value: float) -> str:
+    """Return a limit in the unit that people would take; `parse_limit` gives back exactly `value`."""
+    exact = Decimal(repr(value))
+    written = [(_digits(exact / factor), unit) for unit, factor in _UNITS[metric.quantity].items()]
+    exactly = [
+        (digits, unit)
+        for digits, unit in written
+        if float(Decimal(digits) * _UNITS[metric.quantity][unit]) == value
+    ]
+    if not exactly:
+        return _digits(exact)
+    digits, unit = min(exactly, key=lambda one: (one[0].startswith("0."), len(one[0])))
+    return f"{digits}{unit}" if unit.startswith("/") else f"{digits} {unit}"
+
+
+def _digits(number: Decimal) -> str:
+    return format(number.normalize(), "f")
+
+
+# --- one target ---------------------------------------------------------------------------------------------
+
+
+class TargetSpec(Spec):
+    """One target. Exactly one of `at_most` and `at_least` is set, the one that makes sense for the metric."""
+
+    metric: MetricName
+    at_most: float | None = None
+    at_least: float | None = None
+    batch_size: int | None = None  # None: the configuration's own
+    threshold: float | None = None  # None: the dataset's
+    positive_class: int | str | None = None  # None: the dataset's
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_limits(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(name := data.get("metric"), str):
+            return data
+        if name not in METRICS:
+            raise SpecError(
+                f"There is no metric `{name[:40]}`.{nearest(name, METRICS)}",
+                hint=f"Choose among {', '.join(METRICS)}.",
+            )
+        return {
+            key: parse_limit(METRICS[name], value)
+            if key in ("at_most", "at_least") and isinstance(value, str)
+            else value
+            for key, value in data.items()
+        }
+
+    @model_validator(mode="after")
+    def _check(self) -> TargetSpec:
+        self._check_limit()
+        self._check_conditions()
+        return self
+
+    def _check_limit(self) -> None:
+        right, wrong = ("at_most", "at_least") if self.about.smaller_is_better else ("at_least", "at_most")
+        if getattr(self, wrong) is not None:
+            raise SpecError(
+                f"`{self.metric}` is better when it is {'smaller' if right == 'at_most' else 'larger'}, but "
+                f"the target says `{wrong}`.",
+                hint=f"Write `{right}: {self.about.example}`.",
+            )
+        value = getattr(self, right)
+        if value is None:
+            raise SpecError(
+                f"The target on `{self.metric}` has no limit.", hint=f"Add `{right}: {self.about.example}`."
+            )
+        top = 1.0 if self.about.source == "accuracy" else math.inf
+        if not (0 < value <= top and math.isfinite(value)):
+            range_ = "above 0 and at most 1" if top == 1 else "above 0"
+            raise SpecError(
+                f"A limit of `{self.metric}` must be {range_}, but got {value:g}.",
+                hint=f"Write for example `{self.about.example}`.",
+            )
+
+    def _check_conditions(self) -> None:
+        allowed = {
+            "batch_size": self.about.at_batch,
+            "threshold": self.about.at_threshold,
+            "positive_class": self.about.of_class,
+        }
+        for name, fits in allowed.items():
+            if getattr(self, name) is not None and not fits:
+                raise SpecError(
+                    f"`{name}` says nothing about `{self.metric}`.",
+                    hint=f"Leave `{name}` out of this target.",
+                )
+        if self.batch_size is not None:
+            check_range(knob("batch_size"), self.batch_size)
+        positive = self.positive_class
+        if (isinstance(positive, int) and positive < 0) or positive == "":
+            raise SpecError(
+                f"`positive_class` is a name or a number from 0, but got {positive!r}.",
+                hint="Give the number or the name of a class.",
+            )
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise SpecError(
+                f"`0 <= threshold <= 1` must hold, but got {self.threshold:g}.",
+                hint="Give the probability from which a row counts as the class.",
+            )
+
+    @model_serializer(mode="wrap", when_used="json")
+    def _limit_as_text(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = plain(self)
+        for name in ("at_most", "at_least"):
+            if data.get(name) is not None and self.about.quantity != "number":
+                data[name] = limit_text(self.about, data[name])
+        return data
+
+    @property
+    def about(self) -> Metric:
+        """The metric's row of the table."""
+        return METRICS[self.metric]
+
+    @property
+    def limit(self) -> float:
+        """The limit, in SI units."""
+        limit = self.at_most if self.at_least is None else self.at_least
+        assert limit is not None  # `_check_limit`
+        return limit
+
+    @property
+    def what(self) -> str:
+        """The metric with its conditions in words: `p99 latency at batch 1`."""
+        words = [self.about.title]
+        if self.positive_class is not None:
+            words.append(f"of class {self.positive_class}")
+        if self.batch_size is not None:
+            words.append(f"at batch {self.batch_size:,}")
+        if self.threshold is not None:
+            words.append(f"at threshold {self.threshold:g}")
+        return " ".join(words)
+
+    @property
+    def limit_words(self) -> str:
+        """The limit with its direction: `≤ 3 ms`, `≥ 98 %`."""
+        return f"{'≤' if self.about.smaller_is_better else '≥'} {limit_text(self.about, self.limit)}"
+
+
+def check_targets(targets: Sequence[TargetSpec]) -> None:
+    """Refuse targets of which one makes another meaningless.
+
+    Raises:
+        SpecError: more than 50, or two limits on the same thing.
+    """
+    if len(targets) > MOST_TARGETS:
+        raise SpecError(
+            f"A configuration has at most {MOST_TARGETS} targets, but got {len(targets)}.",
+            hint="Keep those that decide.",
+        )
+    seen: set[tuple[object, ...]] = set()
+    for one in targets:
+        conditions = (one.metric, one.batch_size, one.threshold, type(one.positive_class), one.positive_class)
+        if conditions in seen:
+            raise SpecError(
+                f"There are two targets on the {one.what}.", hint="Keep the stricter one of the two."
+            )
+        seen.add(conditions)
+
+
+def target_from_dict(data: Mapping[str, Any]) -> TargetSpec:
+    """Build one target from plain data.
+
+    Raises:
+        SpecError: an unknown key or metric, a wrong type, a limit that cannot be read or makes no sense.
+    """
+    return validated(TargetSpec, data)

@@ -1,0 +1,65 @@
+"""What every spec is made of: the strict base class, and pydantic's complaints as one `SpecError`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import SpecError, nearest
+
+
+class Spec(BaseModel):
+    """A frozen part of a request."""
+
+    # strict: the text "2" is not the number 2; extra=forbid: a misspelt key is an error, not a default
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(model: type[M], data: Mapping[str, Any]) -> M:
+    """Build `model` from plain data.
+
+    Raises:
+        SpecError: an unknown key, a wrong type or a value out of range, named by its path.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _spec_error(model, error) from None
+
+
+def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
+    first = error.errors()[0]
+    if isinstance(raised := first.get("ctx", {}).get("error"), SpecError):
+        return raised
+    where = ".".join(str(part) for part in first["loc"])
+    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        return SpecError(
+            f"Unknown key `{where}`.{nearest(str(first['loc'][-1]), known)}{more}",
+            hint=f"Known here: {', '.join(known)}." if known else "Remove the key.",
+        )
+    if first["type"] == "missing":
+        return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
+    rule = first["msg"].replace("Input should be", "must be")
+    got = repr(first["input"])[:80]
+    return SpecError(f"`{where}` {rule}, but got {got}.{more}", hint=f"Correct `{where}`.")
+
+
+def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        if isinstance(part, int):
+            continue  # an index into a list of the model found last
+        field = model.model_fields.get(part)
+        inner = field.annotation if field else None
+        candidates = [inner, *get_args(inner)]
+        found = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not found:
+            return []
+        model = found[0]
+    return list(model.model_fields)

@@ -1,0 +1,43 @@
+"""How well one configuration of a model answered labelled data, as it is kept. Pure: no SQL."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from core import wire
+from core.store.rows import Row, text
+
+_JSON = ("spec", "dataset", "reply")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Scores of one model and configuration on one dataset; every metric is computed from them."""
+
+    id: str
+    key: str  # equal for the same session on the same data, see `accuracy_run`
+    model_sha256: str  # content of the model
+    model_name: str
+    spec: dict[str, Any]  # `TrialSpec.to_dict()` with the data
+    dataset: dict[str, Any]  # `DatasetSpec.to_dict()`
+    reply: wire.AccuracyReply
+    scores_path: str  # `.npz` with `scores` [rows, classes] and `labels` [rows]
+    created_at: float  # seconds since the epoch
+    fingerprint: str = ""  # of the machine; empty: not known, so never reused
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON data."""
+        return asdict(self)
+
+
+def columns(one: Accuracy) -> dict[str, Any]:
+    """Return the fields as SQLite takes them."""
+    return {name: text(value) if name in _JSON else value for name, value in asdict(one).items()}
+
+
+def accuracy(row: Row) -> Accuracy:
+    """Return the record of a row."""
+    values = {one.name: row[one.name] for one in fields(Accuracy)}
+    return Accuracy(**{**values, **{name: json.loads(values[name]) for name in _JSON}})

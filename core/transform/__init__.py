@@ -1,0 +1,248 @@
+"""One step of a chain, from a model file to a checked one: `transform`, the job of that name. Worker side.
+
+Each step is a module with a function `apply` of the same shape (`applied`). What holds for all is done here:
+the result is drafted in a folder beside its target, proven valid, held against the model that it was
+made from and against the original of the chain, and moved only then; after a failure nothing is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto
+
+from core.checking import checker_complaint, crashes_by_default, draft_folder, move_into_place, open_checked
+from core.errors import ModelError, SpecError, nearest
+from core.models import inspect_model
+from core.transform.agreement import Outputs, all_zero, error_between, fitted, outputs_of
+from core.transform.applied import Applied, Step
+from core.wire import ModelInfo, OutputError, Progress, StepCheck, TransformPlan, TransformReply
+
+_MODULES = {  # step -> module of this package that does it
+    "simplify": "simplify",
+    "fix_dims": "dimensions",
+    "fp16": "half",
+    "mixed": "mixed",
+    "int8_dynamic": "quantization",
+    "int8_static": "quantization",
+    "int4": "quantization",
+    "fuse": "fusion",
+    "optimize": "saved",
+    "ort_format": "saved",
+    "metadata": "metadata",
+}
+# Steps that must not change what is computed: the largest relative difference to the model they were given.
+# Sums in another order, folded constants and fused kernels stay far below it; a wrong rewrite does not.
+_EXACT = dict.fromkeys(("simplify", "fix_dims", "optimize", "ort_format", "metadata"), 1e-4) | {"fuse": 1e-3}
+_EXACT_FLOAT16 = 1e-2  # where values are rounded to 11 bits, and not at the same places afterwards
+_INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # in names of operators
+_STAGES = 4
+_PREFIX = ".transform-"
+_OWN_DOMAIN = "com.microsoft."
+_CRASH_NOTE = (
+    "ONNX Runtime crashes when it loads this copy on the CPU with its default optimizations: "
+    "disable the optimizer `NchwcTransformer`, or set `graph_optimization_level` to ORT_ENABLE_EXTENDED"
+)
+
+
+def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
+    """Do one step, check its result, and put it where the plan asks for it.
+
+    Raises:
+        SpecError: there is no such step, an option does not fit the model, or the target's name is wrong.
+        ModelError: the model cannot be read, transformed, written or loaded, or a step that must not change
+            the outputs has changed them.
+    """
+    started = time.perf_counter()
+    source, target = Path(plan["path"]), Path(plan["output"])
+    apply = _step(plan["step"])
+    _check_target(plan["step"], target)
+    progress("read", 0, _STAGES, source.name)
+    before = inspect_model(str(source))
+    with draft_folder(target, _PREFIX) as folder:
+        draft = folder / target.name
+        progress("transform", 1, _STAGES, plan["step"])
+        applied = apply(
+            plan["step"], source, draft, plan["options"], plan["feeds"], plan["calibration"], progress
+        )
+        progress("check", 2, _STAGES)
+        _keep_metadata(draft, before)
+        notes = _proven(source, draft)
+        info = inspect_model(str(draft))
+        progress("compare", 3, _STAGES, f"{len(plan['feeds'])} feeds")
+        agreement = _compared(plan, draft, applied)
+        move_into_place(draft, target, [*(one["location"] for one in info["external_data"]), *applied.files])
+    progress("write", _STAGES, _STAGES, target.name)
+    return {
+        "path": str(target),
+        "sha256": info["sha256"],
+        "size_bytes": info["size_bytes"],
+        "size_before_bytes": before["size_bytes"],
+        "nodes_before": before["nodes"],
+        "nodes_after": info["nodes"],
+        "tool": applied.tool,
+        "tool_version": _version(applied.tool),
+        "seconds": time.perf_counter() - started,
+        "error": agreement.error,
+        "error_seeds": len(plan["feeds"]),
+        "checks": [*applied.checks, *agreement.checks],
+        "notes": [*applied.notes, *notes, *agreement.notes, *_own_operators(before, info)],
+        "hardware_bound": applied.hardware_bound,
+        "facts": applied.facts,
+        "files": applied.files,
+    }
+
+
+def _step(kind: str) -> Step:
+    if kind not in _MODULES:
+        raise SpecError(
+            f"There is no step `{kind[:80]}`.{nearest(kind, _MODULES)}",
+            hint=f"Choose among {', '.join(_MODULES)}.",
+        )
+    apply: Step = importlib.import_module(f"{__name__}.{_MODULES[kind]}").apply
+    return apply
+
+
+def _check_target(kind: str, target: Path) -> None:
+    suffix = ".ort" if kind == "ort_format" else ".onnx"
+    if target.suffix.lower() != suffix:
+        raise SpecError(
+            f"The step `{kind}` writes a `{suffix}` file, but the output is `{target.name}`.",
+            hint=f"End the output's name in `{suffix}`.",
+        )
+
+
+def _version(tool: str) -> str:
+    """The version of the package whose name `tool` begins with."""
+    if tool.startswith("onnxruntime"):  # its distribution may be called onnxruntime-gpu
+        return str(ort.__version__)
+    return importlib.metadata.version(tool.partition(".")[0])
+
+
+# --- proof that it is valid ---------------------------------------------------------------------------------
+
+
+def _keep_metadata(draft: Path, before: ModelInfo) -> None:
+    """Put back what a tool dropped: where weights come from must be known of every variant, too."""
+    if draft.suffix.lower() == ".ort":
+        return  # ONNX Runtime keeps it
+    model = onnx.load_model(str(draft), load_external_data=False)
+    have = {one.key: one.value for one in model.metadata_props}
+    if before["metadata"].keys() <= have.keys():
+        return
+    onnx.helper.set_model_props(model, before["metadata"] | have)
+    onnx.save_model(model, str(draft))
+
+
+def _proven(source: Path, draft: Path) -> list[str]:
+    """Prove that the draft loads; ONNX's checker is asked where it had nothing against the source.
+
+    Loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a Transpose before a
+    MatMul, as in ViT); whether the defaults crash is tried apart, and noted.
+    """
+    is_onnx = draft.suffix.lower() == ".onnx"
+    use_checker = is_onnx and not checker_complaint(source)
+    open_checked(draft, "the transformed model", use_checker=use_checker, level="ORT_ENABLE_EXTENDED")
+    return [_CRASH_NOTE] if crashes_by_default(draft) else []
+
+
+def _own_operators(before: ModelInfo, after: ModelInfo) -> list[str]:
+    """Say that other runtimes do not know the new file's operators."""
+    own = sorted(
+        name.removeprefix(_OWN_DOMAIN)
+        for name in after["op_counts"]
+        if name.startswith(_OWN_DOMAIN) and name not in before["op_counts"]
+    )
+    return [f"uses operators that only ONNX Runtime has: {', '.join(own)}"] if own else []
+
+
+# --- proof that it computes the same ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Agreement:
+    """What the comparison of outputs found."""
+
+    error: OutputError  # against the original of the chain
+    checks: list[StepCheck]
+    notes: list[str]
+
+
+def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
+    """Hold the draft against the original, and where the step may change nothing against its own source."""
+    feeds = fitted(plan["feeds"], draft)
+    reference = outputs_of(Path(plan["reference"]), feeds, "the original model")
+    got = outputs_of(draft, feeds, "the transformed model")
+    error = error_between(reference, got)
+    found = _Agreement(error=error, checks=_different(error), notes=_zeros(reference))
+    limit = _EXACT.get(plan["step"])
+    if limit is None:
+        return found
+    source = Path(plan["path"])
+    own = error
+    if plan["reference"] != plan["path"]:
+        own = error_between(outputs_of(source, feeds, "the model before this step"), got)
+    if own["max_rel"] is not None and own["max_rel"] <= limit:
+        return found
+    return _excused(plan["step"], source, own, limit, found)
+
+
+def _excused(step: str, source: Path, own: OutputError, limit: float, found: _Agreement) -> _Agreement:
+    """A difference that reduced precision explains is told; any other one refuses the result.
+
+    Integer kernels replace their emulation in float when a graph is optimized, and round where that does not.
+
+    Raises:
+        ModelError: the step has changed what the model computes.
+    """
+    reduced = _reduced_precision(source)
+    largest = own["max_rel"]
+    excused = largest is not None and (
+        (reduced == "float16" and largest <= _EXACT_FLOAT16) or (reduced == "integer" and step != "simplify")
+    )
+    if not excused:
+        difference = own["difference"] or f"they differ by {largest:.2g} of the largest magnitude"
+        raise ModelError(
+            f"The step `{step}` changed what the model computes: {difference} (allowed: {limit:g}).",
+            hint="Leave this step out of the chain.",
+        )
+    check: StepCheck = {
+        "name": "rounding",
+        "level": "info" if largest is not None and largest <= _EXACT_FLOAT16 else "warning",
+        "text": f"Outputs differ by {largest:.2g} from those before this step, because the model computes in "
+        f"{'float16' if reduced == 'float16' else 'integers'} and other kernels round elsewhere.",
+        "remedy": {},
+    }
+    return replace(found, checks=[*found.checks, check])
+
+
+def _reduced_precision(source: Path) -> str:
+    """What a model computes in below float32: "integer", "float16", or nothing."""
+    info = inspect_model(str(source))
+    if any(sign in name for name in info["op_counts"] for sign in _INTEGER_SIGNS):
+        return "integer"
+    model = onnx.load_model(str(source), load_external_data=False)
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    values = (*model.graph.input, *model.graph.output)
+    kinds = {one.data_type for one in model.graph.initializer}
+    kinds |= {one.type.tensor_type.elem_type for one in values}
+    return "float16" if kinds & set(half) else ""
+
+
+def _different(error: OutputError) -> list[StepCheck]:
+    """Outputs that cannot be held against the original's: infinities, other shapes."""
+    if not error["difference"]:
+        return []
+    return [{"name": "outputs_differ", "level": "warning", "text": error["difference"], "remedy": {}}]
+
+
+def _zeros(reference: Outputs) -> list[str]:
+    return (
+        ["all outputs are zero on these feeds: that they agree proves nothing"] if all_zero(reference) else []
+    )

@@ -1,0 +1,45 @@
+"""Variants: models that steps made of other models. Making them, their families, and what races have shown.
+
+A variant is an ordinary model of the library whose `details["variant"]` say how it was made and how far its
+outputs are from those of the original at the root of its chain. Parent side: no model file is opened here.
+"""
+
+from __future__ import annotations
+
+from core.library import descendants, use_of
+from core.variants.making import ASSUMED_DIM, CHECK_BATCHES, Made, Run, check_feeds, data_digest, make_chain
+from core.variants.races import race_of_family, verdicts
+from core.variants.records import (
+    Branch,
+    family,
+    lineage,
+    original,
+    precision_of_model,
+    root_of,
+    steps_of,
+    tree,
+    variant_of,
+)
+
+__all__ = [
+    "ASSUMED_DIM",
+    "CHECK_BATCHES",
+    "Branch",
+    "Made",
+    "Run",
+    "check_feeds",
+    "data_digest",
+    "descendants",
+    "family",
+    "lineage",
+    "make_chain",
+    "original",
+    "precision_of_model",
+    "race_of_family",
+    "root_of",
+    "steps_of",
+    "tree",
+    "use_of",
+    "variant_of",
+    "verdicts",
+]

@@ -1,0 +1,420 @@
+"""Accuracy as charts: what was taken for what, right answers against the threshold, differences.
+
+As in `charts`: `*_info` turns numbers into plain data, the figure only draws it; no Streamlit, no file.
+Shares arrive as 0 to 1 and are drawn in percent, differences in percentage points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboard.charts import HEIGHT, MUTED, PALETTE, base_figure, plain, style, transparent
+
+MOST_CLASSES = 24  # rows of a confusion matrix; the classes with fewest errors are one row beyond it
+WITH_NUMBERS = 14  # classes up to which the counts fit into their cells
+CELL, FRAME = 34, 130  # pixels
+LIGHTEST, DARKEST = "#EDF4FA", PALETTE[0]  # one hue, opaque: the numbers in it are chosen for contrast
+MAX_POINTS = 600  # of a curve: more cannot be seen
+ROW_HEIGHT = 52
+NAME_LIMIT = 24  # characters of a class
+
+# colour, marker and word of each verdict on "not worse"; the marker tells them apart without the colour
+VERDICTS: Mapping[str, tuple[str, str, str]] = {
+    "NOT_WORSE": (PALETTE[2], "diamond", "not worse"),
+    "WORSE": (PALETTE[1], "triangle-left", "worse"),
+    "UNDECIDED": (MUTED, "circle-open", "undecided"),
+}
+
+
+# --- what was taken for what --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confusion:
+    """A confusion matrix to draw: a row for each class that is true, a column for each that was said."""
+
+    names: list[str]
+    counts: list[list[int]]
+    shares: list[list[float | None]]  # of the rows of that class; None: it has none
+    merged: int  # classes that the last row and column stand for; 0: each has its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One class that was taken for another."""
+
+    truth: str
+    said: str
+    rows: int
+    share: float  # of the rows of `truth`
+
+
+def confusion_info(
+    matrix: Sequence[Sequence[int]],
+    names: Sequence[str],
+    rows: Sequence[int],
+    *,
+    most: int = MOST_CLASSES,
+) -> Confusion:
+    """Return the matrix to draw; of more than `most` classes, those with the fewest errors are one.
+
+    Args:
+        matrix: rows by true class, columns by the class that was said.
+        names: of the classes.
+        rows: of each class; more than its line sums up to where some got no answer.
+        most: classes with a row of their own.
+    """
+    counts, totals = np.asarray(matrix, np.int64), np.asarray(rows, np.int64)
+    shown, merged = list(names), 0
+    if len(names) > most:
+        wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+        kept = np.sort(np.argsort(-wrong, kind="stable")[:most])
+        merged = len(names) - most
+        group = np.full(len(names), most)
+        group[kept] = np.arange(most)
+        joined = np.zeros((most + 1, most + 1), np.int64)
+        np.add.at(joined, (group[:, None], group[None, :]), counts)
+        totals = np.bincount(group, weights=totals, minlength=most + 1).astype(np.int64)
+        counts = joined
+        shown = [names[k] for k in kept] + [f"{merged} other classes"]
+    return Confusion(
+        names=shown,
+        counts=counts.tolist(),
+        shares=[
+            [int(count) / int(total) if total else None for count in line]
+            for line, total in zip(counts, totals, strict=True)
+        ],
+        merged=merged,
+    )
+
+
+def confusion(info: Confusion) -> go.Figure:
+    """Draw the matrix; a darker cell holds more of the rows of its class, an empty one none."""
+    size = FRAME + CELL * len(info.names)
+    figure = base_figure(x_title="What the model said", y_title="What is true", height=max(HEIGHT, size))
+    ticks = list(range(len(info.names)))
+    labels = [plain(_shortened(name)) for name in info.names]
+    numbers = [[f"{count:,}" if count else "" for count in row] for row in info.counts]
+    figure.add_heatmap(
+        z=[[math.sqrt(share) if share else None for share in row] for row in info.shares],  # errors are rare
+        x=ticks,
+        y=ticks,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, LIGHTEST], [1, DARKEST]],
+        showscale=False,
+        xgap=1,
+        ygap=1,
+        text=numbers,
+        texttemplate="%{text}" if len(info.names) <= WITH_NUMBERS + 1 else None,
+        customdata=_hovers(info),
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    for update in (figure.update_xaxes, figure.update_yaxes):
+        update(tickvals=ticks, ticktext=labels, showgrid=False)
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(showlegend=False, margin={"t": 12})
+    return figure
+
+
+def _hovers(info: Confusion) -> list[list[str]]:
+    return [
+        [
+            _hover(truth, said, count, share)
+            for said, count, share in zip(info.names, row, shares, strict=True)
+        ]
+        for truth, row, shares in zip(info.names, info.counts, info.shares, strict=True)
+    ]
+
+
+def _hover(truth: str, said: str, rows: int, share: float | None) -> str:
+    what = "seen as such" if truth == said else f"taken for {plain(said)}"
+    known = "" if share is None else f", {share:.2%} of its rows"
+    return f"{plain(truth)} {what}<br>{rows:,} rows{known}"
+
+
+def confused_pairs(
+    matrix: Sequence[Sequence[int]], names: Sequence[str], rows: Sequence[int], limit: int = 20
+) -> list[Pair]:
+    """Return the pairs of classes that are mistaken most often, most rows first; see `confusion_info`."""
+    counts = np.array(matrix, np.int64)
+    np.fill_diagonal(counts, 0)
+    order = np.argsort(-counts, axis=None, kind="stable")[:limit]
+    return [
+        Pair(truth=names[i], said=names[j], rows=int(counts[i, j]), share=int(counts[i, j]) / rows[i])
+        for i, j in zip(*np.unravel_index(order, counts.shape), strict=True)
+        if counts[i, j]
+    ]
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
+
+
+# --- the threshold ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tradeoff:
+    """Sensitivity and specificity at each threshold; thresholds rise. None: no row could tell."""
+
+    thresholds: list[float]
+    sensitivity: list[float | None]
+    specificity: list[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roc:
+    """One model's curve of true against false alarms, and where the threshold stands on it."""
+
+    name: str  # with the area under the curve, where there is one
+    false_alarms: list[float]  # 1 - specificity
+    sensitivity: list[float]
+    point: tuple[float, float] | None
+    hover: str
+
+
+def tradeoff_info(
+    thresholds: Sequence[float], sensitivity: Sequence[float], specificity: Sequence[float]
+) -> Tradeoff:
+    """Return the curves to draw; NaN becomes a gap."""
+    return Tradeoff(
+        thresholds=[float(one) for one in thresholds],
+        sensitivity=[None if math.isnan(one) else float(one) for one in sensitivity],
+        specificity=[None if math.isnan(one) else float(one) for one in specificity],
+    )
+
+
+def tradeoff(info: Tradeoff, threshold: float) -> go.Figure:
+    """Draw both shares of right answers against the threshold, which is a line."""
+    figure = base_figure(x_title="Threshold on the probability", y_title="Share of rows that are right")
+    for index, (name, values) in enumerate(
+        (("sensitivity", info.sensitivity), ("specificity", info.specificity))
+    ):
+        look = style(index)
+        figure.add_scatter(
+            x=info.thresholds,
+            y=values,
+            name=name,
+            mode="lines",
+            line={"color": look["color"], "dash": look["dash"], "width": 2.5},
+            hovertemplate=f"{name} %{{y:.2%}}<br>at %{{x:.3f}}<extra></extra>",
+        )
+    figure.add_vline(
+        x=threshold,
+        line={"color": MUTED, "width": 2, "dash": "dot"},
+        annotation_text=f"threshold {threshold:g}",
+        annotation_position="bottom left" if threshold > 0.5 else "bottom right",
+    )
+    figure.update_xaxes(range=[-0.01, 1.01])
+    figure.update_yaxes(range=[0, 1.03], tickformat=".0%")
+    return figure
+
+
+def roc_info(
+    name: str,
+    points: tuple[Sequence[float], Sequence[float]],
+    *,
+    area: float | None,
+    threshold: float,
+    at: tuple[float | None, float | None],
+) -> Roc:
+    """Return a ROC curve to draw, with as many points as can be seen.
+
+    Args:
+        name: of the model.
+        points: false alarms and sensitivity, both rising.
+        area: under the curve; None: not known.
+        threshold: that decides now.
+        at: sensitivity and specificity there; None: no row could tell.
+    """
+    kept = _visible([*zip(*points, strict=True)])
+    found, spared = at
+    known = "" if area is None else f" · area {area:.4f}"
+    if found is None or spared is None:
+        point, hover = None, ""
+    else:
+        point = (1 - spared, found)
+        hover = f"at threshold {threshold:g}<br>sensitivity {found:.2%}, specificity {spared:.2%}"
+    return Roc(
+        name=f"{name}{known}",
+        false_alarms=[float(points[0][k]) for k in kept],
+        sensitivity=[float(points[1][k]) for k in kept],
+        point=point,
+        hover=hover,
+    )
+
+
+def _visible(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of points that lie apart; the ends and both sides of each large step are kept."""
+    if len(points) <= MAX_POINTS:
+        return list(range(len(points)))
+    step = 4.0 / MAX_POINTS  # both shares run from 0 to 1, once, and a step keeps two points
+    kept = [0]
+    for index, point in enumerate(points[1:], 1):
+        last = points[kept[-1]]
+        if point[0] - last[0] + point[1] - last[1] >= step:
+            kept += [index - 1, index] if index - 1 > kept[-1] else [index]
+    return kept if kept[-1] == len(points) - 1 else [*kept, len(points) - 1]
+
+
+def roc(lines: Sequence[Roc]) -> go.Figure:
+    """Draw the curves; up and to the left is better, the diagonal is chance."""
+    figure = base_figure(
+        x_title="False alarms (1 − specificity)",
+        y_title="Sensitivity",
+        height=HEIGHT + 22 * max(0, len(lines) - 2),  # each name is a line of the legend
+    )
+    figure.add_scatter(
+        x=[0, 1],
+        y=[0, 1],
+        mode="lines",
+        line={"color": MUTED, "width": 1, "dash": "dot"},
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    for index, line in enumerate(lines):
+        look = style(index)
+        figure.add_scatter(
+            x=line.false_alarms,
+            y=line.sensitivity,
+            name=plain(line.name),
+            mode="lines",
+            legendgroup=str(index),
+            line={"color": look["color"], "dash": look["dash"], "width": 2.5},
+            hovertemplate=f"{plain(line.name)}<br>sensitivity %{{y:.2%}}<br>"
+            "false alarms %{x:.2%}<extra></extra>",
+        )
+        if line.point is not None:
+            figure.add_scatter(
+                x=[line.point[0]],
+                y=[line.point[1]],
+                mode="markers",
+                legendgroup=str(index),
+                showlegend=False,
+                marker={"symbol": look["symbol"], "size": 12, "color": look["color"]},
+                hovertemplate=f"{plain(line.name)}<br>{line.hover}<extra></extra>",
+            )
+    figure.update_xaxes(range=[-0.01, 1.01], tickformat=".0%")
+    figure.update_yaxes(range=[-0.01, 1.03], tickformat=".0%")
+    return figure
+
+
+# --- differences of two models on the same rows -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceRow:
+    """One model against the reference on the same rows; shares, negative where it is worse."""
+
+    label: str
+    difference: float
+    low: float
+    high: float
+    verdict: str  # a key of VERDICTS
+
+    @property
+    def hover(self) -> str:
+        """What the chart says about it."""
+        return "<br>".join(
+            (
+                plain(self.label),
+                f"{self.difference * 100:+.2f} points",
+                f"95 %: {self.low * 100:+.2f} to {self.high * 100:+.2f}",
+                VERDICTS[self.verdict][2],
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Differences to draw, top row first; a loss of at most the share `delta` is accepted."""
+
+    reference: str
+    metric: str  # "accuracy", "sensitivity" or "specificity"
+    rows: list[DifferenceRow]
+    delta: float
+    axis: tuple[float, float]  # percentage points
+
+
+def differences_info(
+    rows: Sequence[DifferenceRow], *, reference: str, delta: float, metric: str = "accuracy"
+) -> Differences:
+    """Return what `differences` draws: every interval, zero and −delta are on the axis."""
+    ends = [end for row in rows for end in (row.low, row.high)]
+    low, high = min([*ends, -1.6 * delta, 0.0]) * 100, max([*ends, 0.6 * delta, 0.0]) * 100
+    room = 0.06 * (high - low or 1.0)
+    return Differences(
+        reference=reference,
+        metric=metric,
+        rows=list(rows),
+        delta=delta,
+        axis=(low - room, high + room),
+    )
+
+
+def differences(info: Differences) -> go.Figure:
+    """Draw each difference with its interval; left of the line at −delta a loss is not accepted."""
+    figure = base_figure(
+        x_title=f"{info.metric.capitalize()} against {plain(_shortened(info.reference))} (percentage points)",
+        y_title="",
+        height=120 + ROW_HEIGHT * len(info.rows),
+    )
+    figure.add_vrect(
+        x0=info.axis[0], x1=-info.delta * 100, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below"
+    )
+    figure.add_vline(x=0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
+    figure.add_vline(
+        x=-info.delta * 100,
+        line={"color": PALETTE[1], "width": 1.5},
+        annotation_text=f"−{info.delta * 100:g} accepted",
+        annotation_position="bottom left",
+    )
+    for verdict, (color, marker, word) in VERDICTS.items():
+        own = [
+            (row, len(info.rows) - 1 - index) for index, row in enumerate(info.rows) if row.verdict == verdict
+        ]
+        if own:
+            _add_differences(figure, own, color=color, marker=marker, word=word)
+    for index, row in enumerate(info.rows):
+        figure.add_annotation(
+            x=0.0,
+            xref="x domain",
+            xanchor="left",
+            y=len(info.rows) - 1 - index,
+            yshift=14,
+            yanchor="bottom",
+            text=plain(row.label),
+            showarrow=False,
+        )
+    figure.update_xaxes(range=list(info.axis))
+    figure.update_yaxes(visible=False, range=[-0.5, len(info.rows) - 0.3], fixedrange=True)
+    return figure
+
+
+def _add_differences(
+    figure: go.Figure, rows: Sequence[tuple[DifferenceRow, int]], *, color: str, marker: str, word: str
+) -> None:
+    figure.add_scatter(
+        x=[row.difference * 100 for row, _ in rows],
+        y=[place for _, place in rows],
+        name=word,
+        mode="markers",
+        marker={"symbol": marker, "size": 13, "color": color, "line": {"width": 2, "color": color}},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [(row.high - row.difference) * 100 for row, _ in rows],
+            "arrayminus": [(row.difference - row.low) * 100 for row, _ in rows],
+            "color": color,
+            "thickness": 3,
+            "width": 7,
+        },
+        text=[row.hover for row, _ in rows],
+        hovertemplate="%{text}<extra></extra>",
+    )

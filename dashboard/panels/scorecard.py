@@ -1,0 +1,81 @@
+"""The scorecard as text: a cell for each configuration and target, a table that explains one configuration.
+
+No Streamlit: what stands here is tested as text. Every verdict has an icon and a word, never a colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.scorecard import Needed, Row
+from core.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
+from dashboard import format
+
+ICONS: Mapping[State, tuple[str, str]] = {
+    # state -> icon, colour of the badge
+    "MET": (":material/check_circle:", "green"),
+    "MISSED": (":material/cancel:", "red"),
+    "UNKNOWN": (":material/help:", "gray"),
+}
+BREACH = ":material/warning: outputs differ"
+
+
+def heads(judged: Sequence[Judged]) -> list[str]:
+    """One heading for each target: `p99 latency at batch 1 ≤ 3 ms`."""
+    return [f"{one.target.what} {one.target.limit_words}" for one in judged]
+
+
+def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
+    """Return columns of Markdown for the table of all: who, then one column for each target."""
+    named = [f"**{format.plain(row.subject.label)}**{f'  {BREACH}' if row.breach else ''}" for row in card]
+    columns: dict[str, list[str]] = {"Configuration": named, "All": [_word(row.state) for row in card]}
+    for index, head in enumerate(heads(card[0].judged) if card else []):
+        columns[format.plain(head)] = [_cell(row.judged[index]) for row in card]
+    return columns
+
+
+def _word(state: State) -> str:
+    return f"{ICONS[state][0]} **{STATE_WORDS[state]}**"
+
+
+def _cell(one: Judged) -> str:
+    word = STATE_WORDS[one.state]
+    return _word(one.state) + format.plain(cell(one).removeprefix(word))
+
+
+def details(row: Row) -> list[dict[str, Any]]:
+    """Return one line for each target of a configuration: the numbers, where they come from, what to do."""
+    return [
+        {
+            "Target": f"{one.target.what} {one.target.limit_words}",
+            "State": STATE_WORDS[one.state],
+            "Measured": None if one.value is None else quantity(one.target, one.value),
+            "95 % interval": interval(one),
+            "Margin": margin(one),
+            "Why": one.why,
+            "What to do": one.todo,
+        }
+        for one in row.judged
+    ]
+
+
+def headline(card: Sequence[Row]) -> str:
+    """Say in a sentence who meets everything."""
+    met = [row.subject.label for row in card if row.state == "MET"]
+    missed = sum(row.state == "MISSED" for row in card)
+    total = len(card)
+    if met:
+        names = ", ".join(format.plain(one) for one in met)
+        return f"**{names}** {'meets' if len(met) == 1 else 'meet'} every target."
+    if missed == total:
+        return "No configuration meets every target." if total > 1 else "It misses a target."
+    return "No configuration is known to meet every target yet."
+
+
+def work_text(work: Needed) -> str:
+    """Say what would be measured: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
+    parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]
+    if work.accuracies:
+        parts.append(f"accuracy of {len(work.accuracies)}")
+    return ", ".join(parts)

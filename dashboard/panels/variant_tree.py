@@ -1,0 +1,164 @@
+"""The family of a model as a tree: an original and its variants, each with size, error and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from core import guard, variants
+from core.errors import TunerError
+from core.store import ModelRecord
+from core.variants import Branch
+from dashboard import format, state
+from dashboard.panels import variant_text
+from dashboard.panels.variant_text import Verdict
+
+SHOWN = "variants.shown"  # content hash of the variant whose details are shown
+NO_BREAK = "\u00a0"  # a space that Markdown keeps
+COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
+TITLES = {
+    "Model": "What a line further right was made from stands above it.",
+    "Precision": "What most of it is computed in.",
+    "Size": "Of the file with its external data; the change is against what it was made from.",
+    "Outputs off by": "Against the original, on random feeds, both without optimizations on the CPU: the "
+    "largest difference over the largest magnitude of that output, and how often the top class is the same.",
+    "Speed": "Against the original, with the 95 % interval of the ratio, from the latest race in which both "
+    "had ONNX Runtime's default settings.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One model of the tree, in words."""
+
+    sha: str
+    title: str  # with the branch in front of it
+    steps: str  # what made it, or what it is
+    precision: str
+    color: str  # of the precision's badge
+    size: str
+    error: str
+    agreement: str  # of the classes; empty: there are none
+    verdict: Verdict | None  # None: the original, which the others are put against
+    breach: str  # why its outputs are too far from the original's; empty: they are not
+    bound: str  # why it belongs to one kind of machine; empty: it does not
+
+
+def lines(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> list[Line]:
+    """Return the tree as lines of text, in its order."""
+    return [_line(one, verdicts.get(one.record.content_sha256)) for one in branches]
+
+
+def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
+    record, facts = branch.record, variants.variant_of(branch.record)
+    words, color = variant_text.PRECISIONS[variants.precision_of_model(record)]
+    title = branch.prefix.replace(" ", NO_BREAK) + format.plain(record.name)
+    if facts is None:
+        return Line(
+            sha=record.content_sha256,
+            title=title,
+            steps="the original",
+            precision=words,
+            color=color,
+            size=format.size(record.info["size_bytes"]),
+            error="the reference",
+            agreement="",
+            verdict=None,
+            breach="",
+            bound="",
+        )
+    return Line(
+        sha=record.content_sha256,
+        title=title,
+        steps=_own_steps(record, whole=not branch.parent_known),
+        precision=words,
+        color=color,
+        size=variant_text.size_text(facts),
+        error=variant_text.error_text(facts["error"]),
+        agreement=variant_text.agreement_text(facts["error"]),
+        verdict=variant_text.verdict_of(found),
+        breach=variant_text.breach(record, facts),
+        bound=facts["hardware_bound"],
+    )
+
+
+def _own_steps(record: ModelRecord, *, whole: bool) -> str:
+    """The last step; the whole chain where what it was made from is gone."""
+    try:
+        steps = variants.steps_of(record)
+    except TunerError:
+        return "made by another version"
+    told = " → ".join(variant_text.step_line(step) for step in (steps if whole else steps[-1:]))
+    return format.short(told, 120)
+
+
+# --- drawing it ---------------------------------------------------------------------------------------------
+
+
+def draw(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the tree; a press on a line makes it the one whose details are shown."""
+    with st.container(border=True, key="variants.tree", gap="small"):
+        for column, (title, text) in zip(st.columns(COLUMNS), [*TITLES.items(), ("", "")], strict=True):
+            if title:
+                column.caption(f"**{title}**", help=text)
+        for line in lines(branches, verdicts):
+            _row(line)
+
+
+def _row(line: Line) -> None:
+    name, precision, size, error, speed, button = st.columns(COLUMNS, vertical_alignment="center")
+    with name, st.container(gap=None):
+        st.markdown(f"**{line.title}**")
+        st.caption(format.plain(line.steps))
+    precision.badge(line.precision, color=line.color)  # type: ignore[arg-type] # a colour of the table
+    if line.bound:
+        precision.badge("this CPU", icon=":material/developer_board:", color="orange", help=line.bound)
+    size.markdown(line.size)
+    with error, st.container(gap=None):
+        st.markdown(format.plain(line.error))
+        if line.agreement:
+            st.caption(line.agreement)
+    if line.breach:
+        error.badge(guard.MARK, icon=":material/difference:", color="red", help=format.plain(line.breach))
+    with speed:
+        _verdict(line.verdict)
+    if line.verdict is not None:
+        shown = st.session_state.get(SHOWN) == line.sha
+        button.button(
+            "Shown" if shown else "Show",
+            key=f"variants.show.{line.sha[:12]}",
+            disabled=shown,
+            help="What was done, and what it brought.",
+            on_click=show,
+            args=(line.sha,),
+        )
+
+
+def _verdict(verdict: Verdict | None) -> None:
+    if verdict is None:
+        st.badge("baseline", icon=":material/flag:", color="gray")
+        return
+    with st.container(gap=None):
+        st.badge(verdict.words, icon=verdict.icon, color=verdict.color)  # type: ignore[arg-type] # of `LOOKS`
+        if verdict.interval:
+            st.caption(verdict.interval)
+
+
+def show(sha: str) -> None:
+    """Make this variant the one whose details are shown."""
+    st.session_state[SHOWN] = sha
+
+
+def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
+    """The variant to show: the chosen one, else the current model when it is a variant, else the newest."""
+    made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
+    for sha in (st.session_state.get(SHOWN), st.session_state.get(state.MODEL)):
+        if sha in made:
+            st.session_state[SHOWN] = sha
+            return made[sha]
+    newest = max(made.values(), key=lambda one: one.created_at, default=None)
+    st.session_state[SHOWN] = newest.content_sha256 if newest is not None else None
+    return newest

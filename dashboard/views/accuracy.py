@@ -1,0 +1,263 @@
+"""Accuracy: a model and its variants on labelled data, how sure each number is, and whether one is worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+import streamlit as st
+
+from core import variants, wire
+from core.accuracy_run import BATCH_ROWS, measure_accuracy, score_outputs
+from core.errors import Cancelled, ErrorRecord, TunerError, record_from_error
+from core.scheduler import Status
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
+from core.spec.datasets import DatasetSpec
+from core.store import ModelRecord, Store
+from core.trial_run import Run
+from dashboard import controls, format, state
+from dashboard.controls import dataset
+from dashboard.panels import accuracy_results, queue_text
+from dashboard.panels.accuracy_found import Evaluated, Request, find, record_name
+
+# keys of the session
+CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
+OF_FAMILY = "accuracy.of_family"  # content hash of the original that they descend from
+LAST = "accuracy.last"  # the current model when the choice was drawn last
+SETTINGS = "accuracy.settings"
+BATCH = "accuracy.batch"
+JOB = "accuracy.job"  # id of the evaluation that this session started last
+
+KIND = "accuracy"
+DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"
+MOST_CHOSEN = 4  # of a large family, at first
+MOST_ROWS = 4096  # at once
+POLL_S = 1.0
+
+
+def page() -> None:
+    st.title("Accuracy", anchor=False)
+    st.caption(
+        "How often a model is right on labelled data, with 95 % intervals; and whether a variant is worse "
+        "than the original on the very same rows."
+    )
+    state.show_kept_error()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+        requests = _requests(record) if record is not None else []
+        found = find(requests)
+        job = _job()
+        if record is not None:
+            _button(requests, found, job)
+    if record is None:
+        return
+    with right:
+        _live(job)
+        if found:
+            accuracy_results.result(found)
+        elif not state.is_active(job):
+            _empty()
+
+
+# --- what to evaluate ---------------------------------------------------------------------------------------
+
+
+def _requests(record: ModelRecord) -> list[Request]:
+    """Draw what shall be evaluated; return the models with their specs, none where something is missing."""
+    outputs, reason = score_outputs(record.info)
+    if reason:
+        st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
+        return []
+    chosen = _models(record)
+    data = dataset.form(dataset.LABELLED, outputs=outputs)
+    session = _settings()
+    if data is None or session is None:
+        return []
+    return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+
+
+def _models(record: ModelRecord) -> list[ModelRecord]:
+    """The choice among the model's family; at first the original, the current model and the newest."""
+    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    root, current = next(iter(family)), record.content_sha256
+    if st.session_state.get(OF_FAMILY) != root or CHOSEN not in st.session_state:
+        first = dict.fromkeys([root, current, *reversed(family)])
+        chosen = list(first)[:MOST_CHOSEN]
+    else:
+        chosen = [sha for sha in st.session_state[CHOSEN] if sha in family]
+        if st.session_state.get(LAST) != current and current not in chosen:
+            chosen.append(current)  # just picked above
+    st.session_state[CHOSEN], st.session_state[OF_FAMILY], st.session_state[LAST] = chosen, root, current
+    st.multiselect(
+        "Models to evaluate",
+        list(family),
+        key=CHOSEN,
+        format_func=lambda sha: record_name(family[sha]) if sha in family else str(sha)[:12],
+        persist_state="session",
+        help="The original and the variants that were made of it on the Variants page.",
+    )
+    return [family[sha] for sha in st.session_state[CHOSEN]]
+
+
+def _settings() -> SessionSpec | None:
+    """Draw with which settings the models run; None where those of Tune cannot be used."""
+    st.session_state.setdefault(SETTINGS, DEFAULTS)
+    st.session_state.setdefault(BATCH, None)
+    with st.expander("How they run", icon=":material/tune:", key="accuracy.how"):
+        st.segmented_control(
+            "Session settings",
+            [DEFAULTS, TUNE],
+            key=SETTINGS,
+            required=True,
+            persist_state="session",
+            help="Providers, optimizations and config entries can change what a model answers.",
+        )
+        st.number_input(
+            "Rows at once",
+            min_value=1,
+            max_value=MOST_ROWS,
+            step=1,
+            key=BATCH,
+            placeholder=f"{BATCH_ROWS}, or 1 where the answers depend on it",
+            persist_state="session",
+            help="Batch that is fed. A model that finds its quantization ranges while it runs may answer "
+            "differently in another batch. A model with a fixed batch keeps its own.",
+        )
+    if st.session_state[SETTINGS] == DEFAULTS:
+        return SessionSpec()
+    try:
+        return state.current_spec().session
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
+    rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
+    return TrialSpec(
+        model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
+        session=session,
+        workload=WorkloadSpec(batch_size=None if rows is None else int(rows)),
+        dataset=data,
+    )
+
+
+# --- evaluating ---------------------------------------------------------------------------------------------
+
+
+def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status | None) -> None:
+    active = state.is_active(job)
+    again = bool(requests) and len(found) == len(requests)
+    words = "Choose a model and labelled data first." if not requests else None
+    st.button(
+        "Evaluating" if active else "Evaluate again" if again else "Evaluate",
+        key="accuracy.run",
+        type="secondary" if again or active else "primary",
+        icon=":material/fact_check:",
+        shortcut="Ctrl+Enter",
+        disabled=active or not requests,
+        help="Wait for the evaluation, or cancel it."
+        if active
+        else words or "Feeds every row to every chosen model; what has not changed is not repeated.",
+        on_click=_start,
+        args=([one.spec for one in requests],),
+    )
+
+
+def _start(specs: Sequence[TrialSpec]) -> None:
+    names = ", ".join(_file(spec) for spec in specs)
+    try:
+        task = partial(evaluate, state.store(), specs, state.environment())
+        job = state.scheduler().submit_task(task, kind=KIND, what=f"accuracy of {format.short(names)}")
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    st.session_state[JOB] = job
+
+
+def _file(spec: TrialSpec) -> str:
+    return PurePath(spec.model.path).name
+
+
+def evaluate(
+    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
+) -> Mapping[str, Any]:
+    """Measure one after another; a model that cannot be evaluated does not keep the others from it.
+
+    Returns:
+        {"measured": ids, "errors": what kept the other models from it}, as plain JSON data.
+
+    Raises:
+        Cancelled: the models before are kept.
+    """
+    measured: list[str] = []
+    errors: list[ErrorRecord] = []
+    for spec in specs:
+        try:
+            measured.append(measure_accuracy(store, spec, run=run, environment=lambda: machine).id)
+        except Cancelled:
+            raise
+        except TunerError as error:
+            record = record_from_error(error)
+            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
+    return {"measured": measured, "errors": errors}
+
+
+def _job() -> Status | None:
+    """The evaluation that this session started, or one that another started and still runs."""
+    own = st.session_state.get(JOB)
+    if own is not None and (status := state.status(own)) is not None:
+        return status
+    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+
+
+def _live(job: Status | None) -> None:
+    active = state.is_active(job)
+    if job is not None and not active:
+        _ended(job)
+
+    def tick() -> None:
+        if not active or job is None:
+            return
+        status = state.status(job.id)
+        if status is None or not state.is_active(status):
+            st.rerun()
+        waiting = status.state == "WAITING"
+        share = 0.0 if waiting or not status.total else min(1.0, status.done / status.total)
+        text = queue_text.waiting_text(status, "this evaluation") if waiting else queue_text.step_text(status)
+        st.progress(share, text=text)
+        st.button(
+            "Cancel",
+            key="accuracy.cancel",
+            icon=":material/stop_circle:",
+            help="Models that were finished before are kept.",
+            on_click=state.scheduler().cancel,
+            args=(job.id,),
+        )
+
+    with st.container(key="accuracy.live"):
+        st.fragment(tick, run_every=POLL_S if active else None)()
+
+
+def _ended(job: Status) -> None:
+    if job.state == "CANCELLED":
+        st.info("The evaluation was cancelled; models that were finished are kept.", icon=":material/cancel:")
+    elif job.error is not None:
+        state.report_record(job.error)
+    for error in (job.result or {}).get("errors", []):
+        state.report_record(error)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data on the left, then press "
+            "**Evaluate**. The sample digits belong to the sample model `digits_cnn`."
+        )
+        st.page_link("views/variants.py", label="Make a variant to compare", icon=":material/science:")
+
+
+page()

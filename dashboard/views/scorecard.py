@@ -1,0 +1,426 @@
+"""Scorecard: what must be reached, and which configuration and variant of the model reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import variants
+from core.contrast import PRECISIONS
+from core.errors import SpecError, TunerError
+from core.library import ROOT
+from core.plan import anchor
+from core.presets import PRESETS
+from core.scheduler import Status
+from core.scorecard import Needed, Row, Subject, needed, on_model, rows, start
+from core.spec import TrialSpec, spec_from_yaml, yaml_from_spec
+from core.spec.datasets import DatasetSpec
+from core.spec.targets import TargetSpec
+from core.store import ModelRecord
+from dashboard import contestants, controls, format, state
+from dashboard.controls import dataset
+from dashboard.panels import scorecard, scorecard_targets
+from dashboard.panels.queue_text import step_text, waiting_text
+
+# keys of the session
+MODELS, OF_FAMILY = (
+    "scorecard.models",
+    "scorecard.of_family",
+)  # content hashes that are judged; of which original
+SETTINGS = "scorecard.settings"
+PRECISION = "scorecard.precision"
+JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
+TAKEN = "scorecard.taken"  # label of the configuration to take away
+FILE, PASTED = "scorecard.file", "scorecard.pasted"
+
+DEFAULT, TUNE = "ORT default", "Settings of Tune"
+EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
+MOST_MODELS = 4  # of a large family at first
+POLL_S = 1.0
+
+
+def page() -> None:
+    st.title("Scorecard", anchor=False)
+    st.caption(
+        "Met needs the whole 95 % interval inside the limit. Where the interval holds the limit, or nothing "
+        "was measured, it is not known yet."
+    )
+    state.show_kept_error()
+    record, chosen = _who()
+    data, targets = _what(record)
+    if record is None:
+        return
+    if not targets:
+        _empty()
+        return
+    subjects = _subjects(record, chosen, data, targets)
+    if not subjects:
+        return
+    try:
+        card = rows(state.store(), subjects, targets, fingerprint=state.environment()["fingerprint"])
+    except TunerError as error:
+        state.report(error)
+        return
+    _measuring(card)
+    _result(card)
+    _take_away(card)
+
+
+# --- who is judged ------------------------------------------------------------------------------------------
+
+
+def _who() -> tuple[ModelRecord | None, list[ModelRecord]]:
+    """Draw the choice of the models; return the current one and all that are chosen."""
+    left, middle, right = st.columns([2, 3, 3], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return None, []
+    with middle:
+        chosen = _models(record)
+    with right:
+        st.session_state.setdefault(SETTINGS, [DEFAULT])
+        st.multiselect(
+            "Settings",
+            [DEFAULT, TUNE, *(name for name in PRESETS if name != "default")],
+            key=SETTINGS,
+            format_func=lambda name: PRESETS[name][0] if name in PRESETS else name,
+            persist_state="session",
+            placeholder="Choose settings",
+            help="Every chosen model is judged with each of these.",
+        )
+    return record, chosen
+
+
+def _models(record: ModelRecord) -> list[ModelRecord]:
+    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    root = next(iter(family))
+    if st.session_state.get(OF_FAMILY) != root:
+        first = dict.fromkeys([root, record.content_sha256, *reversed(list(family)[1:])])
+        st.session_state[OF_FAMILY], st.session_state[MODELS] = root, list(first)[:MOST_MODELS]
+    st.session_state[MODELS] = [one for one in st.session_state.get(MODELS) or [] if one in family]
+    st.multiselect(
+        "Original and variants",
+        list(family),
+        key=MODELS,
+        format_func=lambda sha: family[sha].name if sha in family else str(sha)[:12],
+        persist_state="session",
+        placeholder="Choose models",
+        help="Variants are made on the Variants page.",
+    )
+    return [family[sha] for sha in st.session_state[MODELS]]
+
+
+def _subjects(
+    record: ModelRecord,
+    chosen: Sequence[ModelRecord],
+    data: DatasetSpec | None,
+    targets: Sequence[TargetSpec],
+) -> list[Subject]:
+    """The chosen models with each of the chosen settings; what cannot be is said and left out."""
+    found: list[Subject] = []
+    try:
+        base = state.current_spec()
+        settings = {name: _settings(name, base) for name in st.session_state[SETTINGS]}
+    except TunerError as error:
+        state.report(error)
+        return []
+    for one in chosen:
+        for name, spec in settings.items():
+            own = spec if one.content_sha256 == record.content_sha256 else _moved(spec, one)
+            own = own.model_copy(update={"dataset": data, "targets": tuple(targets)})
+            label = one.name if settings.keys() == {DEFAULT} else f"{one.name} · {_label(name)}"
+            found.append(Subject(label=label, spec=_with_protocol(own), record=one))
+    if not found:
+        st.info("Choose at least one model and one kind of settings.", icon=":material/checklist:")
+    return found
+
+
+def _moved(spec: TrialSpec, record: ModelRecord) -> TrialSpec:
+    return on_model(spec, record, path=state.portable(record.path))
+
+
+def _settings(name: str, base: TrialSpec) -> TrialSpec:
+    """Return the settings `name` on the model and workload of `base`; raises `SpecError` as they do."""
+    if name == TUNE:
+        return base
+    return anchor(base) if name == DEFAULT else contestants.from_preset(name, base)
+
+
+def _label(name: str) -> str:
+    return PRESETS[name][0] if name in PRESETS else name
+
+
+def _with_protocol(spec: TrialSpec) -> TrialSpec:
+    precision = st.session_state.get(PRECISION) or "quick"
+    changes = {"precision": precision, "budget_s": None, "runs": None}
+    return spec.model_copy(update={"protocol": spec.protocol.model_copy(update=changes)})
+
+
+# --- what is asked ------------------------------------------------------------------------------------------
+
+
+def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpec]]:
+    """Draw the targets and the labelled data, and return both."""
+    with st.container(border=True, key="scorecard.what"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader("Targets", anchor=False)
+            st.space("stretch")
+            st.button(
+                "Example: digits",
+                key="scorecard.example",
+                icon=":material/lightbulb:",
+                on_click=_load_example,
+                help="Targets of a medical kind on the sample model: one digit must not be overlooked.",
+            )
+            with st.popover("From YAML", icon=":material/upload_file:", help="A file with targets."):
+                _yaml()
+        targets = scorecard_targets.draw()
+        if not any(one.about.source == "accuracy" for one in targets):
+            return _quiet_dataset(), targets
+        with st.expander("Labelled data", icon=":material/dataset:", expanded=True, key="scorecard.data"):
+            outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
+            data = dataset.form(dataset.LABELLED, outputs=outputs)
+        return data, targets
+
+
+def _quiet_dataset() -> DatasetSpec | None:
+    """The data of this session, which no target needs now: they stay in the YAML."""
+    try:
+        return dataset.asked(dataset.LABELLED)
+    except TunerError:
+        return None
+
+
+def _load_example() -> None:
+    try:
+        _load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
+    except OSError as error:
+        state.keep_error(SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."))
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _load(spec: TrialSpec, *, foreign: bool = False) -> None:
+    """Take the targets, the data and the settings of a configuration.
+
+    Raises:
+        SpecError: it has no targets.
+        ModelError: its model is not here, or may not be named in the browser.
+    """
+    if not spec.targets:
+        raise SpecError(
+            "The configuration has no targets.", hint="Add `targets:` to the file, or state them here."
+        )
+    state.apply_spec(spec, foreign=foreign)
+    scorecard_targets.load(spec.targets)
+    if spec.dataset is not None:
+        dataset.fill(dataset.LABELLED, spec.dataset)
+    st.session_state[SETTINGS] = [DEFAULT] if contestants.is_default(spec) else [TUNE]
+
+
+def _yaml() -> None:
+    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1)
+    st.text_area("or its text", key=PASTED, height=120, placeholder="schema: 1\ntargets: …")
+    st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
+
+
+def _load_yaml() -> None:
+    try:
+        _load(spec_from_yaml(_yaml_text()), foreign=True)
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _yaml_text() -> str:
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        text = str(st.session_state.get(PASTED) or "")
+        if not text.strip():
+            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
+        return text
+    try:
+        return str(uploaded.getvalue(), "utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(
+            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
+        ) from None
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/checklist: **No targets yet.** Say what must be reached: **Add target** above, or "
+            "load the example. Every configuration is then Met, Missed or Not yet known, with what to do."
+        )
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def _measuring(card: Sequence[Row]) -> None:
+    """The button that measures what is missing, and how far that is."""
+    work = needed(card)
+    active = [one for one in _jobs() if state.is_active(one)]
+    with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
+        st.segmented_control(
+            "Precision of races",
+            list(PRECISIONS),
+            key=PRECISION,
+            required=True,
+            default=None if PRECISION in st.session_state else "quick",
+            persist_state="session",
+            help="Higher ones take longer and narrow the intervals.",
+        )
+        st.button(
+            "Measuring" if active else "Measure what is missing",
+            key="scorecard.run",
+            type="primary" if work and not active else "secondary",
+            icon=":material/play_arrow:",
+            shortcut="Ctrl+Enter",
+            disabled=bool(active) or not work,
+            help=_why_disabled(work, active),
+            on_click=_start,
+            args=(work,),
+        )
+        if work:
+            st.caption(f"Missing: {scorecard.work_text(work)}.")
+    _live(active)
+
+
+def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
+    if active:
+        return "Wait for the measurements, or cancel them."
+    return (
+        "A race for every batch size, and labelled data."
+        if work
+        else "Nothing that could be measured is missing."
+    )
+
+
+def _start(work: Needed) -> None:
+    try:
+        st.session_state[JOBS] = start(state.scheduler(), work)
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _jobs() -> list[Status]:
+    found = (state.status(one) for one in st.session_state.get(JOBS) or [])
+    return [one for one in found if one is not None]
+
+
+def _live(active: Sequence[Status]) -> None:
+    if not active:
+        _ended(_jobs())
+
+    def tick() -> None:
+        if not active:
+            return
+        now = [one for one in _jobs() if state.is_active(one)]
+        if len(now) != len(active):
+            st.rerun()  # one more is done: the whole page shows what it found
+        running = now[0]
+        waiting = running.state == "WAITING"
+        share = 0.0 if waiting or not running.total else min(1.0, running.done / running.total)
+        step = waiting_text(running, "this one") if waiting else step_text(running)
+        left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
+        st.progress(share, text=f"{format.plain(running.what)}: {step}{left}")
+        st.button(
+            "Cancel",
+            key="scorecard.cancel",
+            icon=":material/stop_circle:",
+            on_click=_cancel,
+            args=([one.id for one in now],),
+            help="Ends all that this page has started. What is measured is kept.",
+        )
+
+    with st.container(key="scorecard.live"):
+        st.fragment(tick, run_every=POLL_S if active else None)()
+
+
+def _cancel(jobs: Sequence[str]) -> None:
+    for one in reversed(jobs):  # the running one last, so that no other begins meanwhile
+        state.scheduler().cancel(one)
+
+
+def _ended(jobs: Sequence[Status]) -> None:
+    """Say what went wrong with the jobs that this session started last."""
+    if any(one.state == "CANCELLED" for one in jobs):
+        st.info("Measuring was cancelled; what was found before is kept.", icon=":material/cancel:")
+    for one in jobs:
+        if one.state == "FAIL" and one.error is not None:
+            state.report_record(one.error)
+        for label, message in ((one.result or {}).get("failures") or {}).items():
+            st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def _result(card: Sequence[Row]) -> None:
+    with st.container(key="scorecard.result"):
+        st.markdown(scorecard.headline(card))
+        st.table(pd.DataFrame(scorecard.matrix(card)).set_index("Configuration"))
+        for number, row in enumerate(card):
+            label = f"{scorecard.ICONS[row.state][0]} {format.plain(row.subject.label)}: why, and what to do"
+            with st.expander(label, key=f"scorecard.row.{number}", expanded=len(card) == 1):
+                _details(row, number)
+
+
+def _details(row: Row, number: int) -> None:
+    if row.breach:
+        st.warning(
+            f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
+        )
+    st.dataframe(
+        pd.DataFrame(scorecard.details(row)),
+        key=f"scorecard.details.{number}",
+        hide_index=True,
+        placeholder=format.DASH,
+        height="content",
+        column_config={
+            "Target": st.column_config.TextColumn(width="medium"),
+            "Why": st.column_config.TextColumn(width="large"),
+            "What to do": st.column_config.TextColumn(width="large"),
+        },
+        alt=f"Every target of {row.subject.label} with its state, number, interval, margin and what to do",
+    )
+
+
+def _take_away(card: Sequence[Row]) -> None:
+    labels = {row.subject.label: row for row in card}
+    if st.session_state.get(TAKEN) not in labels:
+        st.session_state[TAKEN] = next(
+            (label for label, row in labels.items() if row.state == "MET"), next(iter(labels))
+        )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.away"):
+        st.selectbox(
+            "Configuration to take away",
+            list(labels),
+            key=TAKEN,
+            width=360,
+            help="Its settings with the targets and the data: what `python -m core check` reads.",
+        )
+        row = labels[st.session_state[TAKEN]]
+        st.download_button(
+            "Download YAML with targets",
+            yaml_of(row),
+            file_name=f"{row.subject.record.name}-scorecard.yaml",
+            mime="application/yaml",
+            key="scorecard.download",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def yaml_of(row: Row) -> str:
+    """Return the configuration with its targets, its data and the verdicts of now as a YAML file."""
+    measured: dict[str, Any] = {"scorecard": row.state, "targets": [one.to_dict() for one in row.judged]}
+    return yaml_from_spec(row.subject.spec, measured=measured)
+
+
+page()

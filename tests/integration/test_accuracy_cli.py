@@ -1,0 +1,81 @@
+"""The command `accuracy`, run for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+DATA = ("--data", "sample_models/digits_test.npz")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+def test_two_configurations_are_measured_and_compared_as_json(cli: CommandLine) -> None:
+    done = cli.run(
+        "accuracy", "digits_cnn", *DATA, "--positive", "8", "--threshold", "60%", "--limit", "200", "--json"
+    )
+    assert (done.code, done.err) == (0, "") or done.code == 0
+    (one,) = done.document["accuracies"]
+    assert one["summary"]["accuracy"]["value"] > 0.97
+    assert one["summary"]["positive"]["threshold"] == 0.6
+    assert one["dataset"]["positive_class"] == "8"
+    assert done.document["errors"] == []
+    again = cli.run(
+        "accuracy",
+        "digits_cnn",
+        *DATA,
+        "--limit",
+        "200",
+        "--against",
+        "digits_cnn",
+        "--delta",
+        "5%",
+        "--json",
+    )
+    assert again.code == 0
+    assert {each["id"] for each in again.document["accuracies"]} == {one["id"]}
+    (pair,) = again.document["comparisons"]
+    assert (pair["accuracy"]["verdict"], pair["delta"]) == ("NOT_WORSE", 0.05)
+
+
+def test_what_people_read_and_a_comparison_that_needs_more_rows(cli: CommandLine) -> None:
+    done = cli.run("accuracy", "digits_cnn", *DATA, "--against", "digits_cnn", "--delta", "0.001")
+    assert done.code == 3
+    for part in (
+        "digits_cnn · 360 rows · 10 classes",
+        "95 % interval",
+        "sensitivity",
+        "ROC-AUC",
+        "Undecided",
+    ):
+        assert part in done.out
+
+
+def test_data_and_models_that_do_not_fit_are_two_lines(cli: CommandLine, tmp_path: Path) -> None:
+    missing = cli.run("accuracy", "digits_cnn")
+    assert missing.code == 2
+    assert "No labelled data are given." in missing.err
+    model = tiny_models.identity(tmp_path / "ints.onnx", "int64", ("batch", 1, 8, 8))
+    wrong = cli.run("accuracy", str(model), *DATA, "--json", "--quiet")
+    assert wrong.code == 2
+    assert wrong.document["accuracies"] == []
+    assert len(wrong.err.splitlines()) == 2
+    assert cli.run("accuracy", "digits_cnn", *DATA, "--limit", "many").code == 2
+
+
+def test_dataset_of_a_yaml_is_used(cli: CommandLine, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "schema: 1\nmodel: {path: digits_cnn}\ndataset: {path: sample_models/digits_test.npz, limit: 30}\n"
+    )
+    done = cli.run("accuracy", "--config", str(config), "--seed", "3", "--json")
+    assert done.code == 0
+    (one,) = done.document["accuracies"]
+    assert (one["reply"]["rows"], one["dataset"]["seed"]) == (30, 3)

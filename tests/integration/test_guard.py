@@ -1,0 +1,222 @@
+"""The guard on real races: variants against the original of their chain, everybody else against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+import yaml
+from onnx import helper, numpy_helper
+
+from core.cli.tables import comparison_lines, history_lines, trial_lines
+from core.emit import emit_python, emit_yaml
+from core.errors import SpecError
+from core.library import import_file
+from core.measurement import Trial
+from core.runner import run_job
+from core.scheduler import Scheduler
+from core.spec import spec_from_dict, spec_from_yaml
+from core.store import ModelRecord, Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+WAIT_S = 120
+SHORT = {"warmup_runs": 2, "runs": 20}
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
+
+
+@pytest.fixture(scope="module")
+def machine() -> dict[str, Any]:
+    return run_job("environment", {})
+
+
+@pytest.fixture
+def measure(machine: dict[str, Any]) -> Iterator[Callable[..., Trial]]:
+    def described_once(job: str, payload: Any, **options: Any) -> dict[str, Any]:
+        return machine if job == "environment" else run_job(job, payload, **options)
+
+    scheduler = Scheduler(Store(), owner="tester", run=described_once)
+
+    def race(record: ModelRecord, **parts: Any) -> Trial:
+        protocol = {**SHORT, **parts.pop("protocol", {})}
+        model = {"path": record.path, "sha256": record.sha256, **parts.pop("model", {})}
+        trial = scheduler.submit(spec_from_dict({"model": model, "protocol": protocol, **parts}))
+        assert scheduler.join(WAIT_S)
+        found = Store().trial(trial)
+        assert found.state == "COMPLETE", found.error
+        return found
+
+    yield race
+    scheduler.close()
+    assert psutil.Process().children(recursive=True) == []
+
+
+def add(path: Path, root: ModelRecord | None = None, precision: str = "fp32") -> ModelRecord:
+    """Put a model into the library, as a variant of `root` where that is given."""
+    details: dict[str, Any] = {}
+    if root is not None:
+        variant = {"root": root.content_sha256, "root_name": root.name, "precision": precision, "steps": []}
+        details = {"variant": {**variant, "parent": root.content_sha256, "parent_name": root.name}}
+    return import_file(Store(), path, name=path.stem, source="variant" if root else "upload", details=details)
+
+
+def changed(path: Path, source: Path, change: Callable[[onnx.ModelProto], None]) -> Path:
+    model = onnx.load(source)
+    change(model)
+    onnx.save(model, path)
+    return path
+
+
+def plant(model: onnx.ModelProto) -> None:
+    """One weight of the first layer gets another sign and size."""
+    tensor = next(one for one in model.graph.initializer if one.name == "w1")
+    array = np.array(numpy_helper.to_array(tensor))
+    array.flat[0] = -8.0
+    tensor.CopyFrom(numpy_helper.from_array(array, "w1"))
+
+
+def rename(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.name += "_renamed"
+
+
+def guard(trial: Trial) -> dict[str, Any]:
+    assert trial.result is not None
+    found: dict[str, Any] = trial.result["guard"]
+    assert trial.result["output_error"] == found["error"]
+    return found
+
+
+@pytest.fixture
+def conv(tmp_path: Path) -> ModelRecord:
+    return add(tiny_models.conv(tmp_path / "conv.onnx"))
+
+
+def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
+    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    wrong = add(changed(tmp_path / "wrong.onnx", Path(conv.path), plant), conv)
+    trial = measure(wrong, session={"intra_op_num_threads": 1})
+    found = guard(trial)
+    assert found["breach"] is True
+    assert found["reference"] == {"model": "conv", "sha256": conv.content_sha256}
+    assert found["error"]["max_rel"] > found["tolerance"]["max_rel"] == 1e-3
+    assert any(note.startswith("outputs differ: ") for note in trial.result["notes"])  # type: ignore[index]
+    race = Store().comparison(trial.comparison)
+    trials = Store().trials_of(race.id)
+    assert set((race.result or {})["breaches"]) == {
+        one.id for one in trials
+    }  # the default runs the same file
+    for lines in (trial_lines(trial), comparison_lines(race, trials), history_lines([trial])):
+        assert "outputs differ" in "\n".join(lines).lower()
+    _refused_without_a_reason(trial)
+
+
+def _refused_without_a_reason(trial: Trial) -> None:
+    for reason in ("", "  \n", "1.0"):
+        for emit in (emit_yaml, emit_python):
+            with pytest.raises(SpecError, match="outputs differ in trial") as caught:
+                emit(trial, accepted_breach=reason)
+            assert "--accept-breach" in caught.value.hint
+    text = emit_yaml(trial, accepted_breach="we accept\nthis on our data")
+    assert "# accepted_breach: 'we accept this on our data'" in text.splitlines()
+    assert yaml.safe_load(text)["measured"]["accepted_breach"] == "we accept this on our data"
+    assert spec_from_yaml(text).to_dict() == trial.spec
+    script = emit_python(trial, accepted_breach="we accept this")
+    assert "# accepted_breach: 'we accept this'" in script.splitlines()
+    compile(script, "script.py", "exec")
+
+
+def test_the_command_line_refuses_and_accepts_in_words(
+    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    wrong = add(changed(tmp_path / "wrong.onnx", Path(conv.path), plant), conv)
+    trial = measure(wrong)
+    cli = CommandLine(tmp_path)
+    refused = cli.run("emit", trial.id)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"The outputs differ in trial {trial.id}: largest error" in refused.err
+    assert "--accept-breach" in refused.err
+    accepted = cli.run("emit", trial.id, "--accept-breach", "a test wants it")
+    assert accepted.code == 0
+    assert "# accepted_breach: 'a test wants it'" in accepted.out
+    assert "OUTPUTS DIFFER" in accepted.out
+    assert "outputs differ" in cli.run("history").out
+
+
+def test_a_variant_that_computes_the_same_and_the_original_itself_agree(
+    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    same = measure(add(changed(tmp_path / "same.onnx", Path(conv.path), rename), conv))
+    assert guard(same)["breach"] is False
+    assert guard(same)["reference"]["model"] == "conv"
+    own = measure(conv, workload={"batch_size": 12})
+    assert guard(own)["breach"] is False
+    assert (guard(own)["error"]["top1_agreement"], guard(own)["error"]["rows"]) == (1.0, 12)
+    assert guard(own)["reference"]["sha256"] == conv.content_sha256
+    assert "accepted_breach" not in emit_yaml(own, accepted_breach="for nothing")
+
+
+def test_the_users_tolerance_decides(
+    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    wrong = add(changed(tmp_path / "wrong.onnx", Path(conv.path), plant), conv)
+    trial = measure(wrong, protocol={"tolerance": 2.0})
+    assert guard(trial)["breach"] is False
+    assert "as you set it" in guard(trial)["why"]
+    assert spec_from_yaml(emit_yaml(trial)).protocol.tolerance == 2.0
+
+
+def test_an_fp16_copy_is_judged_as_one_against_float32(
+    conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    trial = measure(conv, model={"precision": "fp16", "keep_io_types": False})
+    assert guard(trial)["precision"] == "fp16"
+    assert guard(trial)["breach"] is False
+    assert 0 < guard(trial)["error"]["max_rel"] < 2e-2
+    assert guard(trial)["reference"]["sha256"] == conv.content_sha256
+
+
+def shifted_root(path: Path, shift: float) -> Path:
+    """y = sqrt(x + shift); x is fed from [0, 1)."""
+    nodes = [
+        helper.make_node("Add", ["x", "s"], ["a"], "add"),
+        helper.make_node("Sqrt", ["a"], ["y"], "sqrt"),
+    ]
+    inputs, outputs = [tiny_models.value("x", ["batch", 4])], [tiny_models.value("y", ["batch", 4])]
+    return tiny_models.save(path, nodes, inputs, outputs, [tiny_models.constant("s", np.float32(shift))])
+
+
+def test_not_a_number_on_one_side_is_a_breach_and_on_both_sides_it_is_told(
+    tmp_path: Path, measure: Callable[..., Trial]
+) -> None:
+    sound = add(shifted_root(tmp_path / "sound.onnx", 1.0))
+    broken = measure(add(shifted_root(tmp_path / "broken.onnx", -2.0), sound))
+    assert guard(broken)["breach"] is True
+    assert "has 4 values that are infinite or not a number on one side only" in guard(broken)["why"]
+    assert guard(broken)["error"]["max_rel"] is None
+    as_it_was = measure(add(shifted_root(tmp_path / "always.onnx", -3.0)))
+    assert guard(as_it_was)["breach"] is False
+    assert "4 values are infinite or not a number on both sides" in guard(as_it_was)["why"]
+
+
+def test_an_original_that_is_gone_leaves_it_open(
+    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
+) -> None:
+    variant = add(changed(tmp_path / "same.onnx", Path(conv.path), rename), conv)
+    Path(conv.path).unlink()
+    trial = measure(variant)
+    assert guard(trial)["breach"] is None
+    assert guard(trial)["reference"] is None
+    assert any("The file of model `conv` is gone" in note for note in trial.result["notes"])  # type: ignore[index]
+    assert "accepted_breach" not in emit_yaml(trial)

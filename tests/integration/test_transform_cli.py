@@ -1,0 +1,243 @@
+"""`transform` run for real, how its flags become a chain, and variants that race by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from core.cli.options import config_from, spec_data
+from core.cli.racing import baseline_of, named
+from core.cli.transform import chain, copy_out, sizes
+from core.errors import SpecError
+from core.library import import_file
+from core.spec import spec_from_dict
+from core.steps import STEPS
+from core.store import ModelRecord, Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> str:
+    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+
+
+# --- how flags become a chain -----------------------------------------------------------------------------
+
+
+def test_flags_and_options_become_steps() -> None:
+    found = chain(
+        ["fix_dims", "fuse", "int8_dynamic"],
+        ["int8-dynamic.per_channel=on", "int8_dynamic.exclude_nodes=a,b", "fuse.model-type=bert"],
+        {"batch": 1},
+    )
+    assert [(one.kind, one.changed()) for one in found] == [
+        ("fix_dims", {"dims": {"batch": 1}}),
+        ("fuse", {"model_type": "bert"}),
+        ("int8_dynamic", {"per_channel": True, "exclude_nodes": ["a", "b"]}),
+    ]
+    (fixed,) = chain(["fix_dims"], ["fix-dims.dims=batch=2"], {"batch": 1})
+    assert fixed.options["dims"] == {"batch": 2}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "option", "words"),
+    [
+        ([], None, "No step is given"),
+        (["fp16"], "per_channel=on", "takes STEP.NAME=VALUE"),
+        (["fp16"], "fp16.keep_io_types", "takes STEP.NAME=VALUE"),
+        (["fp16"], "fp61.keep_io_types=on", "no step `fp61`"),
+        (["fp16"], "fp16.keep=on", "no option `keep`"),
+        (["fp16"], "int4.block_size=64", "for a step that is not in the chain"),
+        (["int4"], "int4.block_size=48", "one of 16, 32"),
+    ],
+)
+def test_flags_and_options_that_cannot_be(kinds: list[str], option: str | None, words: str) -> None:
+    with pytest.raises(SpecError, match=words) as caught:
+        chain(kinds, [option] if option else [], {})
+    assert caught.value.hint
+
+
+def test_sizes_are_read_once_each() -> None:
+    assert sizes(["batch=4", "x:0=8,length=16"]) == {"batch": 4, "x:0": 8, "length": 16}
+    for texts, words in ((["batch=4", "batch=5"], "stands twice"), (["batch"], "NAME=N")):
+        with pytest.raises(SpecError, match=words):
+            sizes(texts)
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def test_a_chain_in_the_order_of_its_flags(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    out = tmp_path / "small.onnx"
+    done = cli.run("transform", mlp, "--simplify", "--fp16", "--name", "small", "-o", str(out), "--json")
+    assert done.code == 0, done.err
+    document = done.document
+    assert (document["model"], document["state"], document["reused"]) == ("small", "COMPLETE", 0)
+    kinds = [one["variant"]["steps"][-1]["kind"] for one in document["steps"]]
+    assert kinds == ["simplify", "fp16"]
+    assert document["steps"][1]["variant"]["steps"][0]["kind"] == "simplify"
+    assert document["written"] == [str(out)]
+    assert out.read_bytes() == Path(document["path"]).read_bytes()
+    x = np.random.default_rng(0).random((3, 16), dtype=np.float32)
+    half, whole = (
+        ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for path in (out, mlp)
+    )
+    np.testing.assert_allclose(half, whole, rtol=1e-2)
+
+    again = cli.run("transform", mlp, "--fp16", "--simplify")
+    assert again.code == 0, again.err
+    assert "variant of mlp: FP16 → simplify" in again.out.replace("`", "")
+    once = cli.run("transform", mlp, "--simplify", "--fp16", "--json").document
+    assert (once["reused"], once["model"]) == (2, "small")
+    assert [one.name for one in (cli.home / "models").iterdir() if one.name.startswith(".")] == []
+
+
+def test_steps_with_what_they_found_are_printed(cli: CommandLine, mlp: str) -> None:
+    done = cli.run(
+        "transform", mlp, "--int8-dynamic", "--option", "int8-dynamic.reduce_range=on", "--dim", "batch=2"
+    )
+    assert done.code == 0, done.err
+    assert "INT8 dynamic" in done.out
+    assert "→" in done.out
+    assert str(cli.home / "models") in done.out
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fp16", "--int8-static"), "cannot follow FP16"),
+        (("--fix-dims", "--dim", "bath=2"), "no free dimension `bath`"),
+        (("--int8-static", "--calibration", "no/rows.npz"), "no data at"),
+        (("--fp16", "--calibration", "rows.npz"), "no step of the chain calibrates"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_makes_nothing(
+    cli: CommandLine, mlp: str, arguments: tuple[str, ...], words: str
+) -> None:
+    done = cli.run("transform", mlp, *arguments)
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert len(done.err.strip().splitlines()) <= 2
+    assert not list((cli.home / "models").glob("*")) if (cli.home / "models").exists() else True
+
+
+def test_a_model_that_no_tool_can_treat_is_said_with_json(cli: CommandLine, tmp_path: Path) -> None:
+    done = cli.run(
+        "transform", str(tiny_models.truncated(tmp_path / "broken.onnx")), "--fp16", "--json", "--quiet"
+    )
+    assert done.code == 2
+    assert done.document["error"]["type"] == "ModelError"
+    assert "Traceback" not in done.err
+
+
+def test_every_step_has_its_flag_in_the_help(cli: CommandLine) -> None:
+    done = cli.run("transform", "-h")
+    assert done.code == 0
+    for one in STEPS:
+        assert one.flag in done.out
+
+
+# --- where a copy goes ------------------------------------------------------------------------------------
+
+
+def record_of(folder: Path, **variant: Any) -> ModelRecord:
+    path = tiny_models.external_data(folder / "m.onnx")
+    (folder / "m.config").write_text("operators")
+    info: Any = {"external_data": [{"location": "weights.bin"}]}
+    facts = {"variant": {"files": ["m.config"], **variant}}
+    return ModelRecord(
+        content_sha256="a", sha256="a", name="m", path=str(path), source="variant", info=info, details=facts
+    )
+
+
+def test_a_copy_takes_along_what_belongs_to_it(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    record = record_of(tmp_path / "from")
+    written = copy_out(record, tmp_path / "to" / "renamed.onnx")
+    assert [Path(one).name for one in written] == ["renamed.onnx", "weights.bin", "m.config"]
+    assert (tmp_path / "to" / "weights.bin").stat().st_size > 0
+    (tmp_path / "folder").mkdir()
+    assert copy_out(record, tmp_path / "folder")[0] == str(tmp_path / "folder" / "m.onnx")
+    with pytest.raises(SpecError, match=r"must end in `\.onnx`"):
+        copy_out(record, tmp_path / "x.ort")
+
+
+# --- variants race by name --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, ModelRecord, ModelRecord]:
+    """A model and something that is known as its variant; nothing is transformed."""
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    store = Store()
+    root = import_file(store, tiny_models.mlp(tmp_path / "root.onnx"), name="root", source="file")
+    facts = {"variant": {"root": root.content_sha256, "root_name": "root", "steps": [], "precision": "fp32"}}
+    path = tiny_models.mlp(tmp_path / "other.onnx", hidden=8)
+    variant = import_file(store, path, name="lean", source="variant", details=facts)
+    return store, root, variant
+
+
+def test_a_variant_keeps_its_model_and_takes_the_workload(
+    family: tuple[Store, ModelRecord, ModelRecord],
+) -> None:
+    store, root, variant = family
+    refs, given = ["preset:default", "variant:lean"], {"batch_size": "4"}
+    for model in (None, root.path, "root"):
+        default, lean = named(refs, model=model, given=given, store=lambda: store)
+        assert default.model.path in (root.path, "root")
+        assert (lean.model.path, lean.model.sha256) == (variant.path, variant.sha256)
+        assert (default.workload.batch_size, lean.workload.batch_size) == (4, 4)
+    against = baseline_of("variant:lean", default, given, lambda: store)
+    assert (against.spec.model.path, against.spec.workload.batch_size) == (variant.path, 4)
+    alone = spec_from_dict(spec_data(config_from("variant:lean", store=lambda: store), root.path, {}))
+    assert alone.model.path == variant.path
+
+
+def test_models_of_two_families_do_not_race(
+    family: tuple[Store, ModelRecord, ModelRecord], tmp_path: Path
+) -> None:
+    store, _, _ = family
+    import_file(store, tiny_models.conv(tmp_path / "conv.onnx"), name="conv", source="file")
+    with pytest.raises(SpecError, match="not variants of one original"):
+        named(["preset:default", "variant:lean"], model="conv", given={}, store=lambda: store)
+
+
+def test_a_name_of_no_variant_offers_the_nearest(family: tuple[Store, ModelRecord, ModelRecord]) -> None:
+    store, _, _ = family
+    with pytest.raises(SpecError, match=r"`laen` is no variant.*Did you mean `lean`"):
+        config_from("variant:laen", store=lambda: store)
+    with pytest.raises(SpecError, match="`root` is no variant"):
+        config_from("variant:root", store=lambda: store)
+
+
+def test_an_original_and_its_variant_race_in_one_comparison(cli: CommandLine, mlp: str) -> None:
+    made = cli.run("transform", mlp, "--simplify", "--name", "slim", "--json")
+    assert made.code == 0, made.err
+    done = cli.run(
+        "compare",
+        mlp,
+        "--candidate",
+        "variant:slim",
+        "--runs",
+        "40",
+        "--warmup-runs",
+        "2",
+        "--json",
+        "--quiet",
+    )
+    assert done.code in (0, 3), done.err
+    models = {trial["model"]["sha256"] for trial in done.document["trials"]}
+    assert models == {made.document["steps"][0]["variant"]["root"], made.document["content_sha256"]}
+    assert any("variant of `mlp`" in note for trial in done.document["trials"] for note in trial["notes"])

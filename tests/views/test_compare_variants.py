@@ -1,0 +1,107 @@
+"""Variants in the list of a race: the ways in, their names, and what they are fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.comparison import Configuration
+from core.library import import_file
+from core.steps import Step
+from core.store import ModelRecord
+from dashboard import contestants, state
+from tests import tiny_models
+from tests.views import invented
+from tests.views.test_compare import click, names, submitted, texts
+
+__all__ = ["submitted"]
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+CHOICE = "compare.variants"
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+@pytest.fixture
+def lean(mlp: ModelRecord, tmp_path: Path) -> ModelRecord:
+    """A real model that is known as a variant of `mlp`."""
+    facts = {
+        "root": mlp.content_sha256,
+        "root_name": mlp.name,
+        "parent": mlp.content_sha256,
+        "steps": [Step("int8_dynamic").to_dict()],
+        "precision": "int8",
+    }
+    path = tiny_models.mlp(tmp_path / "lean.onnx", hidden=8)
+    return import_file(state.store(), path, name="lean", source="variant", details={"variant": facts})
+
+
+def test_a_model_without_variants_says_where_to_make_some(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("compare", model=mlp)
+    assert "This model has no variants yet" in texts(at)
+
+
+def test_a_variant_joins_the_list_and_races_under_its_name(
+    open_page: Open, mlp: ModelRecord, lean: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page("compare", model=mlp)
+    at.multiselect(key=CHOICE).set_value([lean.content_sha256]).run()
+    click(at, "compare.add.variants")
+    assert not at.exception
+    assert names(at) == ["ORT default", "lean"]
+    assert "variant of `mlp`: INT8 dynamic" in texts(at)
+    click(at, "compare.run")
+    (asked,) = submitted
+    found: list[Configuration] = asked["contestants"]
+    assert [(one.label, one.spec.model.sha256) for one in found] == [
+        ("ORT default", mlp.sha256),
+        ("lean", lean.sha256),
+    ]
+
+
+def test_the_original_races_against_the_variant_that_is_chosen(
+    open_page: Open, mlp: ModelRecord, lean: ModelRecord
+) -> None:
+    at = open_page("compare", model=lean)
+    at.multiselect(key=CHOICE).set_value([mlp.content_sha256]).run()
+    click(at, "compare.add.variants")
+    assert names(at) == ["ORT default", "mlp"]
+
+
+def test_nothing_chosen_is_said(open_page: Open, mlp: ModelRecord, lean: ModelRecord) -> None:
+    at = open_page("compare", model=mlp)
+    click(at, "compare.add.variants")
+    assert "There is no model to race" in texts(at)
+
+
+def test_trials_of_a_family_come_into_the_list_by_a_link(
+    open_page: Open, mlp: ModelRecord, lean: ModelRecord
+) -> None:
+    fingerprint = state.environment()["fingerprint"]
+    trials = [
+        invented.put_measured(state.store(), one, invented.spec_for(one), fingerprint=fingerprint)
+        for one in (mlp, lean)
+    ]
+    at = open_page("compare", model=mlp, trials=",".join(one.id for one in trials))
+    assert names(at) == ["ORT default", "lean"]
+
+
+def test_names_say_the_model_and_what_else_differs() -> None:
+    from core.spec import spec_from_dict
+
+    default = spec_from_dict({"model": {"path": "a"}})
+    tuned = spec_from_dict({"model": {"path": "b"}, "session": {"intra_op_num_threads": 1}})
+    assert contestants.labels([default, default, tuned, default], 0, ["", "lean", "lean", ""]) == [
+        "ORT default",
+        "lean",
+        "lean, intra_op_num_threads 1",
+        "ORT default (2)",
+    ]

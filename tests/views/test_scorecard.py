@@ -1,0 +1,311 @@
+"""The Scorecard page: targets as they are typed, verdicts on invented results, and measuring for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import wire
+from core.scheduler import Status
+from core.scorecard import Row, Subject
+from core.spec import spec_from_yaml
+from core.spec.targets import target_from_dict
+from core.store import ModelRecord
+from core.targets import Evidence, judge
+from dashboard import state
+from dashboard.panels import scorecard, scorecard_targets
+from tests import tiny_models
+from tests.views import invented
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+def texts(at: AppTest) -> str:
+    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+
+
+def add_target(at: AppTest, metric: str, limit: str, **conditions: Any) -> str:
+    """Fill one more line, and return its id."""
+    at.button(key="scorecard.add").click().run()
+    line = str(at.session_state[scorecard_targets.IDS][-1])
+    at.selectbox(key=scorecard_targets.key(line, "metric")).set_value(metric).run()
+    at.text_input(key=scorecard_targets.key(line, "limit")).set_value(limit).run()
+    for name, value in conditions.items():
+        at.get_by_key(scorecard_targets.key(line, name)).set_value(value).run()
+    assert not at.exception
+    return line
+
+
+def cells(at: AppTest) -> dict[str, str]:
+    """Heading -> cell of the first configuration."""
+    table = at.table[0].value
+    return {str(name).replace("\\", ""): str(table[name].iloc[0]).replace("\\", "") for name in table.columns}
+
+
+def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
+    """A race of ORT's default, as the scheduler stores it."""
+    racer = invented.Racer(spec=invented.spec_for(record), label="default", **changes)
+    rival = invented.Racer(spec=invented.spec_for(record, intra_op_num_threads=1), role="baseline")
+    invented.put_race(state.store(), record, [racer, rival], fingerprint=machine["fingerprint"], rounds=50)
+
+
+# --- stating targets ----------------------------------------------------------------------------------------
+
+
+def test_without_targets_the_page_says_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    assert "No targets yet" in texts(at)
+    assert not [one for one in at.button if one.key == "scorecard.run"]
+
+
+def test_a_line_without_a_limit_or_with_a_wrong_one_says_so(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    line = add_target(at, "latency_p99", "")
+    assert "Write a limit" in texts(at)
+    limit = at.text_input(key=scorecard_targets.key(line, "limit"))
+    limit.set_value("3 MB").run()
+    assert "no unit MB" in texts(at).replace("`", "")
+    limit.set_value("3 ms").run()
+    assert "no unit" not in texts(at)
+    assert "p99 latency ≤ 3 ms" in cells(at)
+
+
+def test_two_lines_on_the_same_thing_count_once(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p99", "3 ms")
+    add_target(at, "latency_p99", "4 ms")
+    assert "two targets on the p99 latency" in texts(at)
+    assert "p99 latency ≤ 3 ms" in cells(at)
+    assert "p99 latency ≤ 4 ms" not in cells(at)
+
+
+def test_a_removed_line_is_gone(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    line = add_target(at, "latency_p99", "3 ms")
+    at.button(key=f"scorecard.drop.{line}").click().run()
+    assert not at.exception
+    assert "No targets yet" in texts(at)
+
+
+def test_targets_survive_a_visit_to_another_page(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p99", "3 ms", batch=4)
+    at.switch_page("views/machine.py").run()
+    at.switch_page("views/scorecard.py").run()
+    assert not at.exception
+    assert "p99 latency at batch 4 ≤ 3 ms" in cells(at)
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------
+
+
+def test_met_missed_and_unknown_have_a_word_and_an_icon(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine, latency_s=0.002)
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    add_target(at, "latency_p95", "1 µs")
+    add_target(at, "latency_p99", "1 s", batch=64)
+    found = cells(at)
+    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met** · 2.")
+    assert found["p95 latency ≤ 1 µs"].startswith(":material/cancel: **Missed** · 2.")
+    assert found["p99 latency at batch 64 ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert found["All"] == ":material/cancel: **Missed**"
+    assert "ms to" in found["p50 latency ≤ 1 s"]
+    assert "margin +" in found["p50 latency ≤ 1 s"]
+    assert "Not measured at batch 64" in str(at.dataframe[0].value["Why"].iloc[2])
+    assert "1 at batch 64" in texts(at)
+
+
+def test_a_rejected_race_is_not_known(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    put(mlp, machine, changes={"grade": "F", "grade_reason": "A neighbour."})
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    assert cells(at)["p50 latency ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert "graded F: A neighbour." in str(at.dataframe[0].value["Why"].iloc[0])
+    assert not at.button(key="scorecard.run").disabled
+
+
+def test_everything_met_leaves_nothing_to_measure(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine)
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    assert "meets every target" in texts(at)
+    assert at.button(key="scorecard.run").disabled
+
+
+def test_outputs_that_differ_are_marked(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    put(mlp, machine, changes={"guard": {"breach": True, "why": "0.5 of the largest magnitude"}})
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    assert "outputs differ" in str(at.table[0].value.index[0])
+    assert "0.5 of the largest magnitude" in texts(at)
+
+
+def test_every_model_is_judged_with_every_kind_of_settings(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "model_size", "1 GB")
+    at.multiselect(key="scorecard.settings").set_value(["ORT default", "edge"]).run()
+    assert not at.exception
+    labels = [str(one) for one in at.table[0].value.index]
+    assert labels == ["**mlp · ORT default**", "**mlp · Mobile / edge**"]
+    at.multiselect(key="scorecard.settings").set_value([]).run()
+    assert "Choose at least one model" in texts(at)
+
+
+def test_an_accuracy_target_asks_for_labelled_data(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "sensitivity", "98 %", positive="3", threshold=0.6)
+    assert "sensitivity of class 3 at threshold 0.6 ≥ 98 %" in cells(at)
+    assert "No labelled data are named." in str(at.dataframe[0].value["Why"].iloc[0])
+
+
+# --- the file -----------------------------------------------------------------------------------------------
+
+
+def test_the_example_brings_its_model_data_and_targets(open_page: Open) -> None:
+    at = open_page("scorecard")
+    at.button(key="scorecard.example").click().run()
+    assert not at.exception
+    found = cells(at)
+    assert "p99 latency at batch 1 ≤ 3 ms" in found
+    assert found["model size ≤ 1 MB"].startswith(":material/check_circle: **Met** · 119.9 kB")
+    assert at.text_input(key="dataset.path").value == "sample_models/digits_test.npz"
+    assert not at.button(key="scorecard.run").disabled
+
+
+def test_a_file_is_loaded_and_a_file_without_targets_refused(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    text = f"schema: 1\nmodel: {{path: mlp, sha256: {mlp.sha256}}}\n"
+    at.text_area(key="scorecard.pasted").set_value(text).run()
+    at.button(key="scorecard.load").click().run()
+    assert "has no targets" in texts(at)
+    at.text_area(key="scorecard.pasted").set_value(text + "targets: [{metric: cpu_s, at_most: 5 ms}]\n").run()
+    at.button(key="scorecard.load").click().run()
+    assert not at.exception
+    assert "CPU time ≤ 5 ms" in cells(at)
+
+
+def card_row(**changes: Any) -> Row:
+    target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
+    record = ModelRecord(
+        content_sha256="a" * 64,
+        sha256="a" * 64,
+        name="m",
+        path="m.onnx",
+        source="file",
+        info={},  # type: ignore[typeddict-item]
+    )
+    spec = spec_from_yaml(
+        "schema: 1\nmodel: {path: m.onnx}\ntargets: [{metric: model_size, at_most: 1 MB}]\n"
+    )
+    evidence = Evidence(**({"batch_size": 1, "size_bytes": 10} | changes))
+    subject = Subject(label="a *star*", spec=spec, record=record)
+    return Row(subject=subject, evidence=evidence, judged=(judge(target, evidence),))
+
+
+def test_names_are_literal_in_the_table() -> None:
+    columns = scorecard.matrix([card_row()])
+    assert columns["Configuration"] == ["**a \\*star\\***"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([10, 10], "meet every target"),
+        ([10, None], "meets every target"),
+        ([None], "No configuration is known to meet every target yet."),
+        ([10**9], "It misses a target."),
+        ([10**9, 10**9], "No configuration meets every target."),
+        ([10**9, None], "No configuration is known to meet every target yet."),
+    ],
+)
+def test_the_headline(sizes: list[int | None], words: str) -> None:
+    assert words in scorecard.headline([card_row(size_bytes=one) for one in sizes])
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def test_a_running_measurement_shows_its_progress_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    job = Status(
+        id="job",
+        kind="comparison",
+        state="RUNNING",
+        what="scorecard of mlp",
+        stage="rounds",
+        done=3,
+        total=10,
+        elapsed_s=4.0,
+    )
+    cancelled: list[str] = []
+    service = state.scheduler()
+    monkeypatch.setattr(service, "status", lambda one: job if one == "job" else None)
+    monkeypatch.setattr(service, "cancel", cancelled.append)
+    at.session_state["scorecard.jobs"] = ["job"]
+    at.run()
+    assert not at.exception
+    assert at.button(key="scorecard.run").disabled
+    at.button(key="scorecard.cancel").click().run()
+    assert cancelled == ["job"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "CANCELLED"}, "Measuring was cancelled"),
+        (
+            {"state": "FAIL", "error": {"type": "WorkerError", "message": "It crashed.", "hint": ""}},
+            "It crashed.",
+        ),
+        ({"state": "COMPLETE", "result": {"failures": {"mlp": "It is no classifier."}}}, "no classifier"),
+    ],
+)
+def test_how_measurements_ended_is_said(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str
+) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    job = Status(id="job", kind="accuracy", what="x", **changes)
+    monkeypatch.setattr(state.scheduler(), "status", lambda one: job)
+    at.session_state["scorecard.jobs"] = ["job"]
+    at.run()
+    assert not at.exception
+    assert words in texts(at)
+
+
+def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:
+    at = open_page("scorecard")
+    at.button(key="scorecard.example").click().run()
+    for line in at.session_state[scorecard_targets.IDS]:
+        if at.session_state[scorecard_targets.key(line, "metric")] in (
+            "latency_p99",
+            "throughput",
+            "peak_rss",
+        ):
+            at.button(key=f"scorecard.drop.{line}").click().run()
+    at.button(key="scorecard.run").click().run()
+    assert not at.exception
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    found = cells(at)
+    assert found["accuracy ≥ 97 %"].startswith(":material/check_circle: **Met** · 99.4")
+    assert "·" in found["sensitivity of class 5 at threshold 0.6 ≥ 90 %"]  # a number, whatever the verdict
