@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.accuracy_run import Accuracy, known_accuracy, measure_accuracy, summary
+from core.accuracy_run import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.comparison import Configuration, same_request
 from core.errors import Cancelled, SpecError, TunerError
 from core.measurement import Trial
@@ -160,13 +160,14 @@ def _evidence(
     if any(one.metric == "cpu_s" for one in raced):
         races = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in races.items()}
     failures |= {size: why for size in wanted if (why := subject.refusal(size))}
-    accuracy = _accuracy(store, subject, targets)
+    accuracy, failure = _accuracy(store, subject, targets)
     return Evidence(
         batch_size=subject.rows,
         races={size: found[:KEPT] for size, found in races.items()},
         failures=failures,
         size_bytes=subject.record.info["size_bytes"],
         summaries=_summaries(accuracy, targets) if accuracy is not None else {},
+        accuracy_failure=failure,
         has_dataset=subject.spec.dataset is not None,
         arena=subject.spec.session.enable_cpu_mem_arena is not False,
     )
@@ -212,13 +213,18 @@ def _whole(store: Store, result: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- accuracy -----------------------------------------------------------------------------------------------
 
 
-def _accuracy(store: Store, subject: Subject, targets: Sequence[TargetSpec]) -> Accuracy | None:
+def _accuracy(store: Store, subject: Subject, targets: Sequence[TargetSpec]) -> tuple[Accuracy | None, str]:
+    """What is known of its accuracy, and why it cannot be measured (empty: it can)."""
     if subject.spec.dataset is None or not any(one.about.source == "accuracy" for one in targets):
-        return None
+        return None, ""
+    _, failure = score_outputs(subject.record.info)
+    if failure:
+        return None, failure
     try:
-        return known_accuracy(store, subject.for_accuracy, model_sha256=subject.record.content_sha256)
-    except TunerError:  # no such data any more: said where it is measured
-        return None
+        sha256 = subject.record.content_sha256
+        return known_accuracy(store, subject.for_accuracy, model_sha256=sha256), ""
+    except TunerError as error:  # no such data any more, or an engine that is not ONNX Runtime
+        return None, error.message
 
 
 def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condition, Mapping[str, Any]]:
@@ -271,9 +277,7 @@ def start(service: Scheduler, work: Needed) -> list[str]:
             part = subjects[first : first + MOST_AT_ONCE]
             asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
             what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
-            jobs.append(
-                service.submit_comparison(asked, study=study, model_name=part[0].record.name, what=what)
-            )
+            jobs.append(service.submit_comparison(asked, study=study, what=what))
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

@@ -347,7 +347,10 @@ def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
 
 
 def _sure(summary: Result) -> Result:
-    return {"value": 1.0, "low": 1.0, "high": 1.0, "count": summary["rows"], "total": summary["rows"]}
+    """Every row that has an answer at all."""
+    rows, answered = summary["rows"], summary["rows"] - summary["not_finite"]
+    share = answered / rows
+    return {"value": share, "low": share, "high": share, "count": answered, "total": rows}
 
 
 # --- in words -----------------------------------------------------------------------------------------------

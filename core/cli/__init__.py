@@ -20,6 +20,7 @@ from core.cli import check as cli_check
 from core.cli import compare as cli_compare
 from core.cli import library as cli_library
 from core.cli import measure as cli_measure
+from core.cli import node_errors as cli_node_errors
 from core.cli import transform as cli_transform
 from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
@@ -41,6 +42,7 @@ app.command()(cli_why.why)
 app.command()(cli_accuracy.accuracy)
 app.command()(cli_check.check)
 app.command(cls=cli_transform.InOrder)(cli_transform.transform)
+app.command()(cli_node_errors.node_errors)
 app.command(name="inspect")(cli_library.inspect_model)
 app.command()(cli_library.export)
 app.command()(cli_library.emit)

@@ -19,6 +19,7 @@ from core.guard import MARK, TOLERANCES
 from core.store import ModelRecord, home
 from dashboard import format, state, upload
 from dashboard.folders import allowed_path
+from dashboard.panels.queue_text import bar
 
 TIMEOUT_S = 3600.0  # a slow download of a large model
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
@@ -242,19 +243,8 @@ def _live(job: str) -> None:
         st.rerun()
         return
     with st.container(border=True, key="export.live"):
-        if status.state == "WAITING":
-            who = f"{format.plain(status.holder)} is measuring; " if status.holder else ""
-            st.progress(0.0, text=f"{format.plain(status.what)}: {who}waiting for a turn")
-        else:
-            share = min(1.0, status.done / status.total) if status.total else 0.0
-            words = " · ".join(part for part in (status.stage, status.text) if part)
-            st.progress(
-                share,
-                text=(
-                    f"{format.plain(status.what)}: {format.plain(words)} · "
-                    f"{format.duration(status.elapsed_s)}"
-                ),
-            )
+        share, text = bar(status, "this export")
+        st.progress(share, text=f"{format.plain(status.what)}: {text}")
         st.button(
             "Cancel the export",
             key="export.cancel",

@@ -6,6 +6,13 @@ from core.scheduler import Status
 from dashboard import format
 
 
+def bar(status: Status, what: str) -> tuple[float, str]:
+    """Share and text for a progress bar, while `what` ("this race") waits or runs."""
+    if status.state == "WAITING":
+        return 0.0, waiting_text(status, what)
+    return (min(1.0, status.done / status.total) if status.total else 0.0), step_text(status)
+
+
 def waiting_text(status: Status, what: str) -> str:
     """Who has the machine, and how many jobs are ahead of `what` ("this race")."""
     if not status.holder and status.place <= 0:

@@ -6,7 +6,6 @@ No Streamlit: what stands here is tested as text. Every verdict has an icon and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from core.scorecard import Needed, Row
 from core.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
@@ -44,17 +43,17 @@ def _cell(one: Judged) -> str:
     return _word(one.state) + format.plain(cell(one).removeprefix(word))
 
 
-def details(row: Row) -> list[dict[str, Any]]:
-    """Return one line for each target of a configuration: the numbers, where they come from, what to do."""
+def details(row: Row) -> list[dict[str, str]]:
+    """Return one line of Markdown for each target: the numbers, where they come from, what to do."""
     return [
         {
-            "Target": f"{one.target.what} {one.target.limit_words}",
-            "State": STATE_WORDS[one.state],
-            "Measured": None if one.value is None else quantity(one.target, one.value),
+            "Target": format.plain(f"{one.target.what} {one.target.limit_words}"),
+            "State": _word(one.state),
+            "Measured": quantity(one.target, one.value),
             "95 % interval": interval(one),
             "Margin": margin(one),
-            "Why": one.why,
-            "What to do": one.todo,
+            "Why": format.plain(one.why),
+            "What to do": format.plain(one.todo),
         }
         for one in row.judged
     ]

@@ -14,10 +14,9 @@ import streamlit as st
 from core.errors import TunerError
 from core.scheduler import Status
 from dashboard import state
-from dashboard.panels.queue_text import step_text, waiting_text
+from dashboard.panels.queue_text import bar
 
 MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
-POLL_S = 1.0
 
 
 def job_key(kind: str) -> str:
@@ -81,9 +80,8 @@ def live(status: Status | None, name: str) -> None:
         now = state.status(status.id)
         if now is None or not state.is_active(now):
             st.rerun()
-        waiting = now.state == "WAITING"
-        share = min(1.0, now.done / now.total) if now.total and not waiting else 0.0
-        st.progress(share, text=waiting_text(now, "this") if waiting else step_text(now))
+        share, text = bar(now, "this")
+        st.progress(share, text=text)
         st.button(
             "Cancel",
             key=f"variants.cancel.{name}",
@@ -94,4 +92,4 @@ def live(status: Status | None, name: str) -> None:
         )
 
     with st.container(key=f"variants.live.{name}"):
-        st.fragment(tick, run_every=POLL_S if active else None)()
+        st.fragment(tick, run_every=state.POLL_S if active else None)()

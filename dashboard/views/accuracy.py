@@ -19,8 +19,9 @@ from core.store import ModelRecord, Store
 from core.trial_run import Run
 from dashboard import controls, format, state
 from dashboard.controls import dataset
-from dashboard.panels import accuracy_results, queue_text
+from dashboard.panels import accuracy_results
 from dashboard.panels.accuracy_found import Evaluated, Request, find, record_name
+from dashboard.panels.queue_text import bar
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -34,7 +35,6 @@ KIND = "accuracy"
 DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"
 MOST_CHOSEN = 4  # of a large family, at first
 MOST_ROWS = 4096  # at once
-POLL_S = 1.0
 
 
 def page() -> None:
@@ -225,9 +225,7 @@ def _live(job: Status | None) -> None:
         status = state.status(job.id)
         if status is None or not state.is_active(status):
             st.rerun()
-        waiting = status.state == "WAITING"
-        share = 0.0 if waiting or not status.total else min(1.0, status.done / status.total)
-        text = queue_text.waiting_text(status, "this evaluation") if waiting else queue_text.step_text(status)
+        share, text = bar(status, "this evaluation")
         st.progress(share, text=text)
         st.button(
             "Cancel",
@@ -239,7 +237,7 @@ def _live(job: Status | None) -> None:
         )
 
     with st.container(key="accuracy.live"):
-        st.fragment(tick, run_every=POLL_S if active else None)()
+        st.fragment(tick, run_every=state.POLL_S if active else None)()
 
 
 def _ended(job: Status) -> None:

@@ -9,7 +9,7 @@ from core.quietness import answer
 from core.scheduler import Status
 from dashboard import state
 from dashboard.panels import machine
-from dashboard.panels.queue_text import step_text, waiting_text
+from dashboard.panels.queue_text import bar
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
 KIND = "self-test"
@@ -90,8 +90,8 @@ def _live(job: str) -> None:
     if status is None or not state.is_active(status):
         st.rerun()  # one full run draws the answer and ends the polling
     with st.container(border=True, key="machine.live"):
-        share = min(1.0, status.done / status.total) if status.total else 0.0
-        st.progress(share, text=_progress_text(status))
+        share, text = bar(status, "this test")
+        st.progress(share, text=text)
         st.button(
             "Cancel",
             key="machine.cancel",
@@ -100,10 +100,6 @@ def _live(job: str) -> None:
             args=(job,),
             help="Ends its processes; nothing is kept.",
         )
-
-
-def _progress_text(status: Status) -> str:
-    return waiting_text(status, "this test") if status.state == "WAITING" else step_text(status)
 
 
 def _report_end() -> None:

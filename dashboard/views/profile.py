@@ -8,11 +8,11 @@ import streamlit as st
 
 from core.errors import TunerError
 from core.measurement import Trial
-from core.scheduler import Status
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, state
 from dashboard.panels import profile_results
+from dashboard.panels.queue_text import bar
 
 SHOWN = "profile.shown"  # id of the profile that is shown
 LINKED = "profile.linked"  # the ?trial= that was followed
@@ -231,8 +231,9 @@ def _live(shown: Trial | None) -> None:
         status = state.status(shown.id)
         if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
             st.rerun()
-        share, text = _progress_text(status)
-        st.progress(share, text=format.plain(text))
+        elsewhere = 0.0, "Being profiled by another process of this machine; shown here when it is done."
+        share, text = elsewhere if status is None else bar(status, "this profile")
+        st.progress(share, text=text)
         st.button(
             "Cancel",
             key="profile.cancel",
@@ -243,17 +244,6 @@ def _live(shown: Trial | None) -> None:
 
     with st.container(key="profile.live"):
         st.fragment(tick, run_every=state.POLL_S if active else None)()
-
-
-def _progress_text(status: Status | None) -> tuple[float, str]:
-    if status is None:
-        return 0.0, "Being profiled by another process of this machine; shown here when it is done."
-    if status.state == "WAITING":
-        return 0.0, f"Waiting for {status.holder}" if status.holder else "Waiting for a turn"
-    share = min(1.0, status.done / status.total) if status.total else 0.0
-    left = f" · about {format.duration(status.eta_s)} left" if status.eta_s is not None else ""
-    stage = f"{status.stage or 'starting'} {status.text}".strip()
-    return share, f"{stage} · {format.duration(status.elapsed_s)} so far{left}"
 
 
 # --- the result ---------------------------------------------------------------------------------------

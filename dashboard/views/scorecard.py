@@ -23,7 +23,7 @@ from core.store import ModelRecord
 from dashboard import contestants, controls, format, state
 from dashboard.controls import dataset
 from dashboard.panels import scorecard, scorecard_targets
-from dashboard.panels.queue_text import step_text, waiting_text
+from dashboard.panels.queue_text import bar
 
 # keys of the session
 MODELS, OF_FAMILY = (
@@ -39,7 +39,6 @@ FILE, PASTED = "scorecard.file", "scorecard.pasted"
 DEFAULT, TUNE = "ORT default", "Settings of Tune"
 EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
 MOST_MODELS = 4  # of a large family at first
-POLL_S = 1.0
 
 
 def page() -> None:
@@ -181,7 +180,10 @@ def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSp
         targets = scorecard_targets.draw()
         if not any(one.about.source == "accuracy" for one in targets):
             return _quiet_dataset(), targets
-        with st.expander("Labelled data", icon=":material/dataset:", expanded=True, key="scorecard.data"):
+        named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
+        with st.expander(
+            "Labelled data", icon=":material/dataset:", expanded=not named, key="scorecard.data"
+        ):
             outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
             data = dataset.form(dataset.LABELLED, outputs=outputs)
         return data, targets
@@ -324,9 +326,7 @@ def _live(active: Sequence[Status]) -> None:
         if len(now) != len(active):
             st.rerun()  # one more is done: the whole page shows what it found
         running = now[0]
-        waiting = running.state == "WAITING"
-        share = 0.0 if waiting or not running.total else min(1.0, running.done / running.total)
-        step = waiting_text(running, "this one") if waiting else step_text(running)
+        share, step = bar(running, "this one")
         left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
         st.progress(share, text=f"{format.plain(running.what)}: {step}{left}")
         st.button(
@@ -339,7 +339,7 @@ def _live(active: Sequence[Status]) -> None:
         )
 
     with st.container(key="scorecard.live"):
-        st.fragment(tick, run_every=POLL_S if active else None)()
+        st.fragment(tick, run_every=state.RACE_POLL_S if active else None)()
 
 
 def _cancel(jobs: Sequence[str]) -> None:
@@ -368,27 +368,15 @@ def _result(card: Sequence[Row]) -> None:
         for number, row in enumerate(card):
             label = f"{scorecard.ICONS[row.state][0]} {format.plain(row.subject.label)}: why, and what to do"
             with st.expander(label, key=f"scorecard.row.{number}", expanded=len(card) == 1):
-                _details(row, number)
+                _details(row)
 
 
-def _details(row: Row, number: int) -> None:
+def _details(row: Row) -> None:
     if row.breach:
         st.warning(
             f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
         )
-    st.dataframe(
-        pd.DataFrame(scorecard.details(row)),
-        key=f"scorecard.details.{number}",
-        hide_index=True,
-        placeholder=format.DASH,
-        height="content",
-        column_config={
-            "Target": st.column_config.TextColumn(width="medium"),
-            "Why": st.column_config.TextColumn(width="large"),
-            "What to do": st.column_config.TextColumn(width="large"),
-        },
-        alt=f"Every target of {row.subject.label} with its state, number, interval, margin and what to do",
-    )
+    st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
 
 
 def _take_away(card: Sequence[Row]) -> None:

@@ -12,7 +12,7 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, state
 from dashboard.panels import cells, duel, results
-from dashboard.panels.queue_text import step_text, waiting_text
+from dashboard.panels.queue_text import bar
 
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
@@ -174,11 +174,9 @@ def _live(trial_id: str) -> None:
             st.progress(
                 0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
             )
-        elif status.state == "WAITING":
-            st.progress(0.0, text=waiting_text(status, "this one"))
         else:
-            share = min(1.0, status.done / status.total) if status.total else 0.0
-            st.progress(share, text=step_text(status))
+            share, text = bar(status, "this one")
+            st.progress(share, text=text)
             if status.live:
                 duel.live(trial, status.live, margin=_margin(trial), racing=status.stage == RACING)
         if status is not None:

@@ -15,6 +15,7 @@ from core.scheduler import Status
 from core.store import ModelRecord
 from dashboard import controls, format, state
 from dashboard.panels import why_results
+from dashboard.panels.queue_text import bar
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -230,8 +231,8 @@ def _live(of: Pair, job: Status | None) -> None:
         status = state.status(job.id)
         if status is None or not state.is_active(status):
             st.rerun()
-        share, text = _progress_text(status)
-        st.progress(share, text=format.plain(text))
+        share, text = bar(status, "this pair")
+        st.progress(share, text=text)
         st.button(
             "Cancel",
             key="why.cancel",
@@ -242,18 +243,6 @@ def _live(of: Pair, job: Status | None) -> None:
 
     with st.container(key="why.live"):
         st.fragment(tick, run_every=state.RACE_POLL_S if active else None)()
-
-
-def _progress_text(status: Status) -> tuple[float, str]:
-    if status.state == "WAITING":
-        return 0.0, f"Waiting for {status.holder}" if status.holder else "Waiting for a turn"
-    share = min(1.0, status.done / status.total) if status.total else 0.0
-    stage = {"load": "loading", "profile": "profiling in turns", "match": "matching nodes"}.get(
-        status.stage, status.stage or "starting"
-    )
-    count = f" {status.done} of {status.total}" if status.total and status.stage == "profile" else ""
-    left = f" · about {format.duration(status.eta_s)} left" if status.eta_s is not None else ""
-    return share, f"{stage}{count} · {format.duration(status.elapsed_s)} so far{left}"
 
 
 def _empty() -> None:

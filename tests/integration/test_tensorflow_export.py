@@ -16,6 +16,8 @@ from tests.command_line import CommandLine
 from tests.quantizing import silent
 
 INSTALLED = all(importlib.util.find_spec(name) for name in PACKAGES)
+# Keras converts its own variables in a way that numpy has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra `tensorflow` is not installed")
 
 

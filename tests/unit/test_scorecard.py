@@ -30,7 +30,7 @@ def info(**changes: Any) -> wire.ModelInfo:
         "content_sha256": SHA,
         "size_bytes": 500_000,
         "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 4]}],
-        "outputs": [],
+        "outputs": [{"name": "y", "dtype": "float32", "shape": ["batch", 3]}],
         "free_dims": ["batch"],
         "batch_dim": "batch",
         "batch_axes": {"x": 0},
@@ -251,6 +251,17 @@ def test_labelled_rows_are_fed_once(store: Store, monkeypatch: pytest.MonkeyPatc
     assert states(found) == [["UNKNOWN"], ["UNKNOWN"]]
     assert needed(found).accuracies == [with_data]
     assert not needed(found).races
+
+
+def test_what_cannot_be_evaluated_says_why_and_is_not_tried(store: Store) -> None:
+    asked = (target("accuracy", "98 %"),)
+    embedding = record(outputs=[{"name": "y", "dtype": "float32", "shape": ["batch", 8, 8]}])
+    no_classifier = subject(of=embedding, dataset={"path": "sample_models/digits_test.npz"})
+    no_data = subject(dataset={"path": "nowhere.npz"})
+    found = card(store, no_classifier, no_data, targets=asked)
+    assert "no classifier" in found[0].judged[0].why
+    assert "no data at `nowhere.npz`" in found[1].judged[0].why
+    assert not needed(found)
 
 
 def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> None:

@@ -69,6 +69,7 @@ def share(count: int, total: int) -> dict[str, Any]:
 def summary(**changes: Any) -> dict[str, Any]:
     return {
         "rows": 360,
+        "not_finite": 0,
         "classes": 10,
         "accuracy": share(358, 360),
         "top5": share(360, 360),
@@ -296,6 +297,8 @@ def test_without_a_positive_class_only_what_needs_one_is_not_known() -> None:
 
 def test_five_classes_are_all_among_the_first_five() -> None:
     assert judge(target("top5", "100 %"), measured(classes=5, top5=None)).state == "MET"
+    odd = measured(classes=5, top5=None, not_finite=36)
+    assert judge(target("top5", "100 %"), odd).value == 0.9
 
 
 def test_a_class_without_rows_tells_nothing() -> None:

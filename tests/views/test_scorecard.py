@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,11 @@ def cells(at: AppTest) -> dict[str, str]:
     """Heading -> cell of the first configuration."""
     table = at.table[0].value
     return {str(name).replace("\\", ""): str(table[name].iloc[0]).replace("\\", "") for name in table.columns}
+
+
+def why(at: AppTest, number: int) -> str:
+    """What the first configuration's details say of a target."""
+    return str(at.table[1].value["Why"].iloc[number]).replace("\\", "")
 
 
 def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
@@ -124,7 +130,7 @@ def test_met_missed_and_unknown_have_a_word_and_an_icon(
     assert found["All"] == ":material/cancel: **Missed**"
     assert "ms to" in found["p50 latency ≤ 1 s"]
     assert "margin +" in found["p50 latency ≤ 1 s"]
-    assert "Not measured at batch 64" in str(at.dataframe[0].value["Why"].iloc[2])
+    assert "Not measured at batch 64" in why(at, 2)
     assert "1 at batch 64" in texts(at)
 
 
@@ -133,7 +139,7 @@ def test_a_rejected_race_is_not_known(open_page: Open, mlp: ModelRecord, machine
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
     assert cells(at)["p50 latency ≤ 1 s"] == ":material/help: **Not yet known**"
-    assert "graded F: A neighbour." in str(at.dataframe[0].value["Why"].iloc[0])
+    assert "graded F: A neighbour." in why(at, 0)
     assert not at.button(key="scorecard.run").disabled
 
 
@@ -170,7 +176,7 @@ def test_an_accuracy_target_asks_for_labelled_data(open_page: Open, mlp: ModelRe
     at = open_page("scorecard", model=mlp)
     add_target(at, "sensitivity", "98 %", positive="3", threshold=0.6)
     assert "sensitivity of class 3 at threshold 0.6 ≥ 98 %" in cells(at)
-    assert "No labelled data are named." in str(at.dataframe[0].value["Why"].iloc[0])
+    assert "No labelled data are named." in why(at, 0)
 
 
 # --- the file -----------------------------------------------------------------------------------------------
@@ -309,3 +315,23 @@ def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:
     found = cells(at)
     assert found["accuracy ≥ 97 %"].startswith(":material/check_circle: **Met** · 99.4")
     assert "·" in found["sensitivity of class 5 at threshold 0.6 ≥ 90 %"]  # a number, whatever the verdict
+
+
+def test_variants_are_judged_beside_their_original(
+    open_page: Open, add_model: Add, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    """A variant with a fixed batch of 2 is measured there; one row is what it refuses."""
+    made = add_model(tiny_models.fixed_batch, "mlp-fixed")
+    descent = {"root": mlp.content_sha256, "parent": mlp.content_sha256, "precision": "fp32"}
+    state.store().put_model(replace(made, details={"variant": descent}))
+    put(mlp, machine)
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    add_target(at, "latency_p95", "1 s", batch=1)
+    table = at.table[0].value
+    assert [str(one) for one in table.index] == ["**mlp**", "**mlp-fixed**"]
+    original, variant = (list(table.iloc[number]) for number in (0, 1))
+    assert [cell.split("**")[1] for cell in original] == ["Met", "Met", "Met"]
+    assert [cell.split("**")[1] for cell in variant] == ["Not yet known"] * 3
+    assert "Missing: 1 at batch 2." in texts(at)
+    assert "fixed at 2" in str(at.table[2].value["Why"].iloc[1])

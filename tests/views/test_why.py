@@ -311,7 +311,7 @@ def test_a_running_explanation_is_found_again_shows_progress_and_can_be_cancelle
     monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
     at = open_why(open_page, mlp, duel)
     assert at.button(key="why.run").disabled
-    assert "profiling in turns 3 of 10" in str(at.get("progress")[0].proto.text)
+    assert "profile · 3 of 10" in str(at.get("progress")[0].proto.text)
     at.button(key="why.cancel").click().run()
     assert cancelled == ["job"]
 

@@ -1,0 +1,42 @@
+"""`node-errors` run for real on a quantized variant of the digits classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.command_line import CommandLine
+
+DIGITS = str(Path(__file__).parents[2] / "sample_models" / "digits_cnn.onnx")
+
+
+def test_errors_and_savings_of_a_variant_and_a_block_list(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path)
+    made = cli.run("transform", DIGITS, "--int8-static", "--fp16", "--name", "both", "--json")
+    assert made.code == 2  # a second precision
+    cli.run("transform", DIGITS, "--int8-static", "--name", "d8", "--json")
+    found = cli.run("node-errors", "d8", "--json")
+    assert found.code == 0, found.err
+    document = found.document
+    operators = {name for unit in document["units"] for name in unit["nodes"]}
+    assert len(operators) == 3  # two convolutions and a linear layer
+    assert all(unit["error"] > 0 for unit in document["units"])
+    assert document["whole"] > 0
+    curve = document["curve"]
+    assert curve[0]["blocked"] == []
+    assert set(curve[-1]["blocked"]) == operators
+    assert curve[-1]["error"] == 0
+    assert set(document["halving"]) <= operators
+    assert document["timed"]
+
+    shown = cli.run("node-errors", "d8")
+    assert shown.code == 0
+    assert "explain" not in shown.err  # it is known: nothing was run
+    for word in (*operators, "error alone", "left in float", "exclude_nodes="):
+        assert word in shown.out
+
+
+def test_what_is_not_quantized_is_refused(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path)
+    done = cli.run("node-errors", DIGITS)
+    assert done.code == 2
+    assert "no quantization" in done.err
