@@ -41,7 +41,8 @@ layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
 
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
-	@$(BIN)/pytest
+	@$(BIN)/pytest tests/unit tests/integration tests/views -n 2 --dist loadfile
+	@$(BIN)/pytest tests/e2e
 
 e2e: $(VENV)/.dev ## Browser tests alone
 	@$(BIN)/pytest tests/e2e
