@@ -124,8 +124,9 @@ def show(row: dict[str, Any]) -> None:
     rejected = " (rejected)" if row["grade"] == "F" and contrast is not None else ""
     wrong = "–" if error is None or error["max_rel"] is None else f"{error['max_rel']:.2g}"
     memory = "–" if row["peak_rss_bytes"] is None else f"{row['peak_rss_bytes'] / 2**20:.0f}"
+    p50 = "–" if row["p50_s"] is None else f"{row['p50_s'] * 1e3:.3g}"
     print(
-        f"| {row['model']} | {row['variant']} | {row['p50_s'] * 1e3:.3g} | {ratio}{rejected} "
+        f"| {row['model']} | {row['variant']} | {p50} | {ratio}{rejected} "
         f"| {row['size_bytes'] / 2**20:.3g} | {memory} | {wrong} | {row['grade']} |",
         flush=True,
     )
