@@ -81,8 +81,8 @@ def _float16_check(error: OutputError) -> list[StepCheck]:
     """Say what float16 kernels would make of the copy, which a CPU without them does not show."""
     if error["difference"]:
         text = (
-            f"Where kernels compute in float16, the copy breaks: {error['difference']} An x86 CPU computes it "
-            "in float32 and does not show that. Mixed precision finds the nodes that must stay in float32."
+            f"Where kernels compute in float16, the copy breaks: {error['difference']} An x86 CPU computes "
+            "it in float32 and does not show that. Mixed precision finds the nodes that must stay in float32."
         )
         return [{"name": "overflow", "level": "warning", "text": text, "remedy": {}}]
     if not error["max_rel"]:
