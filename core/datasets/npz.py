@@ -85,7 +85,7 @@ class NpzSource:
 def _as_input(
     array: Array, one: wire.InputPlan, axis: int | None, preprocessing: wire.Preprocessing
 ) -> Array:
-    target = image_input(one, axis)
+    given, target = array.shape, image_input(one, axis)
     pixels = array.dtype == np.uint8 and array.ndim in (3, 4)
     if target is not None and pixels and not (target.dtype == "uint8" and _fits(array, one, axis)):
         channels_last = _channels_last(array)
@@ -95,7 +95,7 @@ def _as_input(
         array = _laid_out(array, target.channel_axis)
     if not _fits(array, one, axis):
         raise SpecError(
-            f"The array for the input `{one['name']}` has shape {_shape(array.shape, axis)}, but the model "
+            f"The array for the input `{one['name']}` has shape {_shape(given, axis)}, but the model "
             f"wants {_shape(one['shape'], axis)}.",
             hint="Give the array the input's shape. Bytes are taken as images by inputs of images only.",
         )

@@ -207,7 +207,8 @@ def _checks(rows: Rows, done: int) -> list[StepCheck]:
     if done >= _FEW_ROWS:
         return []
     short = done < rows.wanted
-    text = f"Only {done} rows calibrate the ranges: larger values that other rows bring will be cut off. " + (
+    few = "One row calibrates" if done == 1 else f"Only {done} rows calibrate"
+    text = f"{few} the ranges: larger values that other rows bring will be cut off. " + (
         "The data hold no more; give more of them." if short else f"Calibrate on {_FEW_ROWS} rows or more."
     )
     remedy = {} if short else {"calibration_rows": 4 * _FEW_ROWS}

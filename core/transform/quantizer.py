@@ -212,7 +212,7 @@ def _calibrated(
     table = quantizer.model.with_name("ranges.json")
     with tool_errors("calibrate the model"), quiet():
         found = calibrate(quantizer.model, table, settings, rows, large=quantizer.large, progress=progress)
-    notes = [f"calibrated on {found.rows} rows ({settings.method})"]
+    notes = [f"calibrated on {found.rows} row{'s' if found.rows != 1 else ''} ({settings.method})"]
     return dataclasses.replace(quantizer, table=table, calibrated=found, notes=notes)
 
 
