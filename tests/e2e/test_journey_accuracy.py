@@ -63,7 +63,7 @@ def move_threshold(page: Page, target: Path) -> None:
     expect(page.locator(".st-key-accuracy-detail")).to_contain_text("Choose the class that matters")
     page.locator(".st-key-dataset-positive_class").get_by_role("combobox").click()
     page.get_by_role("option", name="8", exact=True).click()
-    curves = page.locator(".st-key-accuracy-tradeoff")
+    curves = page.locator(".st-key-accuracy-tradeoff").first  # while it is drawn anew, old ones stay
     expect(curves).to_contain_text("threshold 0.5")
     expect(page.locator(".st-key-accuracy-decided")).to_contain_text("Sensitivity")
     slider = page.locator(".st-key-dataset-threshold input[type=range]")
