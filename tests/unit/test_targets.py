@@ -15,6 +15,7 @@ from core.measurement import latency_summary
 from core.metrics import wilson
 from core.spec.targets import METRICS, TargetSpec, target_from_dict
 from core.targets import (
+    UNTIMED,
     Evidence,
     Judged,
     cell,
@@ -213,8 +214,10 @@ def test_outputs_that_cannot_be_compared_miss_every_limit(value: float | None) -
     assert "the shapes differ" in found.why
 
 
-@pytest.mark.parametrize("metric", [one.name for one in METRICS.values() if one.source == "race"])
-def test_a_rejected_race_answers_nothing(metric: str) -> None:
+@pytest.mark.parametrize(
+    "metric", [one.name for one in METRICS.values() if one.source == "race" and one.name not in UNTIMED]
+)
+def test_a_rejected_race_says_nothing_of_time(metric: str) -> None:
     rejected = result(grade="F", grade_reason="A neighbour took half the CPU.", remedy="Stop it.")
     limit = METRICS[metric].example
     found = judge(target(metric, limit), evidence(rejected))
@@ -224,6 +227,12 @@ def test_a_rejected_race_answers_nothing(metric: str) -> None:
     assert (
         judge(target(metric, limit), evidence(rejected, result())).cause != "rejected"
     )  # an earlier one can
+
+
+def test_memory_and_outputs_of_a_rejected_race_count() -> None:
+    rejected = evidence(result(grade="F", grade_reason="A neighbour took half the CPU.", remedy="Stop it."))
+    assert judge(target("peak_rss", "100 MB"), rejected).state == "MET"
+    assert judge(target("output_error", 0.0001), rejected).state == "MISSED"
 
 
 @pytest.mark.parametrize("metric", [one.name for one in METRICS.values() if one.source == "race"])
