@@ -14,7 +14,7 @@ import streamlit as st
 from core.errors import TunerError
 from core.scheduler import Status
 from dashboard import state
-from dashboard.panels.queue_text import bar
+from dashboard.panels import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
 
@@ -72,24 +72,6 @@ def live(status: Status | None, name: str) -> None:
         status: where it stands; None: there is no job.
         name: of the widgets, `make` or `errors`.
     """
-    active = state.is_active(status)
-
-    def tick() -> None:
-        if not active or status is None:
-            return
-        now = state.status(status.id)
-        if now is None or not state.is_active(now):
-            st.rerun()
-        share, text = bar(now, "this")
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key=f"variants.cancel.{name}",
-            icon=":material/stop_circle:",
-            help="Ends its worker. Steps that are done are kept.",
-            on_click=state.scheduler().cancel,
-            args=(now.id,),
-        )
-
-    with st.container(key=f"variants.live.{name}"):
-        st.fragment(tick, run_every=state.POLL_S if active else None)()
+    job_box.draw(
+        status, "variants", what="this", help="Ends its worker. Steps that are done are kept.", of=name
+    )

@@ -19,9 +19,8 @@ from core.store import ModelRecord, Store
 from core.trial_run import Run
 from dashboard import controls, format, state
 from dashboard.controls import dataset
-from dashboard.panels import accuracy_results
+from dashboard.panels import accuracy_results, job_box
 from dashboard.panels.accuracy_found import Evaluated, Request, find, record_name
-from dashboard.panels.queue_text import bar
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -215,29 +214,9 @@ def _job() -> Status | None:
 
 
 def _live(job: Status | None) -> None:
-    active = state.is_active(job)
-    if job is not None and not active:
+    if job is not None and not state.is_active(job):
         _ended(job)
-
-    def tick() -> None:
-        if not active or job is None:
-            return
-        status = state.status(job.id)
-        if status is None or not state.is_active(status):
-            st.rerun()
-        share, text = bar(status, "this evaluation")
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key="accuracy.cancel",
-            icon=":material/stop_circle:",
-            help="Models that were finished before are kept.",
-            on_click=state.scheduler().cancel,
-            args=(job.id,),
-        )
-
-    with st.container(key="accuracy.live"):
-        st.fragment(tick, run_every=state.POLL_S if active else None)()
+    job_box.draw(job, "accuracy", what="this evaluation", help="Models that were finished before are kept.")
 
 
 def _ended(job: Status) -> None:

@@ -14,8 +14,7 @@ from core.profiling.difference import Difference
 from core.scheduler import Status
 from core.store import ModelRecord
 from dashboard import controls, format, state
-from dashboard.panels import why_results
-from dashboard.panels.queue_text import bar
+from dashboard.panels import job_box, why_results
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -219,30 +218,13 @@ def _swap() -> None:
 
 
 def _live(of: Pair, job: Status | None) -> None:
-    active = state.is_active(job)
     if job is not None and job.state == "CANCELLED":
         st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
     elif job is not None and job.error is not None:
         state.report_record(job.error)
-
-    def tick() -> None:
-        if not active or job is None:
-            return
-        status = state.status(job.id)
-        if status is None or not state.is_active(status):
-            st.rerun()
-        share, text = bar(status, "this pair")
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key="why.cancel",
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(job.id,),
-        )
-
-    with st.container(key="why.live"):
-        st.fragment(tick, run_every=state.RACE_POLL_S if active else None)()
+    job_box.draw(
+        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=state.RACE_POLL_S
+    )
 
 
 def _empty() -> None:
