@@ -1,11 +1,23 @@
-"""How often ORTune calls a model faster than itself: `python benchmarks/aa.py [--duels N] [--neighbour]`.
+"""How often ORTune calls a model faster than itself: `python benchmarks/aa.py [--minutes M]`.
 
-Each duel is a whole race, at quick precision, of ONNX Runtime's default session on a tiny conv net against a
-second process of the same; the truth is 1. A verdict counts whatever the grade; how many duels were graded F,
-and so rejected, is told. Beside each duel the same two contestants run one after the other, a second each,
-and a Mann-Whitney test compares their raw latencies: what benchmark tools commonly do. `--neighbour` burns
-one core meanwhile. Exit code 1: more than 5 % were called FASTER or SLOWER, or fewer than 93 % of the
-intervals cover 1.
+What: each duel is a whole race at quick precision, with all its generations, of ONNX Runtime's default
+session on a model against the same; the truth is 1. Five models, of about 0.03 to 100 ms a run (the report
+says what they really took), in four states of the machine: quiet, beside one burner, beside two, and with a
+browser on the dashboard, which polls and loads its page anew every three seconds. A duel counts as quiet only
+where less than 1 % of the CPU time was stolen and other programs used no more than a tenth of a core; others
+are kept as "not quiet". As in the product, a race knows what the A/A tests of the duels before it showed of
+the spread between processes (`--prior assumed`: it knows nothing). A verdict counts whatever the grade.
+
+Beside each quiet duel of the smallest model, the same two run one after the other, a second each, and a
+Mann-Whitney test compares their raw latencies: what benchmark tools commonly do, for contrast.
+
+How: results are appended to a record (benchmarks/records/aa.jsonl), a line a duel; run it again and it goes
+on where it stopped, models and states interleaved, until the smallest model has N = 200 duels quiet and N/2
+in each other state, the others N/5 and N/10. `--report` prints the table and measures nothing.
+
+Target: in each cell at most 5 % called FASTER or SLOWER, and at least 93 % of the intervals cover 1. Exit
+code 1: missed, by the share itself where a cell has 100 duels or a state has them over all models, by the
+whole 95 % interval of the share where a cell has fewer; 3: not missed, but the record is not full.
 """
 
 from __future__ import annotations
@@ -16,8 +28,8 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +37,30 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
+from benchmarks import intervals, models  # noqa: E402
+from benchmarks.filling import KIND, NOT_QUIET, Cell, Filling  # noqa: E402
+from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal, merged, recorded, say_head  # noqa: E402
+from benchmarks.states import STATES, WORDS, States  # noqa: E402
 from core.race.blocks import Pace, park, run_block, start_loaded  # noqa: E402
 from core.race.record import Entry  # noqa: E402
 from core.race.workers import Workers  # noqa: E402
 
 MOST_CALLED, LEAST_COVERED = 0.05, 0.93
+MANY = 100  # duels: from here on the share itself must meet its target
+FEW = 5  # as many parts has the target of the larger models; and half of it elsewhere than in quiet
+MODELS = tuple(name for name in models.SIZES if float(name) <= 100)
 NORMAL = statistics.NormalDist()
 
 
-def sequential(pair: Sequence[Entry], seconds: float, seed: int) -> list[list[float]]:
-    """Raw latencies of both, one after the other in a random order, each in a process of its own."""
+# --- what benchmark tools commonly do -----------------------------------------------------------------------
+
+
+def sequential(pair: Sequence[Entry], seconds: float, seed: int) -> dict[str, float]:
+    """Both run one after the other in a random order, each in a process of its own; the test's p."""
     found: list[list[float]] = [[], []]
-    window = Pace(block_ns=int(seconds * 1e9), min_runs=20, max_runs=1_000_000, expected_s=seconds)
+    window = Pace(
+        block_ns=int(seconds * 1e9), min_runs=20, max_runs=1_000_000, refill=True, expected_s=seconds
+    )
     with Workers(threading.Event()) as workers:
         for side in random.Random(seed).sample((0, 1), 2):
             worker, _ = start_loaded(workers, pair[side], lab.TIMEOUT_S)
@@ -44,7 +68,8 @@ def sequential(pair: Sequence[Entry], seconds: float, seed: int) -> list[list[fl
             found[side] = [ns / 1e9 for ns in run_block(worker, window)["latencies_ns"]]
             park(worker)
             worker.kill()
-    return found
+    ratio = statistics.median(found[0]) / statistics.median(found[1])
+    return {"p": mann_whitney(*found), "ratio": ratio, "runs": len(found[0]) + len(found[1])}
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
@@ -63,83 +88,166 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     return 2 * NORMAL.cdf(-abs(rank_sum - mean) / math.sqrt(variance)) if variance > 0 else 1.0
 
 
-def one_duel(pair: Sequence[Entry], number: int, seconds: float, budget_s: float) -> dict[str, Any]:
-    found = lab.duel(*pair, precision=lab.QUICK, budget_s=budget_s, seed=number)
-    first, second = sequential(pair, seconds, number)
-    ratio = statistics.median(first) / statistics.median(second)
-    return {
-        **found,
-        "sequential": {"p": mann_whitney(first, second), "ratio": ratio, "runs": len(first + second)},
-    }
+# --- duels --------------------------------------------------------------------------------------------------
 
 
-def report(rows: Sequence[dict[str, Any]], regime: str) -> bool:
-    n = len(rows)
-    verdicts = Counter(row["verdict"] for row in rows)
-    grades = Counter(row["grade"] for row in rows)
-    called = verdicts["FASTER"] + verdicts["SLOWER"]
-    kept = [row for row in rows if row["grade"] != "F"]
-    called_kept = sum(row["verdict"] in ("FASTER", "SLOWER") for row in kept)
-    known = [row for row in rows if row["ratio_low"] is not None]
-    covered = sum(row["ratio_low"] <= 1 <= row["ratio_high"] for row in known)
-    tested = sum(row["sequential"]["p"] < 0.05 for row in rows)
-    wall = statistics.median(row["wall_s"] for row in rows)
-    widths = [row["half_width"] for row in known]
-    rounds = statistics.median(row["rounds"] for row in rows)
-    print(f"{regime}: {n} duels, median {wall:.1f} s and {rounds:.0f} rounds")
-    print("verdicts:", ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items())))
-    print("grades:", ", ".join(f"{name} {count}" for name, count in sorted(grades.items())))
-    print(f"half-width of the interval: median {statistics.median(widths):.2%}" if widths else "no interval")
-    if kept:
-        print(f"FASTER or SLOWER among those not rejected: {lab.share_text(called_kept, len(kept))}")
-    apart = lab.spread([row["sequential"]["ratio"] for row in rows])
-    print(f"the same pair one after the other: median ratios spread by {apart:.1%}\n")
-    subject = f"like against like, {regime}"
-    lab.row(
-        f"{subject}: called faster or slower", "truth 1", lab.share_text(called, n), f"≤ {MOST_CALLED:.0%}"
+class Duels:
+    """Like against like, of each model."""
+
+    def __init__(self, journal: Journal, names: Sequence[str], folder: Path, given: Any) -> None:
+        self.journal, self.given = journal, given
+        self.pairs: dict[str, list[Entry]] = {}
+        for name in names:
+            path = models.sized(name, folder)
+            self.pairs[name] = [lab.contestant(side, path) for side in ("A", "its like")]
+
+    def one(self, subject: str, state: str, number: int) -> dict[str, Any]:
+        """One duel, and for contrast the test that others make."""
+        pair = self.pairs[subject]
+        prior_at = lab.history(self.journal.of(KIND) if self.given.prior == "history" else [])
+        budget_s = self.given.budget
+        found = lab.duel(*pair, precision=lab.QUICK, budget_s=budget_s, seed=number, prior_at=prior_at)
+        if subject == models.SMALLEST and state == "quiet" and self.given.sequential_s > 0:
+            found["sequential"] = lab.compact(sequential(pair, self.given.sequential_s, number))
+        return found
+
+
+def targets(names: Sequence[str], states: Sequence[str], duels: int) -> dict[Cell, int]:
+    """How many duels each cell should have."""
+    found = {}
+    for state in states:
+        for name in names:
+            share = (1 if name == models.SMALLEST else FEW) * (1 if state == "quiet" else 2)
+            found[name, state] = max(1, math.ceil(duels / share))
+    return found
+
+
+# --- the report ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """What some duels of equals came out at."""
+
+    n: int
+    called: int
+    known: int  # with an interval
+    covered: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Cells:
+        """Count."""
+        known = [row for row in rows if row["ratio_low"] is not None]
+        return cls(
+            n=len(rows),
+            called=sum(row["verdict"] in lab.CALLED for row in rows),
+            known=len(known),
+            covered=sum(row["ratio_low"] <= 1 <= row["ratio_high"] for row in known),
+        )
+
+    def misses(self) -> bool:
+        """Whether a target is missed: see the script's text."""
+        called, covered = self.called, self.covered
+        least_called = intervals.share_interval(called, self.n)[0] if self.n else 0.0
+        most_covered = intervals.share_interval(covered, self.known)[1] if self.known else 1.0
+        by_share = self.n >= MANY and (called > MOST_CALLED * self.n or covered < LEAST_COVERED * self.known)
+        return by_share or least_called > MOST_CALLED or most_covered < LEAST_COVERED
+
+
+def table(rows: Sequence[dict[str, Any]]) -> bool:
+    """Print a row for each model in each state, and each state over all models; say whether all are met."""
+    print(
+        "| model, ms a run | state | duels | called FASTER or SLOWER (≤ 5 %) | intervals that cover 1 "
+        "(≥ 93 %) | A / B / C / F | half-width | z-scores: deviation | wall time, s |"
     )
-    lab.row(
-        f"{subject}: intervals that cover 1",
-        "truth 1",
-        lab.share_text(covered, len(known)) if known else "none",
-        f"≥ {LEAST_COVERED:.0%}",
+    print("|---|---|--:|---|---|---|--:|---|--:|")
+    met = True
+    for state in (*STATES, NOT_QUIET):
+        inside = [row for row in rows if row["state"] == state]
+        groups = {name: [row for row in inside if row["subject"] == name] for name in models.SIZES}
+        groups = {name: one for name, one in groups.items() if one}
+        if len(groups) > 1:
+            groups["all"] = inside
+        for name, chosen in groups.items():
+            line(name, state, chosen)
+            met &= state == NOT_QUIET or not Cells.of(chosen).misses()
+    return met
+
+
+def line(name: str, state: str, rows: Sequence[dict[str, Any]]) -> None:
+    """One row of the table."""
+    cells, grades = Cells.of(rows), [row["grade"] for row in rows]
+    scores = [z for row in rows if (z := intervals.z_score(row, 1.0)) is not None]
+    apart = "–"
+    if len(scores) > 2:
+        found = intervals.deviation(scores)
+        low, high = intervals.deviation_interval(found, len(scores) - 1)
+        apart = f"{found:.2f} [{low:.2f}, {high:.2f}]"
+    widths = [row["half_width"] for row in rows if row["half_width"] is not None]
+    runs = "" if name == "all" else f", {lab.milliseconds([row['run_s'] for row in rows])}"
+    print(
+        f"| {name}{runs} | {WORDS[state]} | {cells.n} | {intervals.share_text(cells.called, cells.n)} "
+        f"| {intervals.share_text(cells.covered, cells.known)} "
+        f"| {' / '.join(f'{grades.count(letter) / len(rows):.0%}' for letter in 'ABCF')} "
+        f"| {f'{statistics.median(widths):.2%}' if widths else '–'} | {apart} "
+        f"| {statistics.median(row['wall_s'] for row in rows):.1f} |",
+        flush=True,
     )
-    lab.row(
-        f"{subject}: Mann-Whitney, p < 0.05, sequential raw samples",
-        "truth 1",
-        lab.share_text(tested, n),
-        "for contrast",
-    )
-    return called <= MOST_CALLED * n and covered >= LEAST_COVERED * len(known)
+
+
+def for_contrast(rows: Sequence[dict[str, Any]]) -> None:
+    """What the test of raw latencies said of the same pairs."""
+    tested = [row for row in rows if "sequential" in row and row["state"] == "quiet"]
+    if tested:
+        called = sum(row["sequential"]["p"] < 0.05 for row in tested)
+        apart = intervals.spread([row["sequential"]["ratio"] for row in tested])
+        print(f"\nthe smallest model, one after the other: median ratios spread by {apart:.1%}")
+        lab.row(
+            "the same pair: Mann-Whitney, p < 0.05, sequential raw samples",
+            "truth 1",
+            intervals.share_text(called, len(tested)),
+            "for contrast",
+        )
+
+
+def report(path: Path) -> bool:
+    """Print all that a record says, each machine and set of options apart."""
+    met = True
+    for head, rows in merged(path):
+        duels = [row for row in rows if row["kind"] == KIND]
+        if duels:
+            say_head(head, duels)
+            met &= table(duels)
+            for_contrast(duels)
+            print("\nverdicts:", lab.counts([row["verdict"] for row in duels], lab.VERDICTS), "\n")
+    return met
 
 
 def main() -> int:
-    parser = lab.options(__doc__)
-    parser.add_argument("--duels", type=int, default=200)
-    parser.add_argument("--neighbour", action="store_true", help="burn one core meanwhile")
+    parser = recorded(__doc__, "aa")
+    parser.add_argument("--duels", type=int, default=200, metavar="N", help="of the smallest model, quiet")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MS")
+    parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES), metavar="STATE")
+    parser.add_argument("--prior", choices=("history", "assumed"), default="history")
     parser.add_argument(
-        "--sequential-s", type=float, default=1.0, help="seconds of each side for Mann-Whitney"
+        "--sequential-s", type=float, default=1.0, help="seconds of each side for Mann-Whitney; 0: without"
     )
     parser.add_argument(
-        "--budget", type=float, default=lab.QUICK.budget_s, help="seconds of measuring of each duel"
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of each duel"
     )
     given = parser.parse_args()
-    machine = lab.this_machine()
-    choices = {"neighbour": given.neighbour, "sequential_s": given.sequential_s, "budget_s": given.budget}
-    journal = lab.Journal(given.json, script="aa", options=choices, machine=machine)
-    regime = "beside a neighbour that burns one core" if given.neighbour else "quiet"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        lab.turn("benchmarks/aa.py"),
-        lab.neighbour(given.neighbour),
-    ):
-        model = lab.conv_net(Path(folder) / "conv.onnx")
-        pair = [lab.contestant(side, model) for side in ("A", "its twin")]
-        rows = lab.until(
-            journal, "duel", given.duels, lambda i: one_duel(pair, i, given.sequential_s, given.budget)
-        )
-    lab.head(machine)
-    return 0 if report(rows, regime) else 1
+    missing = 0
+    if not given.report:
+        choices = {"precision": lab.QUICK.name, "budget_s": given.budget, "prior": given.prior}
+        journal = Journal(given.record, script="aa", options=choices, machine=lab.this_machine())
+        filling = Filling(journal, targets(given.models, given.states, given.duels), Clock(given.minutes))
+        with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/aa.py"):
+            duels = Duels(journal, given.models, Path(folder), given)
+            filling.run(duels.one, States(Path(folder)))
+        missing = filling.missing()
+    if not report(given.record):
+        return 1
+    return EXIT_NOT_FULL if missing else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What experiments on races share: models, contestants, a duel, a neighbour, a record that survives a stop.
+"""What experiments on races share: contestants, a duel, the turn on this machine, rows of tables.
 
 The experiments call `core.race` and `core.evidence`, as the scheduler does; nothing of a race is done again
 here. Every experiment waits for its turn on this machine before it measures.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
-import random
+import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -22,77 +20,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from onnx import helper
-
 from core import wire
 from core.comparison import Contestant
-from core.contrast import PRECISIONS, Precision
+from core.contrast import ASSUMED, PRECISIONS, Precision, Prior, contrast
 from core.evidence import Entrant, Evidence
+from core.interference import FOREIGN_CPUS, STEAL_SHARE
 from core.machine_queue import MachineQueue
+from core.neighbours import SERVER, Neighbours
 from core.plan import feed_plan, session_plan
+from core.prior import SELF_TESTS, spread
 from core.race import race
 from core.race.record import Entry, RaceRecord, Settings
+from core.ranking import paired
 from core.runner import run_job
 from core.spec import WorkloadSpec, session_from_dict
-from core.statistics import beta_quantile
-from tests import tiny_models
 
 MARGIN = 0.02
 TIMEOUT_S = 120.0
-BURN = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:  # a killed experiment must not leave it burning
-    for _ in range(1_000_000):
-        pass
-"""
-SETTLE_S = 2.0  # a neighbour that has just started, or ended, is not yet what it will be
+QUICK = PRECISIONS["quick"]
+PriorAt = Callable[[float], Prior]
+
+VERDICTS = ("FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED")
+CALLED = ("FASTER", "SLOWER")
 
 
-# --- models and contestants -------------------------------------------------------------------------------
-
-
-def conv_net(path: Path, *, size: int = 64, channels: int = 24, extra: int = 0) -> Path:
-    """Write a small conv net, image [1, 3, size, size] to logits [1, 10]; about half a millisecond.
-
-    `extra` is a fixed piece of work beside it: the mean of erf over `extra` numbers of the image, multiplied
-    by 0 and added to the logits, so that the outputs stay the same.
-    """
-    nodes = [
-        helper.make_node("Conv", ["image", "w1"], ["c1"], "conv1", pads=[1, 1, 1, 1], strides=[2, 2]),
-        helper.make_node("Relu", ["c1"], ["r1"], "relu1"),
-        helper.make_node("Conv", ["r1", "w2"], ["c2"], "conv2", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c2"], ["r2"], "relu2"),
-        helper.make_node("Conv", ["r2", "w3"], ["c3"], "conv3", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c3"], ["r3"], "relu3"),
-        helper.make_node("GlobalAveragePool", ["r3"], ["p"], "pool"),
-        helper.make_node("Flatten", ["p"], ["f"], "flatten"),
-        helper.make_node("Gemm", ["f", "w4"], ["logits" if not extra else "plain"], "fc"),
-    ]
-    parameters = [
-        tiny_models.weights("w1", [channels, 3, 3, 3], 1),
-        tiny_models.weights("w2", [channels, channels, 3, 3], 2),
-        tiny_models.weights("w3", [channels, channels, 3, 3], 3),
-        tiny_models.weights("w4", [channels, 10], 4),
-    ]
-    if extra:
-        nodes += [
-            helper.make_node("Reshape", ["image", "flat"], ["x"], "extra_flatten"),
-            helper.make_node("Slice", ["x", "start", "end"], ["s"], "extra_part"),
-            helper.make_node("Erf", ["s"], ["e"], "extra_work"),
-            helper.make_node("ReduceMean", ["e"], ["m"], "extra_mean", keepdims=0),
-            helper.make_node("Mul", ["m", "zero"], ["z"], "extra_nothing"),
-            helper.make_node("Add", ["plain", "z"], ["logits"], "extra_add"),
-        ]
-        parameters += [
-            tiny_models.constant("flat", np.array([-1], np.int64)),
-            tiny_models.constant("start", np.array([0], np.int64)),
-            tiny_models.constant("end", np.array([extra], np.int64)),
-            tiny_models.constant("zero", np.array(0, np.float32)),
-        ]
-    image = tiny_models.value("image", [1, 3, size, size])
-    return tiny_models.save(path, nodes, [image], [tiny_models.value("logits", [1, 10])], parameters)
+# --- a duel -----------------------------------------------------------------------------------------------
 
 
 def contestant(label: str, path: Path, **session: Any) -> Entry:
@@ -111,13 +63,33 @@ def contestant(label: str, path: Path, **session: Any) -> Entry:
     return Entry(label=label, plan=plan)
 
 
-# --- a duel -----------------------------------------------------------------------------------------------
-
-
 def duel(
-    baseline: Entry, candidate: Entry, *, precision: Precision, budget_s: float, seed: int
+    baseline: Entry,
+    candidate: Entry,
+    *,
+    precision: Precision,
+    budget_s: float,
+    seed: int,
+    prior_at: PriorAt = lambda run_s: ASSUMED,
 ) -> dict[str, Any]:
-    """Race two contestants as the product does, and return what it would say, as plain data."""
+    """Race two contestants as the product does, and return what it would say, as one compact record.
+
+    Args:
+        baseline: with two processes in each generation: itself and its A/A twin.
+        candidate: with one.
+        precision: when to stop.
+        budget_s: of the race, at most.
+        seed: of the order of rounds.
+        prior_at: the spread between processes that earlier races showed, by the seconds of a run.
+
+    Returns:
+        `ratio`, `ratio_low`, `ratio_high`, `verdict`, `holds`, `grade`, `generations`, `rounds`,
+        `half_width`, `standard_error`, `df`, `sigma`, `sigma_between`, `between_from`, `drifting` as in a
+        stored contrast (None where no round counts); `busy` (its words), `steal`, `others` (cores that
+        programs other than this script used), `quiet` (steal below 1 %, no foreign load), `aa` (the A/A test
+        of the race), `centers` (log ratio of each generation, in millionths), `run_s` (of the baseline),
+        `outcome`, `wall_s`, `at`.
+    """
     began = time.monotonic()
     record = race(
         [baseline, candidate],
@@ -129,6 +101,7 @@ def duel(
             timeout_s=TIMEOUT_S,
             baseline=0,
             anchor=0,
+            prior_at=prior_at,
         ),
         cancel=threading.Event(),
         on_progress=lambda progress: None,
@@ -139,44 +112,103 @@ def duel(
         if ran.error is not None:
             raise SystemExit(f"{entry.label}: {ran.error.message} {ran.error.hint}")
     evidence = _evidence((baseline, candidate), record, looks=len(precision.looks))
-    if not evidence.contrasts:
-        raise SystemExit(
-            f"No round of this duel counts: {record.outcome}. Run it again on a quieter machine."
-        )
-    (found,) = evidence.contrasts
-    kept = (
-        "ratio",
-        "ratio_low",
-        "ratio_high",
-        "verdict",
-        "rounds",
-        "sigma",
-        "half_width",
-        "drifting",
-        "notes",
+    found = {
+        **_contrast(evidence),
+        **_machine(evidence),
+        "aa": _self_test(evidence),
+        "centers": _centers(record),
+        "run_s": _run_s(record),
+        "outcome": record.outcome,
+        "wall_s": wall_s,
+    }
+    return {**compact(found), "at": round(time.time())}
+
+
+_OF_CONTRAST = (
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "verdict",
+    "holds",
+    "grade",
+    "generations",
+    "rounds",
+    "half_width",
+    "standard_error",
+    "df",
+    "sigma",
+    "sigma_between",
+    "between_from",
+    "drifting",
+)
+
+
+def _contrast(evidence: Evidence) -> dict[str, Any]:
+    """The one contrast of a duel; a duel of which no round counts has a verdict, too: undecided."""
+    nothing: dict[str, Any] = dict.fromkeys(_OF_CONTRAST) | {
+        "verdict": "UNDECIDED",
+        "holds": True,
+        "grade": evidence.grade.grade,
+        "generations": 0,
+        "rounds": 0,
+    }
+    found = evidence.contrasts[0] if evidence.contrasts else nothing
+    return {name: found[name] for name in _OF_CONTRAST}
+
+
+def _machine(evidence: Evidence) -> dict[str, Any]:
+    """What else went on while this duel ran, and whether that was next to nothing."""
+    summary, around = evidence.interference, evidence.record.neighbours
+    others = None if around is None else others_of(around)
+    quiet = (
+        summary.steal_share is not None
+        and summary.steal_share < STEAL_SHARE
+        and others is not None
+        and others <= FOREIGN_CPUS
+        and "foreign_load" not in summary.run_flags
     )
     return {
-        **{name: found[name] for name in kept},
-        "grade": evidence.grade.grade,
-        "grade_reason": evidence.grade.reason,
-        "outcome": record.outcome,
-        "frozen": record.frozen,
-        "wall_s": wall_s,
-        "at": time.time(),
-        "log_ratios": log_ratios(record),
+        "busy": None if evidence.busy is None else evidence.busy["words"],
+        "steal": summary.steal_share,
+        "others": others,
+        "quiet": quiet,
     }
 
 
-def log_ratios(record: RaceRecord) -> list[float]:
-    """ln(baseline's median / candidate's median) of each round that both have, in order."""
-    medians: dict[int, dict[int, float]] = {0: {}, 1: {}}
+def others_of(around: Neighbours) -> float:
+    """Cores that somebody else used: all but the process that raced, which is the experiment itself."""
+    return around.cores - math.fsum(one.cores for one in around.programs if one.name == SERVER)
+
+
+def _self_test(evidence: Evidence) -> dict[str, Any] | None:
+    aa = evidence.aa
+    if aa is None:
+        return None
+    return {name: getattr(aa, name) for name in ("ratio", "half_width", "generations", "sigma_between")}
+
+
+def _per_round(record: RaceRecord, index: int) -> dict[tuple[int, int], float]:
+    """Round -> ln of the median run of a contestant, the mean over its processes."""
+    found: dict[tuple[int, int], list[float]] = {}
     for block in record.blocks:
-        medians[block.contestant][block.round] = statistics.median(block.latencies_s)
-    own, other = medians[1], medians[0]
-    return [round(math.log(other[number] / own[number]), 6) for number in own if number in other]
+        if block.contestant == index:
+            medians = found.setdefault((block.generation, block.round), [])
+            medians.append(math.log(statistics.median(block.latencies_s)))
+    return {key: math.fsum(values) / len(values) for key, values in found.items()}
 
 
-def _evidence(entries: Sequence[Entry], record: RaceRecord, *, looks: int) -> Evidence:
+def _centers(record: RaceRecord) -> list[int]:
+    """What each generation counts as: on these another rule for the interval can be tried."""
+    rounds = paired(_per_round(record, 1), _per_round(record, 0))
+    return [round(1e6 * math.log(contrast([one]).ratio)) for one in rounds if one]
+
+
+def _run_s(record: RaceRecord) -> float | None:
+    runs_s = [statistics.median(one.latencies_s) for one in record.blocks if one.contestant == 0]
+    return statistics.median(runs_s) if runs_s else None
+
+
+def _evidence(entries: Sequence[Entry], record: RaceRecord, *, looks: float) -> Evidence:
     entrants = [
         Entrant(
             contestant=Contestant(
@@ -190,6 +222,25 @@ def _evidence(entries: Sequence[Entry], record: RaceRecord, *, looks: int) -> Ev
     return Evidence(
         record=record, entrants=entrants, looks=looks, margin=MARGIN, baseline=0, anchor=0, environment=None
     )
+
+
+def compact(value: Any) -> Any:
+    """The same plain data, with numbers of five significant digits."""
+    match value:
+        case dict():
+            return {name: compact(one) for name, one in value.items()}
+        case list():
+            return [compact(one) for one in value]
+        case float():
+            return float(f"{value:.5g}")
+    return value
+
+
+def history(rows: Sequence[dict[str, Any]]) -> PriorAt:
+    """What the store would tell a race of the spread between processes, had `rows` been raced before it."""
+    kept = [row for row in rows if row.get("aa") and row.get("run_s")][-SELF_TESTS:]
+    self_tests = [{**row["aa"], "run_s": row["run_s"]} for row in kept[::-1]]
+    return lambda run_s: spread(self_tests, run_s)
 
 
 # --- the machine ------------------------------------------------------------------------------------------
@@ -217,7 +268,8 @@ def this_machine() -> Machine:
 
 @contextlib.contextmanager
 def turn(what: str) -> Iterator[None]:
-    """Wait until nothing else of ORTune measures on this machine."""
+    """Wait until nothing else of ORTune measures on this machine; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with MachineQueue().turn("benchmarks", what, on_wait=_say_waiting()):
         yield
 
@@ -233,105 +285,7 @@ def _say_waiting() -> Callable[[int, str], None]:
     return say
 
 
-@contextlib.contextmanager
-def neighbour(wanted: bool) -> Iterator[None]:
-    """A process that burns one core for as long as the body runs; nothing when it is not wanted."""
-    if not wanted:
-        yield
-        return
-    process = subprocess.Popen([sys.executable, "-c", BURN])
-    try:
-        time.sleep(SETTLE_S)
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-# --- a record that survives a stop ------------------------------------------------------------------------
-
-
-class Journal:
-    """The raw results of an experiment; each is on disk before the next begins.
-
-    A file of the same experiment on the same machine is continued, any other is refused.
-    """
-
-    def __init__(self, path: Path | None, *, script: str, options: dict[str, Any], machine: Machine) -> None:
-        self.path = path
-        self.head = {
-            "script": script,
-            "options": options,
-            "machine": machine.text,
-            "fingerprint": machine.fingerprint,
-        }
-        self.rows: list[dict[str, Any]] = []
-        if path is not None and path.exists():
-            found = json.loads(path.read_text())
-            different = [name for name, value in self.head.items() if found.get(name) != value]
-            if different:
-                raise SystemExit(
-                    f"{path} holds another experiment: {', '.join(different)} differ. Name another file."
-                )
-            self.rows = found["rows"]
-            print(f"continuing {path} after {len(self.rows)}", file=sys.stderr)
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Keep one more result."""
-        self.rows.append(row)
-        if self.path is not None:
-            fresh = self.path.with_name(self.path.name + ".new")
-            fresh.write_text(json.dumps({**self.head, "rows": self.rows}, indent=1))
-            fresh.replace(self.path)
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """The results of one kind, in order."""
-        return [row for row in self.rows if row["kind"] == kind]
-
-
-def until(
-    journal: Journal, kind: str, count: int, make: Callable[[int], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Fill `journal` up to `count` results of `kind`, telling how far it is; `make` is given their number."""
-    began, before = time.monotonic(), len(journal.of(kind))
-    for number in range(before, count):
-        journal.add({"kind": kind, **make(number)})
-        each_s = (time.monotonic() - began) / (number + 1 - before)
-        left_s = each_s * (count - number - 1)
-        text = f"{kind}: {number + 1} of {count}, {each_s:.1f} s each, {left_s:.0f} s left"
-        print(text, file=sys.stderr, flush=True)
-    return journal.of(kind)[:count]
-
-
-# --- numbers and tables -----------------------------------------------------------------------------------
-
-
-def share_text(count: int, n: int) -> str:
-    """A share with its 95 % interval by Clopper and Pearson (1934)."""
-    low, high = share_interval(count, n)
-    return f"{count / n:.1%}, 95 % [{low:.1%}, {high:.1%}], n = {n}"
-
-
-def share_interval(count: int, n: int) -> tuple[float, float]:
-    low = beta_quantile(0.025, count, n - count + 1) if count else 0.0
-    high = beta_quantile(0.975, count + 1, n - count) if count < n else 1.0
-    return low, high
-
-
-def bootstrap(
-    rows: Sequence[Any], statistic: Callable[[Sequence[Any]], float], *, repeats: int = 2000
-) -> tuple[float, float]:
-    """A 95 % percentile interval of `statistic` over rows drawn again; the same for the same rows."""
-    rng = random.Random(0)
-    found = sorted(statistic(rng.choices(rows, k=len(rows))) for _ in range(repeats))
-    return found[int(0.025 * repeats)], found[int(0.975 * repeats)]
-
-
-def spread(ratios: Sequence[float]) -> float:
-    """The standard deviation of reported ratios, as a share: that of their logarithms."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = math.fsum(logs) / len(logs)
-    return math.sqrt(math.fsum((one - mean) ** 2 for one in logs) / max(1, len(logs) - 1))
+# --- tables -----------------------------------------------------------------------------------------------
 
 
 def head(machine: Machine) -> None:
@@ -345,6 +299,23 @@ def row(what: str, against: str, measured: str, target: str) -> None:
     print(f"| {what} | {against} | {measured} | {target} |", flush=True)
 
 
+def counts(values: Sequence[str], order: Sequence[str] = ()) -> str:
+    """How often each value came: "EQUIVALENT 12, UNDECIDED 3"."""
+    names = [*order, *sorted(set(values) - set(order))]
+    return ", ".join(f"{name} {values.count(name)}" for name in names if name in values)
+
+
+def quiet_text(rows: Sequence[dict[str, Any]]) -> str:
+    """How many duels were made on a quiet machine."""
+    return f"{sum(row['quiet'] for row in rows)} of {len(rows)} duels on a quiet machine"
+
+
+def milliseconds(seconds: Sequence[float | None]) -> str:
+    """The median of some run times, with three digits; a dash where there is none."""
+    known = [one for one in seconds if one]
+    return f"{statistics.median(known) * 1e3:.3g}" if known else "–"
+
+
 def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
@@ -353,9 +324,6 @@ def options(description: str | None) -> argparse.ArgumentParser:
     """The options that every experiment has."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument(
-        "--json", type=Path, metavar="OUT", help="keep the raw results; continues a stopped run"
+        "--json", type=Path, metavar="OUT", help="keep the results, a line each; continues a stopped run"
     )
     return parser
-
-
-QUICK = PRECISIONS["quick"]

@@ -4,7 +4,8 @@ Two processes of the same default session race against each other, three times, 
 one that waits stopped (SIGSTOP), as ORTune does; with it running on; and running on, but with the settle time
 that ORTune keeps where it cannot stop a process. ONNX Runtime's idle threads go on spinning for a while, and
 what they burn is the neighbour's. Told are the noise of a pair (the robust standard deviation of one round's
-log ratio) and how much slower the runs are. Intervals are over pairs of processes.
+log ratio within a pair of processes) and how much slower the runs are. Intervals are over pairs of processes.
+No target; exit code 0.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
+from benchmarks import models  # noqa: E402
+from benchmarks.journal import Journal, until  # noqa: E402
 from core.contrast import contrast  # noqa: E402
 from core.race.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
 from core.race.record import Entry  # noqa: E402
@@ -75,13 +78,13 @@ def alternate(
 
 
 def noise(found: dict[str, Any]) -> float:
-    return contrast(found["log_ratios"]).sigma or 0.0
+    return contrast([found["log_ratios"]]).sigma or 0.0
 
 
 def compared(rows: Sequence[dict[str, Any]], way: str, figure: Callable[[dict[str, Any]], float]) -> str:
     """How a figure of `way` stands to that of the frozen pairs, with its interval over pairs of processes."""
     logs = [math.log(figure(row[way]) / figure(row["frozen"])) for row in rows]
-    found = contrast(logs)
+    found = contrast([[one] for one in logs], prior=None)
     if found.ratio_low is None or found.ratio_high is None:
         return f"{found.ratio:.2f}× (too few pairs for an interval)"
     return f"{found.ratio:.2f}×, 95 % [{found.ratio_low:.2f}, {found.ratio_high:.2f}]"
@@ -120,10 +123,10 @@ def main() -> int:
     if given.rounds < 5:
         parser.error("a noise takes five rounds")
     machine = lab.this_machine()
-    journal = lab.Journal(given.json, script="frozen", options={"rounds": given.rounds}, machine=machine)
+    journal = Journal(given.json, script="frozen", options={"rounds": given.rounds}, machine=machine)
     with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/frozen.py"):
-        entry = lab.contestant("ORT default", lab.conv_net(Path(folder) / "conv.onnx"))
-        rows = lab.until(journal, "pair", given.pairs, lambda i: one_pair(entry, given.rounds, i))
+        entry = lab.contestant("ORT default", models.conv_net(Path(folder) / "conv.onnx"))
+        rows = until(journal, "pair", given.pairs, lambda i: one_pair(entry, given.rounds, i))
     lab.head(machine)
     report(rows, given.rounds)
     return 0

@@ -1,12 +1,12 @@
 """What ORTune's worker adds to a latency, against a loop written by hand.
 
-Process against process: a bare loop in one fresh process and the worker's `measure` job, which is what
-`bench` runs, in another, alternating A B B A, each with the same settings; for plain `run` and for I/O
-binding, on a six-element Mul and on MobileNetV3-Small, one thread. Two processes of the same program differ
-by some percent on a shared machine, so MobileNetV3-Small is measured a second time with both loops on one
-session, in alternating blocks of 20 runs. Prints the medians and the median difference with its 95 % interval
-over the pairs. Exits with 1 when a target (+0.5 us on the Mul, 1 % on MobileNetV3-Small) is missed, or not
-shown by the Mul's processes and MobileNetV3-Small's blocks.
+Process against process: a bare loop in one fresh process and a contestant of a race, which is what `bench`
+measures, in another, with a memory layout drawn anew as in each generation, alternating A B B A, each with
+the same settings; for plain `run` and for I/O binding, on a six-element Mul and on MobileNetV3-Small, one
+thread. Two processes of the same program differ by some percent on a shared machine, so MobileNetV3-Small is
+measured a second time with both loops on one session, in alternating blocks of 20 runs. Prints the medians
+and the median difference with its 95 % interval over the pairs. Exits with 1 when a target (+0.5 us on the
+Mul, 1 % on MobileNetV3-Small) is missed, or not shown by the Mul's processes and MobileNetV3-Small's blocks.
 
     python benchmarks/harness.py [--repeats 16] [--runs 20000] [--model FILE.onnx] [--skip-model]
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import statistics
 import subprocess
 import sys
@@ -160,10 +161,10 @@ def bare(case: Case, bound: bool) -> float:
 
 
 def ortune(case: Case, bound: bool) -> float:
-    """The median that a contestant of a race finds in a fresh process of its own."""
-    runs = case[-1]
+    """The median that a contestant of a race finds in a fresh process of its own, in a layout of its own."""
+    load = {**plan(case, bound), "layout_seed": random.randrange(2**31)}
     done = subprocess.run(
-        [sys.executable, "-c", OURS, json.dumps([plan(case, bound), runs])],
+        [sys.executable, "-c", OURS, json.dumps([load, case[-1]])],
         check=True,
         capture_output=True,
         text=True,

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core import wire
+from core import continuation, wire
 from core.comparison import Comparison, Contestant, same_request
-from core.contrast import PRECISIONS
+from core.contrast import PRECISIONS, Precision
 from core.errors import Cancelled, TunerError
 from core.evidence import Entrant, Evidence, self_test_result
 from core.guard import computed_in
@@ -23,7 +23,8 @@ from core.library import resolve_model
 from core.measurement import TrialState
 from core.plan import anchor as default_of
 from core.plan import contestant_plan, reference_plan, shape_feeds, torch_source
-from core.race import race, self_test
+from core.prior import prior_of
+from core.race import race
 from core.race.record import Entry, RaceRecord, Reference, Settings
 from core.runner import Progress
 from core.spec import ProtocolSpec, TrialSpec
@@ -42,6 +43,7 @@ from core.trial_run import (
 from core.variants import precision_of_model, variant_of
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
+SELF_TEST = Precision(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,12 @@ def protocol_of(spec: ProtocolSpec) -> dict[str, Any]:
     }
 
 
-def perform_comparison(comparison: Comparison, specs: Mapping[str, TrialSpec], service: Service) -> Outcome:
+def perform_comparison(
+    comparison: Comparison,
+    specs: Mapping[str, TrialSpec],
+    service: Service,
+    earlier: RaceRecord | None = None,
+) -> Outcome:
     """Race the contestants of `comparison`, and return what became of each.
 
     A cancelled race keeps the rounds that it had: the results are partial then, and every state is CANCELLED
@@ -109,9 +116,11 @@ def perform_comparison(comparison: Comparison, specs: Mapping[str, TrialSpec], s
         comparison: who races, and how.
         specs: of each contestant, by trial.
         service: what the process offers.
+        earlier: the record of a race of the same contestants, in their order, which this one goes on with.
 
     Raises:
         Cancelled: while the contestants were being prepared.
+        SpecError: one of those that are to go on cannot be prepared any more.
     """
     failed: dict[str, Ending] = {}
     ready: list[_Ready] = []
@@ -122,12 +131,14 @@ def perform_comparison(comparison: Comparison, specs: Mapping[str, TrialSpec], s
             raise
         except TunerError as error:
             failed[contestant.trial] = Ending(state="FAIL", error=error)
+    if earlier is not None and failed:
+        raise next(ending.error for ending in failed.values() if ending.error is not None)
     if not any(one.entrant.contestant.role == "candidate" for one in ready):
         return _nobody(comparison, failed)
     try:
         machine, notes = describe(service.environment)
         ready = [_noted(one, notes) for one in ready]
-        evidence = _race(comparison, ready, specs, service, machine)
+        evidence = _race(comparison, ready, specs, service, machine, earlier)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
     evidence = _with_placements(evidence, ready, service)
@@ -232,12 +243,15 @@ def _race(
     specs: Mapping[str, TrialSpec],
     service: Service,
     machine: wire.Environment | None,
+    earlier: RaceRecord | None,
 ) -> Evidence:
     trials = [one.entrant.trial for one in ready]
     baseline, anchor = _references(comparison, ready, specs)
     protocol = comparison.protocol
+    splits = continuation.splits(protocol)
     settings = Settings(
-        precision=PRECISIONS[protocol["precision"]],
+        precision=replace(PRECISIONS[protocol["precision"]], looks=tuple(protocol["looks"])),
+        splits=splits,
         budget_s=float(protocol["budget_s"]),
         margin=protocol["margin"],
         seed=protocol["seed"],
@@ -245,6 +259,7 @@ def _race(
         baseline=baseline,
         anchor=anchor,
         runs=protocol["runs"],
+        prior_at=prior_of(service.store, machine),
     )
 
     def on_live(live: dict[str, Any]) -> None:
@@ -252,7 +267,8 @@ def _race(
             {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
             for one in live["contrasts"]
         ]
-        service.on_live({**live, "contrasts": contrasts})
+        p50_s = {trials[index]: value for index, value in live["p50_s"].items()}
+        service.on_live({**live, "contrasts": contrasts, "p50_s": p50_s})
 
     record = race(
         [one.entry for one in ready],
@@ -260,12 +276,13 @@ def _race(
         cancel=service.cancel,
         on_progress=service.on_progress,
         on_live=on_live,
+        earlier=earlier,
     )
     return Evidence(
         comparison=comparison.id,
         record=record,
         entrants=[one.entrant for one in ready],
-        looks=max(1, len(protocol["looks"])),
+        looks=splits,
         margin=protocol["margin"],
         baseline=baseline,
         anchor=anchor,
@@ -294,7 +311,8 @@ def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Servi
         asked = entrant.contestant.role == "candidate" and one.resolved.spec.engine == "onnxruntime"
         if asked and ran.error is None and not over:
             try:
-                where, casts, notes = placement(one.resolved, one.prepared, service.run)
+                run_s = max(ran.warm["median_ns"] if ran.warm is not None else 0, 1) / 1e9
+                where, casts, notes = placement(one.resolved, one.prepared, service.run, run_s)
             except Cancelled:
                 over, where, casts = True, None, None
                 notes = ["Which provider ran which nodes is not known: the pass was cancelled."]
@@ -354,8 +372,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
     """Race a configuration against itself, and say how quiet the machine is.
 
     Returns:
-        `evidence.self_test_dict`, with `model`, `grade`, `grade_reason`, `remedy`, `interference`,
-        `seconds_per_round`, `environment` and `fingerprint`.
+        `evidence.self_test_result`, with `model`.
 
     Raises:
         TunerError: the model cannot be run here, or it was cancelled.
@@ -363,11 +380,36 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
     resolved = resolve_trial(spec, service.store, service.run)
     prepared = prepare_trial(resolved, service.store, service.run)
     machine, _ = describe(service.environment)
-    test = self_test(
-        _entry("self-test", resolved, prepared),
+    entry = _entry("self-test", resolved, prepared)
+    settings = Settings(
+        precision=SELF_TEST,
+        budget_s=SELF_TEST.budget_s,
+        margin=spec.protocol.margin,
         seed=secrets.randbelow(2**31),
         timeout_s=float(spec.protocol.timeout_s),
-        cancel=service.cancel,
-        on_progress=service.on_progress,
+        baseline=0,
+        anchor=0,
+        prior_at=prior_of(service.store, machine),
     )
-    return {"model": resolved.record.name, **self_test_result(test, machine)}
+    record = race(
+        [entry], settings, cancel=service.cancel, on_progress=service.on_progress, on_live=service.on_live
+    )
+    if record.ran[0].error is not None:
+        raise record.ran[0].error
+    if record.outcome == "cancelled":
+        raise _cancelled()
+    entrant = Entrant(
+        contestant=Contestant(trial="", label="self-test", role="anchor"),
+        precision=computed_in(_precision(resolved), prepared.session),
+        feeds=prepared.feeds,
+    )
+    evidence = Evidence(
+        record=record,
+        entrants=[entrant],
+        looks=len(SELF_TEST.looks),
+        margin=spec.protocol.margin,
+        baseline=0,
+        anchor=0,
+        environment=machine,
+    )
+    return {"model": resolved.record.name, **self_test_result(evidence)}

@@ -1,8 +1,11 @@
-"""How one contestant stands to another: paired rounds to ratio, interval, verdict, ranks, and their words.
+"""How one contestant stands to another: paired rounds to ratio, interval, verdict, and their words.
 
-Pure functions of numbers; no clock, no I/O. The unit is the round, in which every contestant ran one block
-within a second or so of the others: what the machine did to both sides cancels in their ratio. Ratios are
-baseline latency over candidate latency per row: above 1 the candidate is faster.
+Pure functions of numbers; no clock, no I/O. A round is one block of every contestant within a second or so:
+what the machine did to both sides cancels in their ratio. A generation is some rounds of one set of fresh
+processes. Memory layout, page and thread placement are drawn once per process and stay for its life, so the
+rounds of one generation share them: the unit of analysis is the generation, and an interval holds for new
+processes of the same configurations. Ratios are baseline latency over candidate latency per row: above 1 the
+candidate is faster.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import combinations, permutations, product
 from operator import mul
 from types import MappingProxyType
 from typing import Any, Literal
@@ -22,22 +24,25 @@ from typing import Any, Literal
 from core.statistics import CONFIDENCE, t_quantile
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED"]
+Source = Literal["race", "history", "assumed"]  # where the spread between processes is known from
 
 DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of configuration
-MIN_ROUNDS = 5  # the fewest that trimming leaves three of; below, a spread is a guess
-PERSISTENCE_ROUNDS = 16  # the fewest that show whether a round resembles the one before
+MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
+MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
+SEEN_DF = 3.0  # from here on the race itself has seen more of the spread between processes than was assumed
+PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
 MOST_PERSISTENCE = 0.9
 RESOLUTION = 1e-9  # log ratios that differ by less are the same number and rounding: no clock shows that
-DRIFT_ROUNDS = 8  # the fewest for which the normal approximation of Mann and Kendall's test holds
+DRIFT_UNITS = 8  # the fewest for which the normal approximation of Mann and Kendall's test holds
 DRIFT_P = 0.01
 DRIFT_LEAST = 0.02  # a real drift below 2 % over a whole comparison changes no decision
-HOPELESS_ROUNDS = 32  # before, the spread itself is not known well enough to give up
+HOPELESS_UNITS = 9  # before, the spread itself is not known well enough to give up
 HOPELESS_CHANCE = 0.05
-STABLE_ROUNDS, STABLE_SHARE = 16, 0.25  # the spread moved less than that over the last rounds
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 
 _NORMAL = statistics.NormalDist()
 _LARGEST_LOG = 700.0  # beyond, exp overflows
+_MEDIAN_COST = {1: 1.0, 2: 1.0, 3: 1.346, 4: 1.192}  # variance of a median, in that of a mean, normal data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +52,33 @@ class Precision:
     name: str
     target: float  # relative half-width of the interval at which to stop
     budget_s: int
-    looks: tuple[int, ...]  # rounds after which a comparison may stop
+    looks: tuple[int, ...]  # generations after which a comparison may stop
 
 
 PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
         one.name: one
         for one in (
-            Precision(name="quick", target=0.03, budget_s=30, looks=(8, 16, 32, 64, 128, 256)),
-            Precision(name="standard", target=0.015, budget_s=120, looks=(8, 16, 32, 64, 128, 256, 512)),
-            Precision(name="publish", target=0.007, budget_s=600, looks=(8, 16, 32, 64, 128, 256, 512, 1024)),
+            Precision(name="quick", target=0.03, budget_s=30, looks=(4, 6, 9, 14, 21, 32, 48, 72)),
+            Precision(name="standard", target=0.015, budget_s=120, looks=(4, 6, 9, 14, 21, 32, 48, 72)),
+            Precision(name="publish", target=0.007, budget_s=600, looks=(6, 9, 14, 21, 32, 48, 72, 108, 160)),
         )
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """What is known of the spread between processes before a race: its size, and how much that counts."""
+
+    sigma_between: float  # standard deviation of the log ratio of two fresh processes
+    df: float  # degrees of freedom: as many as that many generations would give
+    source: Source
+
+
+# Pairs of fresh processes of one configuration differed by 0.6 to 1 % at 40 µs a run and by 0.3 % at 1 ms on
+# a quiet machine with two cores. Two degrees of freedom: any race of four generations outweighs it.
+ASSUMED = Prior(sigma_between=0.01, df=2.0, source="assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +90,16 @@ class Contrast:
     ratio_high: float | None
     verdict: Verdict
     rounds: int
-    sigma: float | None  # robust standard deviation of one round's log ratio; None below two rounds
+    generations: int
+    sigma: float | None  # robust standard deviation of one round's log ratio within a generation
+    sigma_between: float | None  # the same between fresh processes; None: not told apart from `sigma`
+    between_from: Source
     half_width: float | None  # of the interval, as a share of the ratio
-    drifting: bool  # the log ratio itself moved from the first rounds to the last
+    within_half_width: float | None  # its part that more rounds would narrow; the squares of the two add up
+    between_half_width: float | None  # its part that only more processes would narrow
+    standard_error: float | None  # of the log ratio
+    df: float | None  # degrees of freedom of the interval
+    drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: float  # within which a difference counts as none
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,54 +107,79 @@ class Contrast:
         return asdict(self)
 
 
-def contrast(log_ratios: Sequence[float], *, looks: int = 1, margin: float = DEFAULT_MARGIN) -> Contrast:
-    """Estimate the ratio from one log ratio per round, and decide.
+def contrast(
+    generations: Sequence[Sequence[float]],
+    *,
+    looks: float = 1,
+    margin: float = DEFAULT_MARGIN,
+    prior: Prior | None = ASSUMED,
+) -> Contrast:
+    """Estimate the ratio from the log ratios of every round of every generation, and decide.
 
-    The estimate is the 20 % trimmed mean with Yuen's interval, both carried through exp. An interval has the
-    confidence 1 - 0.05/looks, so that with 95 % all intervals of all looks hold together, and a comparison
-    may stop at any of them. A stop between two looks (the budget) takes the place of the look that follows.
-    From 16 rounds on it is widened where a round resembles the one before: a burst that lasts several rounds
-    and hits one side more than the other is one piece of bad luck, not several.
+    A generation counts as the 20 % trimmed mean of its rounds (the median below five). The estimate is the
+    20 % trimmed mean of the generations with Yuen's interval, carried through exp. The variance of a
+    generation is the mean of what these generations show and what the prior and the rounds predict, weighted
+    by their degrees of freedom, and never less than what they show: a race of few generations does not
+    believe its own luck, nor does it let a prior talk it out of what it saw.
+
+    An interval has the confidence 1 - 0.05/looks, so that with 95 % all intervals of all looks hold together,
+    and a comparison may stop at any of them. A stop between two looks (the budget) takes the place of the
+    look that follows. From 16 generations on it is widened where one resembles the one before.
 
     EQUIVALENT, the whole interval within 1/(1 + margin) and 1 + margin, wins over FASTER and SLOWER. There is
-    no interval, and the verdict is UNDECIDED, below 5 rounds, where the ratio is the median; and where the
-    rounds that trimming leaves are all the same number: then the clock was too coarse to show the spread,
-    and a standard error of zero would be a false certainty.
+    no interval, and the verdict is UNDECIDED, where one generation has fewer than 5 rounds; below 5
+    generations without a prior, or of one round each, which the prior does not know; and where all that
+    trimming leaves is the same number: then the clock was too coarse to show the spread, and a standard error
+    of zero would be a false certainty.
 
     Args:
-        log_ratios: ln(baseline's median per row / candidate's median per row) of each round, in order.
-        looks: how often the comparison may look at its numbers to decide whether to stop.
+        generations: of each, in order, ln(baseline's median per row / candidate's) of its rounds; empty ones
+            are skipped.
+        looks: how often the comparison may look at its numbers to decide whether to stop; the 5 % are divided
+            by it.
         margin: relative difference up to which two contestants count as equally fast; 0: never.
+        prior: of the spread between processes; None: these generations alone.
 
     Raises:
         ValueError: there is no round.
 
-    Source: Tukey and McLaughlin (1963); Yuen (1974), Biometrika 61, 165-170; for the widening the effective
-    number of a first-order autoregression, Bayley and Hammersley (1946).
+    Source: Tukey and McLaughlin (1963); Yuen (1974), Biometrika 61, 165-170; generations as units: Kalibera
+    and Jones (2013), Rigorous benchmarking in reasonable time; moderated variances: Smyth (2004), Statistical
+    Applications in Genetics and Molecular Biology 3(1); for the widening the effective number of a
+    first-order autoregression, Bayley and Hammersley (1946).
     """
-    n = len(log_ratios)
+    kept = [one for one in generations if one]
+    n, rounds = len(kept), sum(map(len, kept))
     if n == 0:
         raise ValueError("a contrast needs at least one round")
-    ordered = sorted(log_ratios)
-    cut = _cut(n)
-    spread = _winsorised_deviation(ordered, cut) if n > 1 else None
-    center = math.fsum(ordered[cut : n - cut]) / (n - 2 * cut) if cut else statistics.median(ordered)
-    low = high = half = None
-    if n >= MIN_ROUNDS and spread:
-        error = spread / ((1 - 2 * cut / n) * math.sqrt(n))
-        error *= _persistence(log_ratios, ordered[cut], ordered[n - cut - 1])
-        reach = _t(n, looks) * error
-        low, high = _exp(center - reach), _exp(center + reach)
-        half = (high - low) / 2 / _exp(center)
+    centers = [_center(one) for one in kept]
+    middle = _center(centers)
+    noise = _noise(kept, centers, prior)
+    low = high = half = error = None
+    if noise is not None:
+        error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _persistence(centers)
+        reach = t_quantile(1 - (1 - CONFIDENCE) / looks / 2, noise.df) * error
+        low, high = _exp(middle - reach), _exp(middle + reach)
+        half = (high - low) / 2 / _exp(middle)
+    within_s = _within(kept)
+    share = None if noise is None or noise.within is None else min(1.0, noise.within / noise.variance)
+    seen = n - 2 * _cut(n) - 1
     return Contrast(
-        ratio=_exp(center),
+        ratio=_exp(middle),
         ratio_low=low,
         ratio_high=high,
         verdict=_verdict(low, high, margin),
-        rounds=n,
-        sigma=None if spread is None else spread / _normal_winsorised_deviation(cut / n),
+        rounds=rounds,
+        generations=n,
+        sigma=within_s if within_s is not None else _robust_deviation(centers) if n > 1 else None,
+        sigma_between=None if share is None or noise is None else math.sqrt((1 - share) * noise.variance),
+        between_from="race" if prior is None or seen >= SEEN_DF else prior.source,
         half_width=half,
-        drifting=_drifting(log_ratios),
+        within_half_width=None if share is None or half is None else half * math.sqrt(share),
+        between_half_width=None if share is None or half is None else half * math.sqrt(1 - share),
+        standard_error=error,
+        df=None if noise is None else noise.df,
+        drifting=_drifting(centers),
         margin=margin,
     )
 
@@ -144,52 +195,50 @@ def settled(contrast: Contrast, target: float) -> bool:
     return decided and contrast.half_width is not None and contrast.half_width <= target
 
 
-def hopeless(log_ratios: Sequence[float], *, looks: int, margin: float, rounds_left: int) -> bool:
-    """Whether to say UNDECIDED now, because the rounds still allowed are too few to change that.
+def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
+    """Whether to say UNDECIDED now, because the generations still allowed are too few to change that.
 
-    The rounds to come are predicted from those that were: the estimate will move by about its own standard
-    error, the interval will shrink with the square root of the rounds. True when the chance that this ends in
-    any verdict is below 5 %. Conservative: never before 32 rounds, nor while the spread still changes (more
-    than a quarter over the last 16 rounds), nor without an interval; and a comparison that is decided but
-    wider than its target goes on.
+    Those to come are predicted from those that were: the estimate will move by about its own standard error,
+    the interval will shrink with the square root of the generations. True when the chance that this ends in
+    any verdict is below 5 %. Conservative: never before 9 generations, nor without an interval; and a
+    comparison that is decided but wider than its target goes on.
 
     Args:
-        log_ratios: of all rounds so far, in order.
+        now: of all generations so far.
         looks: as for `contrast`.
-        margin: as for `contrast`.
-        rounds_left: that the budget and the last look still allow; 0 or less: none.
+        left: generations that the budget and the last look still allow; 0 or less: none.
 
     Source: predictive power with a flat prior, Spiegelhalter, Freedman and Blackburn (1986).
     """
-    if len(log_ratios) < HOPELESS_ROUNDS:
+    if now.generations < HOPELESS_UNITS or now.verdict != "UNDECIDED" or now.standard_error is None:
         return False
-    now = contrast(log_ratios, looks=looks, margin=margin)
-    before = contrast(log_ratios[:-STABLE_ROUNDS], looks=looks, margin=margin)
-    if now.verdict != "UNDECIDED" or now.ratio_high is None or not now.sigma or not before.sigma:
-        return False
-    if abs(now.sigma / before.sigma - 1) > STABLE_SHARE:
-        return False
-    return _chance_of_verdict(now, looks, max(0, rounds_left)) < HOPELESS_CHANCE
+    return _chance_of_verdict(now, looks, max(0, left)) < HOPELESS_CHANCE
 
 
-def predicted_rounds(sigma: float, target: float, *, looks: int = 6) -> int:
-    """Return how many rounds bring the half-width of the interval to `target`.
-
-    (z * 1.2 * sigma / target) squared, with z of the split alpha: 2.64 for six looks. 1.2 is what the trimmed
-    mean (1.07 on normal data), Student's t and the allowance for lasting bursts cost.
+def predicted_units(deviation: float, target: float, *, looks: float = 6, prior_df: float = 0.0) -> int:
+    """Return how many generations bring the half-width of the interval to `target`.
 
     Args:
-        sigma: standard deviation of one log ratio, as in `Contrast.sigma` or from a self-test.
+        deviation: standard deviation of one generation's log ratio.
         target: relative half-width, above 0.
         looks: as for `contrast`.
+        prior_df: degrees of freedom of the prior.
     """
-    z = _NORMAL.inv_cdf(1 - (1 - CONFIDENCE) / looks / 2)
-    return max(MIN_ROUNDS, math.ceil((z * 1.2 * sigma / target) ** 2))
+    n = 2
+    while n < _MOST_PREDICTED:
+        reach = _t(n, looks, prior_df) * deviation * _trimming_cost(n) / math.sqrt(n)
+        if reach <= target:
+            return n
+        n += max(1, n // 16)
+    return n
 
 
-def sufficient_look(rounds: int, looks: Sequence[int]) -> int | None:
-    """Return the first look that has `rounds` rounds or more; None where even the last has fewer."""
-    return next((look for look in looks if look >= rounds), None)
+def sufficient_look(units: int, looks: Sequence[int]) -> int | None:
+    """Return the first look that has `units` generations or more; None where even the last has fewer."""
+    return next((look for look in looks if look >= units), None)
+
+
+_MOST_PREDICTED = 100_000
 
 
 # --- words ---------------------------------------------------------------------------------------------
@@ -249,73 +298,97 @@ def _hides(bound: float, places: int) -> bool:
     return bound != 1 and float(f"{bound:.{places}f}") == 1
 
 
-# --- ranks ---------------------------------------------------------------------------------------------
+# --- estimators ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
-    """The place of one contestant: 1 + how many are clearly faster."""
+class _Noise:
+    """The variance of one generation's log ratio, and how well it is known."""
 
-    name: str
-    rank: int
-    ties: tuple[str, ...]  # those that are not clearly faster or slower, in the given order
+    variance: float
+    within: float | None  # its part that the rounds of a generation cause; None: not told apart
+    df: float
 
 
-def ranks(
-    per_round: Mapping[str, Mapping[int, float]], *, looks: int = 1, margin: float = DEFAULT_MARGIN
-) -> list[Rank]:
-    """Rank contestants by pairwise contrasts over the rounds that both sides have.
+def _noise(
+    generations: Sequence[Sequence[float]], centers: Sequence[float], prior: Prior | None
+) -> _Noise | None:
+    """None where the rounds are too few, or too much alike, to show a spread."""
+    n, within = len(centers), _within_center(generations)
+    if within is None:  # a prior of processes says nothing of what single rounds differ by
+        prior = None
+    enough = (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_UNITS
+    if not enough or _all_alike(generations, centers):
+        return None
+    own_df = n - 2 * _cut(n) - 1
+    own = _robust_deviation(centers) if n > 1 else None
+    if prior is None or within is None:
+        return _Noise(variance=(own or 0.0) ** 2, within=within, df=own_df)
+    # One generation has seen no other process: however much earlier races knew, it is not believed here.
+    df = min(prior.df, ASSUMED.df) if n == 1 else prior.df
+    between = max(prior.sigma_between, ASSUMED.sigma_between) if n == 1 else prior.sigma_between
+    seen = (own or 0.0) ** 2
+    moderated = (df * (between**2 + within) + own_df * seen) / (df + own_df)
+    # A prior may widen what chance made narrow, never narrow what was seen.
+    return _Noise(variance=max(seen, moderated), within=within, df=df + own_df)
 
-    A pair is clearly apart when its contrast says FASTER or SLOWER at a confidence that is split over all
-    pairs (Bonferroni), so that with 95 % no two equal contestants get different ranks. What is EQUIVALENT,
-    UNDECIDED or without common rounds is a tie. "Clearly faster" is carried along chains (faster than one
-    that is faster), so that nobody stands above a contestant that is clearly faster.
 
-    Args:
-        per_round: contestant -> {round: ln(median latency per row)}.
-        looks: as for `contrast`.
-        margin: as for `contrast`.
-
-    Returns:
-        The ranks, best first, in the given order within a rank; "1, 1, 3" where two tie ahead of a third.
-    """
-    names = list(per_round)
-    faster = _clearly_faster(per_round, max(1, looks * math.comb(len(names), 2)), margin)
-    found = [
-        Rank(
-            name=name,
-            rank=1 + sum((other, name) in faster for other in names),
-            ties=tuple(
-                other
-                for other in names
-                if other != name and (name, other) not in faster and (other, name) not in faster
-            ),
+def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float]) -> bool:
+    """Whether what trimming leaves is one number, within generations and between them."""
+    if len(centers) > 1:
+        return _trimmed_range(centers) < RESOLUTION and all(
+            _trimmed_range(one) < RESOLUTION for one in generations
         )
-        for name in names
-    ]
-    return sorted(found, key=lambda one: one.rank)
+    return _trimmed_range(generations[0]) < RESOLUTION
 
 
-def _clearly_faster(
-    per_round: Mapping[str, Mapping[int, float]], looks: int, margin: float
-) -> set[tuple[str, str]]:
-    pairs: set[tuple[str, str]] = set()
-    for a, b in combinations(per_round, 2):
-        common = sorted(per_round[a].keys() & per_round[b].keys())
-        if not common:
-            continue
-        found = contrast([per_round[b][r] - per_round[a][r] for r in common], looks=looks, margin=margin)
-        if found.verdict == "FASTER":
-            pairs.add((a, b))
-        elif found.verdict == "SLOWER":
-            pairs.add((b, a))
-    for middle, (a, b) in product(per_round, permutations(per_round, 2)):  # Warshall: the chains
-        if (a, middle) in pairs and (middle, b) in pairs:
-            pairs.add((a, b))
-    return {(a, b) for a, b in pairs if (b, a) not in pairs}
+def _trimmed_range(values: Sequence[float]) -> float:
+    ordered, cut = sorted(values), _cut(len(values))
+    return ordered[len(ordered) - cut - 1] - ordered[cut]
 
 
-# --- estimators ----------------------------------------------------------------------------------------
+def _center(values: Sequence[float]) -> float:
+    """20 % trimmed mean; the median below five, where there is nothing to trim."""
+    n, cut = len(values), _cut(len(values))
+    if not cut:
+        return statistics.median(values)
+    return math.fsum(sorted(values)[cut : n - cut]) / (n - 2 * cut)
+
+
+def _trimming_cost(n: int) -> float:
+    """Standard error of `_center` of n normal values, in that of their mean."""
+    cut = _cut(n)
+    if not cut:
+        return math.sqrt(_MEDIAN_COST[n])
+    return _normal_winsorised_deviation(cut / n) / (1 - 2 * cut / n)
+
+
+def _within(generations: Sequence[Sequence[float]]) -> float | None:
+    """Standard deviation of one round within its generation, pooled; None where none has two rounds."""
+    squares = weight = 0.0
+    for one in generations:
+        df = len(one) - 2 * _cut(len(one)) - 1
+        if df > 0:
+            squares += df * _robust_deviation(one) ** 2
+            weight += df
+    return math.sqrt(squares / weight) if weight else None
+
+
+def _within_center(generations: Sequence[Sequence[float]]) -> float | None:
+    """Variance of a generation's center that its rounds cause, on average; None where it is not known."""
+    deviation = _within(generations)
+    if deviation is None:
+        return None
+    costs = [_trimming_cost(len(one)) ** 2 / len(one) for one in generations]
+    return deviation**2 * math.fsum(costs) / len(costs)
+
+
+def _robust_deviation(values: Sequence[float]) -> float:
+    """Standard deviation from the winsorised one; 0 where all that trimming leaves is one number."""
+    n, cut = len(values), _cut(len(values))
+    if n < 2:
+        return 0.0
+    return _winsorised_deviation(sorted(values), cut) / _normal_winsorised_deviation(cut / n)
 
 
 def _verdict(low: float | None, high: float | None, margin: float) -> Verdict:
@@ -337,18 +410,23 @@ def _winsorised_deviation(ordered: Sequence[float], cut: int) -> float:
     return math.sqrt(sum(map(mul, offsets, offsets)) / (n - 1))
 
 
-def _persistence(values: Sequence[float], least: float, most: float) -> float:
+def _persistence(values: Sequence[float]) -> float:
     """How much wider the error of a mean is because a value resembles the one before; 1 where it does not.
 
-    The autocorrelation is that of the values winsorised to `least` and `most`, less its bias of -1/n.
+    The autocorrelation is that of the values winsorised by 20 %, less its bias of -1/n.
     """
     n = len(values)
-    if n < PERSISTENCE_ROUNDS:
+    if n < PERSISTENCE_UNITS:
         return 1.0
+    ordered, cut = sorted(values), _cut(n)
+    least, most = ordered[cut], ordered[n - cut - 1]
     kept = [least if value < least else most if value > most else value for value in values]
     mean = math.fsum(kept) / n
     offsets = [value - mean for value in kept]
-    correlation = sum(map(mul, offsets, offsets[1:])) / sum(map(mul, offsets, offsets)) + 1 / n
+    squares = sum(map(mul, offsets, offsets))
+    if not squares:
+        return 1.0
+    correlation = sum(map(mul, offsets, offsets[1:])) / squares + 1 / n
     correlation = min(max(correlation, 0.0), MOST_PERSISTENCE)
     return math.sqrt((1 + correlation) / (1 - correlation))
 
@@ -362,12 +440,13 @@ def _normal_winsorised_deviation(share: float) -> float:
     return math.sqrt(1 - 2 * share - 2 * edge * _NORMAL.pdf(edge) + 2 * share * edge * edge)
 
 
-def _chance_of_verdict(now: Contrast, looks: int, rounds_left: int) -> float:
-    assert now.ratio_low is not None
-    n, center = now.rounds, math.log(now.ratio)
-    error = (center - math.log(now.ratio_low)) / _t(n, looks)
-    end = error * math.sqrt(n / (n + rounds_left))
-    reach = _t(n + rounds_left, looks) * end
+def _chance_of_verdict(now: Contrast, looks: float, left: int) -> float:
+    assert now.standard_error is not None
+    assert now.df is not None
+    n, center, error = now.generations, math.log(now.ratio), now.standard_error
+    prior_df = now.df - (n - 2 * _cut(n) - 1)
+    end = error * math.sqrt(n / (n + left))
+    reach = _t(n + left, looks, prior_df) * end
     moves = math.sqrt(error**2 - end**2)
     inside = math.log1p(now.margin) - reach
     decided = _above(reach - center, moves) + _above(reach + center, moves)
@@ -385,11 +464,11 @@ def _above(distance: float, deviation: float) -> float:
 def _drifting(log_ratios: Sequence[float]) -> bool:
     """Mann and Kendall's test for a trend, and a trend large enough to matter.
 
-    The size is Theil's "incomplete" slope: the median of the differences between the rounds of the first half
-    and those half a comparison later.
+    The size is Theil's "incomplete" slope: the median of the differences between the generations of the first
+    half and those half a comparison later.
     """
     n = len(log_ratios)
-    if n < DRIFT_ROUNDS:
+    if n < DRIFT_UNITS:
         return False
     score, variance = _kendall_score(log_ratios)
     if variance <= 0 or (abs(score) - 1) / math.sqrt(variance) < _NORMAL.inv_cdf(1 - DRIFT_P / 2):
@@ -411,13 +490,14 @@ def _kendall_score(values: Sequence[float]) -> tuple[int, float]:
     return score, (n * (n - 1) * (2 * n + 5) - loss) / 18
 
 
-def _t(rounds: int, looks: int) -> float:
-    return t_quantile(1 - (1 - CONFIDENCE) / looks / 2, rounds - 2 * _cut(rounds) - 1)
+def _t(units: int, looks: float, prior_df: float = 0.0) -> float:
+    df = max(1.0, units - 2 * _cut(units) - 1 + prior_df)
+    return t_quantile(1 - (1 - CONFIDENCE) / looks / 2, df)
 
 
-def _cut(rounds: int) -> int:
-    """How many rounds are trimmed at either end: 20 %, and so none below five."""
-    return rounds // 5
+def _cut(units: int) -> int:
+    """How many are trimmed at either end: 20 %, and so none below five."""
+    return units // 5
 
 
 def _exp(value: float) -> float:

@@ -6,6 +6,7 @@ TunerError(message, hint)           the base; catch this one at an edge
 ├── ProviderError                   an execution provider is missing, or was silently replaced
 ├── WorkerError                     a worker crashed, hung or answered nonsense
 ├── StoreError                      the result store is unreadable or from a newer version
+├── BudgetError                     a measurement would not give a number within its budget
 └── Cancelled                       the user stopped the job; not a fault, but it ends it
 
 The message states the rule that broke, with the value; the hint is one imperative sentence.
@@ -50,6 +51,10 @@ class StoreError(TunerError):
     """The result store is unreadable or was written by a newer version."""
 
 
+class BudgetError(TunerError):
+    """A measurement would not give a number within its budget, so it was not made."""
+
+
 class Cancelled(TunerError):
     """The user stopped the job."""
 
@@ -63,7 +68,8 @@ class ErrorRecord(TypedDict):
 
 
 _BY_NAME: dict[str, type[TunerError]] = {
-    cls.__name__: cls for cls in (SpecError, ModelError, ProviderError, WorkerError, StoreError, Cancelled)
+    cls.__name__: cls
+    for cls in (SpecError, ModelError, ProviderError, WorkerError, StoreError, BudgetError, Cancelled)
 }
 
 

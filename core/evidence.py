@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
 from core.comparison import Contestant
-from core.contrast import Contrast, contrast, ranks
+from core.contrast import DEFAULT_MARGIN, Contrast, contrast
+from core.errors import WorkerError
 from core.guard import MARK, Verdict, judge
-from core.interference import Grade, Summary, flag_blocks, grade, summarize
+from core.interference import Grade, Summary, biased, busy, fineness, flag_blocks, grade, stands, summarize
 from core.measurement import doubts, latency_summary
+from core.ranking import Key as PerRoundKey
+from core.ranking import PerRound, paired, ranks
+from core.statistics import mean_estimate
 
 if TYPE_CHECKING:  # the record alone: what runs a race stays out
-    from core.race.record import Block, RaceRecord, Ran, SelfTest
+    from core.race.record import Block, Generation, Key, RaceRecord, Ran
 
 MAX_RANKED = 32  # ranks compare every pair; a curve of hundreds of points is no ranking
-CLEAN_ROUNDS = 8  # so many without a flagged block carry a verdict of their own
+CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # so many without a flagged block carry a verdict of their own
+LEAST_WARM_UP = 4  # runs, with the first of all: fewer cannot show a steady latency
+COPIES = (0, 1)  # processes of a contestant in a generation, at most
 CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
 
 OUTCOMES: Mapping[str, str] = {
@@ -67,7 +73,7 @@ class Evidence:
 
     record: RaceRecord
     entrants: Sequence[Entrant]
-    looks: int  # how often the race could look at its numbers
+    looks: float  # by which the 5 % are divided: how often the race could look at its numbers
     margin: float
     baseline: int
     anchor: int
@@ -77,16 +83,18 @@ class Evidence:
     def to_dict(self) -> dict[str, Any]:
         """Return the result of the comparison as plain JSON data.
 
-        Keys: `rounds`, `wall_s`, `outcome`, `outcome_text`, `orders` (trials in the order of each round),
-        `contrasts` (see `contrasts`), `ranks` [{trial, rank, ties}] (empty for a grade F), `grade`,
-        `grade_reason`, `remedy`, `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds,
-        log_ratios}], `interference` (`Summary.to_dict()`), `breaches` (trial -> why its outputs are not
-        what they should be), `frozen`, `groups` (of trials), `discarded` [{reason, blocks: [{trial,
-        latencies_s, …}]}], `notes`, `environment`, `fingerprint`, `tool_version`.
+        Keys: `rounds`, `generations` [{generation, rounds, start_s, order, layouts}], `wall_s`, `outcome`,
+        `outcome_text`, `orders` (trials in the order of each round), `contrasts` (see `contrasts`), `ranks`
+        [{trial, rank, ties}] (empty for a grade F), `grade`, `grade_reason`, `remedy`, `busy` (see
+        `interference.busy`), `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds, log_ratios}],
+        `interference` (`Summary.to_dict()`), `breaches` (trial -> why its outputs are not what they should
+        be), `frozen`, `groups` (of trials), `discarded` [{reason, blocks: [{trial, latencies_s, …}]}],
+        `notes`, `environment`, `fingerprint`, `tool_version`.
         """
         record = self.record
         return {
             "rounds": len(record.orders),
+            "generations": [self._generation(one) for one in record.generations],
             "wall_s": record.wall_s,
             "outcome": record.outcome,
             "outcome_text": OUTCOMES[record.outcome],
@@ -96,10 +104,8 @@ class Evidence:
             "grade": self.grade.grade,
             "grade_reason": self.grade.reason,
             "remedy": self.grade.remedy,
-            "self_tests": [
-                {**self_test_dict(one.when, one.log_ratios), "log_ratios": one.log_ratios}
-                for one in record.self_tests
-            ],
+            "busy": self.busy,
+            "self_tests": [] if self.aa is None else [self._self_test()],
             "interference": self.interference.to_dict(),
             "breaches": {
                 entrant.trial: one.why
@@ -115,6 +121,26 @@ class Evidence:
             "notes": self.notes,
             **self._provenance(),
         }
+
+    def _self_test(self) -> dict[str, Any]:
+        assert self.aa is not None
+        runs_s = [
+            statistics.median(one.latencies_s) for one in self.record.blocks if one.contestant == self.anchor
+        ]
+        return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
+
+    def _generation(self, one: Generation) -> dict[str, Any]:
+        return {
+            "generation": one.number,
+            "rounds": one.rounds,
+            "start_s": one.start_s,
+            "order": [self._process(key) for key in one.order],
+            "layouts": {self._process(key): dict(layout) for key, layout in one.layouts.items()},
+        }
+
+    def _process(self, key: Key) -> str:
+        """What a record calls a process: its trial, and `/1` behind it for the twin of the anchor."""
+        return f"{self.entrants[key[0]].trial}{'/1' if key[1] else ''}"
 
     def _discarded(self, block: Block) -> dict[str, Any]:
         """A block that does not count keeps its samples all the same."""
@@ -136,10 +162,11 @@ class Evidence:
         """Everybody against the baseline, and against the anchor where that is another.
 
         Each is `contrast.Contrast.to_dict()` with `candidate` and `baseline` (trials), `grade`, `wall_s`,
-        `per_row` (the sides fed different numbers of rows), `flagged_rounds`, `without_flagged` (the contrast
-        of the other rounds; None where there are too few, or none is flagged), `contradicted` (the two decide
-        differently, so that the verdict is UNDECIDED), `outputs_differ` (those of the candidate from what
-        they should be; None: not known) and `notes`.
+        `holds` (False: the A/A test does not let its verdict stand, which is UNDECIDED then) and
+        `holds_reason`, `per_row` (the sides fed different numbers of rows), `flagged_rounds`,
+        `without_flagged` (the contrast of the other rounds; None where there are too few, or none is
+        flagged), `contradicted` (the two decide differently, so that the verdict is UNDECIDED),
+        `outputs_differ` (those of the candidate from what they should be; None: not known) and `notes`.
         """
         references = dict.fromkeys(
             one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
@@ -148,7 +175,7 @@ class Evidence:
             self._contrast(index, reference)
             for reference in references
             for index in range(len(self.entrants))
-            if index != reference and self._stands(index) and self._log_ratios(index, reference)
+            if index != reference and self._stands(index) and self._meet(index, reference)
         ]
 
     @cached_property
@@ -159,11 +186,15 @@ class Evidence:
         """Whether a contestant has come through: a crash makes its numbers no result."""
         return self.record.ran[index].error is None and bool(self._per_row[index])
 
+    def _meet(self, one: int, other: int) -> bool:
+        """Whether both ran in some round."""
+        return not self._per_row[one].keys().isdisjoint(self._per_row[other])
+
     def _contrast(self, candidate: int, baseline: int) -> dict[str, Any]:
-        log_ratios = self._log_ratios(candidate, baseline)
-        found = contrast(list(log_ratios.values()), looks=self.looks, margin=self.margin)
-        flagged = self._flagged[candidate] | self._flagged[baseline]
-        clean = self._without(flagged, log_ratios)
+        own, other = self._per_row[candidate], self._per_row[baseline]
+        found = self._estimate(paired(own, other))
+        flagged = (self._flagged[candidate] | self._flagged[baseline]) & own.keys() & other.keys()
+        clean = self._without(flagged, own, other) if flagged else None
         rows = [self._rows(one) for one in (candidate, baseline)]
         notes = []
         if rows[0] != rows[1]:
@@ -171,42 +202,52 @@ class Evidence:
                 f"The batch sizes differ ({rows[0]} and {rows[1]} rows): times per row are compared."
             )
         if found.drifting:
-            notes.append(
-                "The ratio itself moved during the rounds: one side was not yet in its steady state."
-            )
+            notes.append("The ratio itself moved from the first generations to the last.")
         contradicted = clean is not None and _contradict(found, clean)
         if clean is not None and contradicted:
             notes.append(
                 f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
                 f"disturbed say {clean.verdict}: this is undecided."
             )
+        doubt = stands(found, self.aa)
+        notes += [doubt] if doubt else []
         notes += self._outputs(candidate, baseline)
         return {
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
             **found.to_dict(),
-            "verdict": "UNDECIDED" if contradicted else found.verdict,
-            "grade": self.grade.grade,
+            "verdict": "UNDECIDED" if contradicted or doubt else found.verdict,
+            "holds": not doubt,
+            "holds_reason": doubt,
+            "grade": "F" if doubt else fineness(found.half_width),
             "wall_s": self.record.wall_s,
             "per_row": rows[0] != rows[1],
-            "flagged_rounds": len(flagged & log_ratios.keys()),
+            "flagged_rounds": len(flagged),
             "without_flagged": clean.to_dict() if clean is not None else None,
             "contradicted": contradicted,
             "outputs_differ": self._verdicts[candidate].breach,
             "notes": notes,
         }
 
-    def _without(self, flagged: set[int], log_ratios: Mapping[int, float]) -> Contrast | None:
-        """The contrast without rounds in which either side was disturbed: chosen by counters alone."""
-        kept = [value for number, value in log_ratios.items() if number not in flagged]
-        if len(kept) < CLEAN_ROUNDS or len(kept) == len(log_ratios):
-            return None
-        return contrast(kept, looks=self.looks, margin=self.margin)
+    def _estimate(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
+        return contrast(log_ratios, looks=self.looks, margin=self.margin, prior=self.record.prior)
 
-    def _log_ratios(self, candidate: int, baseline: int) -> dict[int, float]:
-        """Round -> ln(baseline's median per row / candidate's), of the rounds that both have."""
-        own, other = self._per_row[candidate], self._per_row[baseline]
-        return {number: other[number] - own[number] for number in own if number in other}
+    def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
+        """The contrast without rounds in which either side was disturbed: chosen by counters alone."""
+        kept = paired({key: value for key, value in own.items() if key not in flagged}, other)
+        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
+            return None
+        return self._estimate(kept)
+
+    @cached_property
+    def aa(self) -> Contrast | None:
+        """The anchor against its twin, whose truth is 1; None: they never ran in the same round."""
+        return contrast(self._aa, margin=DEFAULT_MARGIN, prior=self.record.prior) if self._aa else None
+
+    @cached_property
+    def _aa(self) -> list[list[float]]:
+        """Log ratios of the A/A test, by generation."""
+        return paired(self._of_copy(self.anchor, 1), self._of_copy(self.anchor, 0))
 
     def _outputs(self, candidate: int, baseline: int) -> list[str]:
         """Which of two sides computes something else than it should."""
@@ -232,16 +273,24 @@ class Evidence:
         if self.grade.grade == "F" or not 2 <= len(standing) <= MAX_RANKED:
             return []
         per_round = {self.entrants[index].trial: self._per_row[index] for index in standing}
-        found = ranks(per_round, looks=self.looks, margin=self.margin)
+        found = ranks(per_round, looks=self.looks, margin=self.margin, prior=self.record.prior)
         return [{"trial": one.name, "rank": one.rank, "ties": list(one.ties)} for one in found]
 
     # --- what happened --------------------------------------------------------------------------------------
 
     @cached_property
     def grade(self) -> Grade:
-        """How far the comparison can be trusted."""
-        tests = [one.log_ratios for one in self.record.self_tests]
-        return grade(tests, self.interference, frozen=self.record.frozen)
+        """How fine the comparison is, and whether any verdict of it stands."""
+        holding = [one["holds"] for one in self.contrasts]
+        rejected = not any(holding) if holding else biased(self.aa)
+        reference = None if self._reference is None else self.entrants[self._reference].trial
+        widths = [one["half_width"] for one in self.contrasts if one["baseline"] == reference]
+        return grade(self.aa, widths, self.interference, rejected=rejected, frozen=self.record.frozen)
+
+    @cached_property
+    def busy(self) -> dict[str, Any] | None:
+        """Who else used the machine meanwhile, see `interference.busy`."""
+        return busy(self.interference, self.record.neighbours)
 
     @cached_property
     def interference(self) -> Summary:
@@ -295,21 +344,36 @@ class Evidence:
         return flag_blocks(counters, [block.contestant for block in blocks], cpus=max(1, cpus))
 
     @cached_property
-    def _flagged(self) -> list[set[int]]:
+    def _flagged(self) -> list[set[PerRoundKey]]:
         """Contestant -> rounds in which something disturbed it."""
-        found: list[set[int]] = [set() for _ in self.entrants]
+        found: list[set[PerRoundKey]] = [set() for _ in self.entrants]
         for block, flags in zip(self.record.blocks, self._flags, strict=True):
             if flags:
-                found[block.contestant].add(block.round)
+                found[block.contestant].add((block.generation, block.round))
         return found
 
     @cached_property
-    def _per_row(self) -> list[dict[int, float]]:
-        """Contestant -> round -> ln(median seconds per row)."""
-        found: list[dict[int, float]] = [{} for _ in self.entrants]
+    def _per_row(self) -> list[dict[PerRoundKey, float]]:
+        """Contestant -> round -> ln(median seconds per row), the mean over its processes in that round."""
+        found: list[dict[PerRoundKey, float]] = []
+        for index in range(len(self.entrants)):
+            copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
+            keys = set[PerRoundKey]().union(*copies)
+            values = {key: [one[key] for one in copies if key in one] for key in sorted(keys)}
+            found.append({key: math.fsum(one) / len(one) for key, one in values.items()})
+        return found
+
+    def _of_copy(self, index: int, copy: int) -> dict[PerRoundKey, float]:
+        """Round -> ln(median seconds per row) of one process of each generation."""
+        return self._per_process.get((index, copy), {})
+
+    @cached_property
+    def _per_process(self) -> dict[Key, dict[PerRoundKey, float]]:
+        found: dict[Key, dict[PerRoundKey, float]] = {}
         for block in self.record.blocks:
-            median_s = statistics.median(block.latencies_s)
-            found[block.contestant][block.round] = math.log(median_s / self._rows(block.contestant))
+            per_row = statistics.median(block.latencies_s) / self._rows(block.contestant)
+            rounds = found.setdefault((block.contestant, block.copy), {})
+            rounds[block.generation, block.round] = math.log(per_row)
         return found
 
     def _rows(self, index: int) -> int:
@@ -322,8 +386,9 @@ class Evidence:
         """Return the result of one contestant's trial under the names of the `--json` contract.
 
         What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
-        block. `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and
-        system time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
+        block. The anchor's result holds the runs of its twin, which is the same configuration.
+        `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and system
+        time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
         """
         ran, entrant = self.record.ran[index], self.entrants[index]
         found = [
@@ -335,13 +400,18 @@ class Evidence:
             return None
         blocks = [block for block, _ in found]
         latencies = [one for block in blocks for one in block.latencies_s]
-        latency = latency_summary(latencies, rounds=[len(block.latencies_s) for block in blocks])
+        latency = latency_summary(
+            latencies,
+            rounds=[len(block.latencies_s) for block in blocks],
+            processes=[(block.generation, block.copy) for block in blocks],
+        )
         busy_s = math.fsum(latencies)
         counters = [block.counters for block in blocks]
         own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
         return {
             **_facts(ran, ran.load),
             **_costs(ran, self.record.energy_note),
+            **_cpu_spread(blocks),
             "guard": {
                 "error": ran.output_error,
                 **self._verdicts[index].to_dict(),
@@ -360,6 +430,8 @@ class Evidence:
             "grade": self.grade.grade,
             "grade_reason": self.grade.reason,
             "remedy": self.grade.remedy,
+            "busy": self.busy,
+            "generations": len({block.generation for block in blocks}),
             "blocks": [_block(block, flags) for block, flags in found],
             "interference": summarize(counters, [flags for _, flags in found]).to_dict(),
             "notes": [
@@ -380,28 +452,42 @@ class Evidence:
         return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
 
 
-def self_test_dict(when: str, log_ratios: Sequence[float]) -> dict[str, Any]:
-    """Return a self-test as it is stored: the ratio of two equal processes, whose truth is 1."""
-    found = contrast(log_ratios).to_dict() if log_ratios else {}
-    names = ("ratio", "ratio_low", "ratio_high", "sigma", "half_width")
-    return {"when": when, **{name: found.get(name) for name in names}, "rounds": len(log_ratios)}
+def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return an A/A test as it is stored: the ratio of two processes of one configuration, whose truth is 1.
 
-
-def self_test_result(test: SelfTest, machine: wire.Environment | None) -> dict[str, Any]:
-    """Return a self-test that was made on its own, with the grade that a comparison would have now."""
-    cpus = len(machine["cpu"]["allowed"]) if machine is not None else 1
-    flags = flag_blocks(test.counters, [0] * len(test.counters), cpus=max(1, cpus))
-    summary = summarize(test.counters, flags)
-    graded = grade([test.log_ratios], summary, frozen=test.frozen)
+    Args:
+        when: "during" a race, or "alone".
+        found: their contrast.
+        log_ratios: of every round, by generation.
+    """
+    names = ("ratio", "ratio_low", "ratio_high", "half_width", "sigma", "sigma_between", "rounds")
     return {
-        **self_test_dict(test.when, test.log_ratios),
-        "seconds_per_round": test.seconds_per_round,
-        "grade": graded.grade,
-        "grade_reason": graded.reason,
-        "remedy": graded.remedy,
-        "interference": summary.to_dict(),
-        "environment": dict(machine) if machine is not None else None,
-        "fingerprint": machine["fingerprint"] if machine is not None else "",
+        "when": when,
+        **{name: getattr(found, name) for name in (*names, "generations")},
+        "log_ratios": [one for rounds in log_ratios for one in rounds],
+    }
+
+
+def self_test_result(evidence: Evidence) -> dict[str, Any]:
+    """Return the A/A test of a race that a configuration made against itself.
+
+    Raises:
+        WorkerError: there was no A/A test, because the second process failed.
+    """
+    found = evidence.to_dict()
+    if evidence.aa is None:
+        raise WorkerError(
+            f"There was no A/A test. {' '.join(evidence.record.notes)}".strip(), hint="Run it again."
+        )
+    kept = ("grade", "grade_reason", "remedy", "busy", "interference", "environment", "fingerprint")
+    generations = evidence.record.generations
+    seconds = evidence.record.wall_s / max(1, len(generations))
+    return {
+        **found["self_tests"][0],
+        "when": "alone",
+        "seconds_per_generation": seconds,
+        "rounds_per_generation": evidence.aa.rounds / max(1, evidence.aa.generations),
+        **{name: found[name] for name in kept},
     }
 
 
@@ -471,8 +557,18 @@ def _costs(ran: Ran, energy_note: str) -> dict[str, Any]:
     }
 
 
+def _cpu_spread(blocks: Sequence[Block]) -> dict[str, float | None]:
+    """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser."""
+    # a run for the caches comes before the others, where runs are short
+    per_run = [one.counters["cpu_s"] / (len(one.latencies_s) + (one.refill_s is not None)) for one in blocks]
+    spread = mean_estimate(per_run, rounds=[1] * len(per_run))
+    return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
+
+
 def _block(block: Block, flags: list[str]) -> dict[str, Any]:
     return {
+        "generation": block.generation,
+        "copy": block.copy,
         "round": block.round,
         "position": block.position,
         "at_s": block.at_s,
@@ -490,9 +586,10 @@ def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
     assert load is not None
     found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]
     if ran.warm is not None and not ran.warm["steady"]:
-        found.append(
-            f"not_steady: the latency still moved after {len(ran.warm['latencies_ns']) + 1} warm-up runs."
-        )
+        made = len(ran.warm["latencies_ns"]) + 1
+        still = f"the latency still moved after {made} warm-up runs"
+        short = f"{made} warm-up runs are too few to show whether the latency is; the budget held no more"
+        found.append(f"not_steady: {still if made > LEAST_WARM_UP else short}.")
     typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
     if typical_s and clock_s >= CLOCK_WARNING * typical_s:
         found.append(

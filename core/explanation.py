@@ -28,9 +28,11 @@ from core.plan import contestant_plan
 from core.profiling.difference import Difference, EndToEnd, Verdict, difference
 from core.profiling.passes import Passes, passes_from_dict
 from core.provenance import fingerprint_difference
+from core.ranking import Key as Round
+from core.ranking import paired
 from core.runner import run_job
 from core.spec import spec_from_dict
-from core.store import Store
+from core.store import PRUNED, Store
 from core.trial_run import prepare_trial, resolve_trial
 
 TIMEOUT_S = 3600.0  # a quarter of a minute as a rule; models of seconds per run take their time
@@ -191,9 +193,13 @@ def end_to_end(of: Pair, *, looks: int = 1) -> EndToEnd:
     found = _contrast(of, looks) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
     found = found or _apart(of, rows)
-    if raced and _result(of.candidate).get("grade") == "F":
+    if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
+        candidate_s = baseline_s / found["ratio"]
+    if raced and "holds" not in found and _result(of.candidate).get("grade") == "F":  # of an older version
         reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
         found |= {"verdict": "UNDECIDED", "words": f"their race was rejected, grade F: {reason.rstrip('.')}"}
+    if found.get("holds") is False:
+        found |= {"words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}
     low, high = found["ratio_low"], found["ratio_high"]
     return EndToEnd(
         baseline_s=baseline_s,
@@ -223,8 +229,10 @@ def _contrast(of: Pair, looks: int) -> dict[str, Any] | None:
                 return _turned_round(stored)
     if not of.candidate.comparison or of.candidate.comparison != of.baseline.comparison:
         return None
-    before, after = _medians(of.baseline), _medians(of.candidate)
-    ratios = [math.log(before[number] / after[number]) for number in before if number in after]
+    ratios = paired(_medians(of.candidate), _medians(of.baseline))
+    if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
+        text = "they raced together, but the samples that would tell were pruned"
+        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "holds": True, "words": text}
     return contrast(ratios, looks=looks).to_dict() if ratios else None
 
 
@@ -239,10 +247,14 @@ def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _medians(trial: Trial) -> dict[int, float]:
-    """Median per row of each round's block."""
+def _medians(trial: Trial) -> dict[Round, float]:
+    """(generation, round) -> ln(median per row), the mean over the processes that ran in it."""
     result = _result(trial)
-    return {one["round"]: one["median_s"] / result["batch_size"] for one in result.get("blocks") or []}
+    found: dict[Round, list[float]] = {}
+    for one in result.get("blocks") or []:
+        value = math.log(one["median_s"] / result["batch_size"])
+        found.setdefault((one.get("generation", 0), one["round"]), []).append(value)
+    return {number: math.fsum(values) / len(values) for number, values in found.items()}
 
 
 def _apart(of: Pair, rows: tuple[int, int]) -> dict[str, Any]:

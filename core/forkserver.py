@@ -3,10 +3,13 @@
 A contestant that is forked starts in milliseconds, because numpy and onnxruntime are in memory already. The
 server never creates a session: native threads and locks would not survive the fork. It has a single thread,
 which waits for requests on an inherited socket; when that socket or stdin ends, the parent is gone, and every
-contestant is killed and reaped. Requests and replies are JSON objects, one a line, as in `wire`:
+contestant is killed and reaped. Requests and replies are JSON objects, one a line, with ids as in `wire`:
 
     {"do": "fork"} with two descriptors, the contestant's channel and its log -> {"ok": {"pid": 17}}
     {"do": "reap", "with": {"pid": 17}} -> {"ok": {"status": 9}}, as from `waitpid`; null while it lives
+
+A fork is answered when the child is tied to the server: whoever is told of a child may freeze it, and one
+that was frozen before it had asked to die with its parent would stay for ever.
 """
 
 from __future__ import annotations
@@ -111,8 +114,13 @@ class _Server:
         return bool(data)
 
     def _answer(self, line: bytes) -> dict[str, Any]:
+        message = _decoded(line)
+        number = message.get("id") if isinstance(message, dict) else None
+        return {"id": number, **self._reply(line, message)}
+
+    def _reply(self, line: bytes, message: Any) -> dict[str, Any]:
         try:
-            match _decoded(line):
+            match message:
                 case {"do": "fork"}:
                     return {"ok": {"pid": self._fork()}}
                 case {"do": "reap", "with": {"pid": int(pid)}} if pid in self._children:
@@ -132,12 +140,16 @@ class _Server:
                     f"A contestant needs two descriptors, its channel and its log; {len(given)} came.",
                     hint="Start contestants through ORTune's commands.",
                 )
-            pid = os.fork()
-            if pid == 0:
-                _become_contestant(*given, server=self._pid)
-            self._children[pid] = None
-            with contextlib.suppress(OSError):  # it does the same: whoever is first
-                os.setpgid(pid, pid)
+            tied, tie = os.pipe()
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    _become_contestant(*given, server=self._pid, tie=tie)
+                self._children[pid] = None
+            finally:
+                os.close(tie)
+                with open(tied, "rb", buffering=0) as wait:  # noqa: PTH123 - a descriptor
+                    wait.read(1)  # until it is tied, or gone
             return pid
         finally:
             for descriptor in given:
@@ -158,12 +170,13 @@ def _decoded(line: bytes) -> Any:
         return None
 
 
-def _become_contestant(channel: int, log: int, *, server: int) -> NoReturn:
+def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoReturn:
     """What the forked process does, to its end: nothing of the server's may run in it."""
     status = 1
     try:
         os.setpgid(0, 0)
         lifeline.die_with_parent(server)
+        os.write(tie, b"1")
         lifeline.offer_to_oom_killer()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)

@@ -1,10 +1,14 @@
-"""What disturbed a comparison: flags of its blocks, a summary, and the grade that follows.
+"""What disturbed a comparison: flags of its blocks, a summary, and two questions that are kept apart.
+
+Does a verdict stand? The A/A test of the race says so: two processes of one configuration, raced like the
+others. Is this the machine that the user means? The counters say so: a verdict found beside a neighbour
+stands, for a busy machine.
 
 Pure functions of counters; no clock, no I/O, and no latency of a candidate: a block is judged by what the
 system says about it, never by how long it took. Two kinds of signals:
 
 - *causes* name who took something away: another program, the hypervisor, the container's quota, another
-  program on the GPU. Only they can reject a comparison.
+  program on the GPU. They make a machine busy, which is told wherever its numbers stand.
 - *symptoms* say that something was missing: CPU time, a core's speed. Some configurations cause their own
   (more threads than CPUs), so each is judged against what is usual for that contestant.
 
@@ -19,10 +23,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from core.contrast import DEFAULT_MARGIN, Contrast, contrast
+from core.contrast import Contrast
+from core.statistics import t_quantile
 from core.wire import Counters
+
+if TYPE_CHECKING:
+    from core.neighbours import Neighbours
 
 Letter = Literal["A", "B", "C", "F"]
 
@@ -61,8 +69,7 @@ SUSPENDED_S = 0.010  # the two clocks that tell it are not read at the same inst
 
 RUN_SHARE = 0.20  # of the blocks: more of them with the same flag mark the whole run
 RUN_CANARY_SPREAD = 0.03  # robust spread of the canary over its median
-RUN_STEAL_REJECTS = 0.10  # as much as a foreign load that counts
-REJECTED_SHARE = 0.50  # of the blocks disturbed by a cause
+BUSY_STEAL = 0.05  # of the CPU time asked for; less is what shared machines always lose
 
 # --- the counters' own coarseness ---------------------------------------------------------------------------
 
@@ -72,9 +79,10 @@ SURE = 1.645  # one-sided 95 %: the load must exceed its threshold by more than 
 
 # --- grades -------------------------------------------------------------------------------------------------
 
-HALF_WIDTHS: tuple[tuple[Letter, float], ...] = (("A", 0.01), ("B", 0.03), ("C", 0.10))  # of the A/A interval
-REJECT_LOOKS = 5  # 1 - 0.05/5: a 99 % interval, or one honest comparison in twenty would be rejected
+HALF_WIDTHS: tuple[tuple[Letter, float], ...] = (("A", 0.01), ("B", 0.03))  # of an answer; C: wider
+REJECT_ALPHA = 0.01  # at 5 % one honest comparison in twenty would be doubted
 REJECT_EFFECT = 0.01  # an A/A difference below that misleads nobody
+SEVERAL = 3.0  # times what two equal configurations differ by: an effect that stands all the same
 
 
 def discard_reason(counters: Counters) -> str:
@@ -333,95 +341,154 @@ def _canary_spread(blocks: Sequence[Counters]) -> float | None:
     return 1.4826 * statistics.median(abs(time - middle) for time in times) / middle
 
 
-# --- the grade ----------------------------------------------------------------------------------------------
+# --- is this the machine that the user means? ---------------------------------------------------------------
+
+
+def busy(summary: Summary, neighbours: Neighbours | None) -> dict[str, Any] | None:
+    """Return what must stand wherever numbers of this run stand; None on a quiet machine.
+
+    Ratios that were found beside a neighbour are those of a busy machine, where other thread counts may be
+    best; times, throughput and CPU time are no better than on a quiet one.
+
+    Args:
+        summary: of all blocks.
+        neighbours: who ran meanwhile; None: not known.
+
+    Returns:
+        {"words", "cores", "programs" [{"name", "cores"}], "steal_share", "reasons" (names of `FLAGS`)}.
+    """
+    reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
+    if (summary.steal_share or 0.0) > BUSY_STEAL:
+        reasons.append("steal")
+    if not reasons:
+        return None
+    loaded = "foreign_load" in reasons
+    cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
+    stolen, throttled = summary.steal_share or 0.0, summary.shares.get("throttled", 0.0)
+    said = {
+        "foreign_load": neighbours.words(cores) if neighbours else f"others used {cores:.1f} cores",
+        "steal": f"the hypervisor gave {_percent(stolen)} of the CPU time to other guests",
+        "throttled": f"the container's CPU quota stopped it during {_percent(throttled)} of the blocks",
+        "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) were on the GPU",
+    }
+    return {
+        "words": "on a busy machine: " + "; ".join(said[name] for name in reasons),
+        "cores": cores,
+        "programs": neighbours.to_dict()["programs"] if neighbours and loaded else [],
+        "steal_share": summary.steal_share,
+        "reasons": reasons,
+    }
+
+
+# --- does a verdict stand, and how fine is it? --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """How far a comparison can be trusted. F: rejected; kept, but never ranked."""
+    """How fine a comparison is. F: no verdict of it stands; its numbers are kept, but never ranked."""
 
     grade: Letter
     reason: str  # a sentence with its numbers
-    remedy: str  # an imperative sentence; empty for A
+    remedy: str  # an imperative sentence; empty where nothing must be done
 
 
-def grade(self_tests: Sequence[Sequence[float]], summary: Summary, *, frozen: bool) -> Grade:
-    """Grade a comparison by its A/A self-tests and by what disturbed its blocks.
+def fineness(half_width: float | None) -> Letter:
+    """Return A, B or C by the interval of the answer: within 1 %, within 3 %, or wider or not known."""
+    if half_width is None:
+        return "C"
+    return next((letter for letter, most in HALF_WIDTHS if half_width <= most), "C")
 
-    A: the A/A interval is within 1 % and nothing marks the run. B: within 3 %. C: within 10 %, good for a
-    ranking only. F: wider, or two copies of the same configuration differ, or a cause disturbed more than
-    half of the blocks.
+
+def stands(found: Contrast, aa: Contrast | None) -> str:
+    """Say why a verdict must not be believed; empty: it stands.
+
+    Its interval knows what differs between processes. What it cannot know is a fault of the measurement
+    itself; two copies of one configuration that surely differ, by more than 1 %, show one. Then only an
+    effect that is three times as large stands, and "no difference" only where it would still hold if the
+    fault were added.
+    """
+    bias = _bias(aa)
+    if not bias or aa is None or found.ratio_low is None or found.ratio_high is None:
+        return ""
+    bounds = [abs(math.log(found.ratio_low)), abs(math.log(found.ratio_high))]
+    if found.verdict == "EQUIVALENT":
+        doubtful = max(bounds) + bias > math.log1p(found.margin)
+    else:
+        doubtful = abs(math.log(found.ratio)) < SEVERAL * bias or min(bounds) <= bias
+    if found.verdict == "UNDECIDED" or not doubtful:
+        return ""
+    return (
+        f"Two copies of the same configuration differed by {_percent(math.expm1(bias), 1)} in the A/A test "
+        "of this race, more than chance explains; beside that a difference of "
+        f"{_percent(abs(found.ratio - 1), 1)} proves nothing."
+    )
+
+
+def biased(aa: Contrast | None) -> bool:
+    """Whether two copies of one configuration surely differ, by more than 1 %."""
+    return _bias(aa) > 0
+
+
+def _bias(aa: Contrast | None) -> float:
+    """How far the two copies surely differ, as a log ratio; 0 where chance may have done it."""
+    if aa is None or aa.standard_error is None or aa.df is None:
+        return 0.0
+    apart = abs(math.log(aa.ratio))
+    sure = apart > t_quantile(1 - REJECT_ALPHA / 2, aa.df) * aa.standard_error
+    return apart if sure and apart > REJECT_EFFECT else 0.0
+
+
+def grade(
+    aa: Contrast | None,
+    half_widths: Sequence[float | None],
+    summary: Summary,
+    *,
+    rejected: bool,
+    frozen: bool,
+) -> Grade:
+    """Grade a comparison by how fine its answer is: by the widest interval of its verdicts.
+
+    A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: wider. F: the A/A test does not
+    let any verdict stand. What made the machine busy is told, but decides nothing here: see `busy`.
 
     Args:
-        self_tests: paired log-ratios of the same configuration against itself, one list per self-test.
+        aa: the anchor against its twin; None: there was no A/A test.
+        half_widths: of the verdicts; empty: the A/A test itself was the question.
         summary: of the blocks of the comparison.
+        rejected: none of its verdicts stands, see `stands`.
         frozen: parked workers were stopped while another measured.
     """
-    pooled = [ratio for one in self_tests for ratio in one]
-    result = contrast(pooled, margin=DEFAULT_MARGIN) if pooled else None
-    letter = _letter(result)
-    if taken := _taken(summary):
-        return taken
-    if result is None or letter is None:
-        return Grade(
-            grade="C",
-            reason="No self-test was long enough to show how far two equal configurations differ here.",
-            remedy="Run the comparison to its end, or give it a larger budget.",
-        )
-    if biased := _biased(pooled):
-        return biased
-    if letter == "A" and (summary.run_flags or not frozen):
+    asked = [*half_widths] or [None if aa is None else aa.half_width]
+    known = [one for one in asked if one is not None]
+    letter = fineness(max(known)) if len(known) == len(asked) else "C"
+    if rejected:
+        return Grade(grade="F", reason=_width(aa), remedy=_QUIETER)
+    if letter == "A" and not frozen:
         letter = "B"
     return Grade(
         grade=letter,
-        reason=f"{_width(result)} {_disturbances(summary, frozen=frozen)}",
+        reason=f"{_answer(half_widths)}{_width(aa)} {_disturbances(summary, frozen=frozen)}",
         remedy="" if letter == "A" else _remedy(summary, frozen=frozen),
     )
 
 
-def _letter(result: Contrast | None) -> Letter | None:
-    if result is None or result.half_width is None:
-        return None
-    return next((letter for letter, most in HALF_WIDTHS if result.half_width <= most), "F")
+def _answer(half_widths: Sequence[float | None]) -> str:
+    if not half_widths:
+        return ""
+    known = [one for one in half_widths if one is not None]
+    if len(known) < len(half_widths):
+        return "An interval is missing: there were too few rounds. "
+    which = "The interval" if len(known) == 1 else "The widest interval"
+    return f"{which} of the answer is ±{_percent(max(known), 1)}. "
 
 
-def _taken(summary: Summary) -> Grade | None:
-    """F where somebody took something away for most of the time."""
-    cause = max(sorted(CAUSES), key=lambda name: summary.shares.get(name, 0.0))
-    during = f"during {_percent(summary.shares.get(cause, 0.0))} of the blocks"
-    reasons = {
-        "foreign_load": f"A neighbour used {summary.neighbour_cpus or 0.0:.1f} cores {during}.",
-        "throttled": f"The container's CPU quota stopped the measurement {during}.",
-        "gpu_shared": f"Other programs ({summary.foreign_gpu_processes}) were on the GPU {during}.",
-    }
-    if summary.disturbed_share > REJECTED_SHARE:
-        return Grade(grade="F", reason=reasons[cause], remedy=_REMEDIES[cause])
-    if (summary.steal_share or 0.0) > RUN_STEAL_REJECTS:
-        reason = (
-            f"The hypervisor gave {_percent(summary.steal_share or 0.0)} of the CPU time to other guests."
-        )
-        return Grade(grade="F", reason=reason, remedy=_REMEDIES["steal"])
-    return None
-
-
-def _biased(pooled: Sequence[float]) -> Grade | None:
-    """F where two copies of one configuration differ by more than chance explains."""
-    strict = contrast(pooled, looks=REJECT_LOOKS, margin=DEFAULT_MARGIN)
-    low, high = strict.ratio_low, strict.ratio_high
-    if low is None or high is None or low <= 1 <= high or abs(strict.ratio - 1) <= REJECT_EFFECT:
-        return None
-    apart = _percent(abs(strict.ratio - 1), 1)
-    reason = (
-        f"In the self-test two copies of the same configuration differed by {apart} (99 % interval "
-        f"of their ratio: {low:.3f} to {high:.3f})."
-    )
-    return Grade(grade="F", reason=reason, remedy=_QUIETER)
-
-
-def _width(result: Contrast) -> str:
+def _width(aa: Contrast | None) -> str:
+    if aa is None or aa.half_width is None:
+        return "The A/A test was too short to show how far two equal configurations differ here."
+    generations = f"{aa.generations} generation{'s' * (aa.generations != 1)}"
     return (
-        f"In the self-test ({result.rounds} rounds) two copies of the same configuration came out at "
-        f"{result.ratio:.3f}×, ±{_percent(result.half_width or 0.0, 1)}."
+        f"In the A/A test ({generations}, {aa.rounds} rounds) two copies of the same configuration came out "
+        f"at {aa.ratio:.3f}×, ±{_percent(aa.half_width or 0.0, 1)}."
     )
 
 
@@ -440,9 +507,9 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-_QUIETER = "Measure again when the machine is quieter."
+_QUIETER = "Wait for quiet, and measure again."
 _REMEDIES = {
-    "foreign_load": "Stop the other programs, or measure when the machine is idle.",
+    "foreign_load": "Wait for quiet before it begins, or go on with it for a finer answer.",
     "steal": "Use a machine of your own, or a guest with dedicated CPUs.",
     "throttled": "Raise the container's CPU quota, or use no more threads than it allows.",
     "gpu_shared": "Stop the other programs on the GPU.",
@@ -454,4 +521,7 @@ _REMEDIES = {
 def _remedy(summary: Summary, *, frozen: bool) -> str:
     """What to do about the first mark that has a remedy of its own."""
     known = next((_REMEDIES[name] for name in summary.run_flags if name in _REMEDIES), None)
-    return known or (_QUIETER if frozen else "Measure on Linux or macOS, where workers can be stopped.")
+    return known or ("Go on with it for a finer answer." if frozen else _UNFROZEN)
+
+
+_UNFROZEN = "Measure on Linux or macOS, where workers can be stopped."

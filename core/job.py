@@ -16,6 +16,8 @@ from core.runner import Progress
 # One contestant a step: the next may take a hundred times longer.
 UNEVEN = ("load", "warm-up", "cost", "outputs", "memory")
 
+WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn, and waits for the machine to be quiet
+
 State = TrialState
 FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
 
@@ -28,7 +30,8 @@ class Status:
     kind: str  # "measure", "reference", "profile", "comparison", "self-test", or the name of a job
     state: State
     what: str  # one line for a person
-    stage: str = ""  # "waiting", a job's name, or a step of a race: "load", "warm-up", "rounds", …
+    # "waiting", WAITING_QUIET, a job's name, or a step of a race: "load", "warm-up", "rounds", …
+    stage: str = ""
     done: int = 0
     total: int = 0  # 0: unknown
     text: str = ""
@@ -63,6 +66,8 @@ class Job:
     work: Callable[[Job], End]
     trials: dict[str, Trial] = field(default_factory=dict)  # without results
     comparison: Comparison | None = None
+    wait_quiet_s: float = 0.0  # at most so long, when it has its turn, for the machine to be quiet
+    notes: list[str] = field(default_factory=list)  # for its results
     cancel: threading.Event = field(default_factory=threading.Event)
     state: State = "WAITING"
     progress: Progress = field(default_factory=lambda: Progress(stage="waiting", done=0, total=0))

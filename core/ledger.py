@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,12 @@ class Ledger:
             self._change_trial(entry, trial_id, **began)
         self._change_comparison(entry, **began)
 
+    def has_turn(self, entry: Job, progress: Progress) -> None:
+        """Note that nobody is before this job any more, though its work has not begun."""
+        with self._lock:
+            entry.place, entry.holder = 0, ""
+        self.set_progress(entry, progress)
+
     def set_progress(self, entry: Job, progress: Progress) -> None:
         """Note how far the job is; nothing of it is stored."""
         with self._lock:
@@ -78,7 +85,7 @@ class Ledger:
 
     def end_trial(self, entry: Job, trial_id: str, ending: Ending) -> ErrorRecord | None:
         """Write down how a trial ended; return what kept the store from it, its result being rescued."""
-        changes = _changes(ending)
+        changes = _changes(ending, entry.notes)
         whole = replace(entry.trials[trial_id], **changes)
         try:
             self._change_trial(entry, trial_id, **changes)
@@ -92,7 +99,8 @@ class Ledger:
     def end_comparison(self, entry: Job, outcome: Outcome) -> ErrorRecord | None:
         """Like `end_trial`."""
         assert entry.comparison is not None
-        changes = {**_changes(outcome.comparison), "warnings": outcome.warnings}
+        notes = entry.notes if outcome.comparison.result is None else []  # else they stand in the result
+        changes = _changes(outcome.comparison, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
         whole = replace(entry.comparison, **changes)
         try:
             self._change_comparison(entry, **changes)
@@ -136,15 +144,16 @@ class Ledger:
         )
 
 
-def _changes(ending: Ending) -> dict[str, Any]:
-    """The fields that an end sets, of a trial or a comparison."""
+def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
+    """The fields that an end sets, of a trial or a comparison; `notes` go before those of the result."""
     changes: dict[str, Any] = {
         "state": ending.state,
         "error": record_from_error(ending.error) if ending.error is not None else None,
         "finished_at": time.time(),
     }
     if ending.result is not None:
-        changes |= {"result": ending.result, "fingerprint": ending.result["fingerprint"]}
+        noted = {"notes": [*notes, *ending.result.get("notes", ())]} if notes else {}
+        changes |= {"result": {**ending.result, **noted}, "fingerprint": ending.result["fingerprint"]}
     return changes
 
 

@@ -7,12 +7,14 @@ in `evidence.py`. Seconds and bytes throughout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from core.errors import ErrorRecord
 from core.statistics import (
+    MIN_BLOCKS,
     PERCENTILES,
     Estimate,
     Needs,
@@ -88,6 +90,8 @@ RESULT_FIELDS = (
     "grade",
     "grade_reason",
     "remedy",
+    "busy",
+    "generations",
     "requested_providers",
     "effective_providers",
     "fallback",
@@ -121,16 +125,24 @@ RESULT_FIELDS = (
 )
 
 
-def latency_summary(latencies_s: Sequence[float], rounds: Sequence[int] | None = None) -> dict[str, Any]:
+def latency_summary(
+    latencies_s: Sequence[float],
+    rounds: Sequence[int] | None = None,
+    processes: Sequence[Hashable] | None = None,
+) -> dict[str, Any]:
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
     A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
-    take in all.
+    take in all. From five processes on the intervals hold for new processes; below, they know rounds only.
 
     Args:
         latencies_s: in run order.
         rounds: number of runs of each round of the race, in order; None: the runs were made in one go.
+        processes: which process made each round; None: one made them all.
     """
+    made = None if rounds is None else len(rounds)
+    if rounds is not None and processes is not None and len(set(processes)) >= MIN_BLOCKS:
+        latencies_s, rounds = _by_process(latencies_s, rounds, processes)
     mean = mean_estimate(latencies_s, rounds)
     summary: dict[str, Any] = {
         **_fields("mean_s", mean),
@@ -141,13 +153,24 @@ def latency_summary(latencies_s: Sequence[float], rounds: Sequence[int] | None =
     needs: dict[str, Needs] = {}
     for p in PERCENTILES:
         name = f"p{round(p * 100)}_s"
-        estimate = percentile_estimate(latencies_s, p, rounds)
+        estimate = percentile_estimate(latencies_s, p, rounds, made=made)
         summary |= _fields(name, estimate)
         if estimate is None:
-            needs[name] = percentile_needs(latencies_s, p, rounds)
+            needs[name] = percentile_needs(latencies_s, p, rounds, made=made)
     summary["needs_runs"] = {name: need.runs for name, need in needs.items()}
     summary["needs_rounds"] = {name: need.rounds for name, need in needs.items() if need.rounds}
     return summary
+
+
+def _by_process(
+    latencies_s: Sequence[float], rounds: Sequence[int], processes: Sequence[Hashable]
+) -> tuple[list[float], list[int]]:
+    """The latencies of one process after those of another, and how many each made."""
+    found: dict[Hashable, list[float]] = {process: [] for process in processes}
+    ends = itertools.accumulate(rounds)
+    for process, size, end in zip(processes, rounds, ends, strict=True):
+        found[process] += latencies_s[end - size : end]
+    return [one for own in found.values() for one in own], [len(own) for own in found.values()]
 
 
 def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
@@ -176,6 +199,6 @@ def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str
         if half > WIDE_INTERVAL:
             found.append(
                 f"The p50 is only known to ±{half:.0%}: as a time of its own it is rough. "
-                "More rounds (`--precision publish`), or a quieter machine, would narrow it."
+                "More generations (`--precision publish`), or a quieter machine, would narrow it."
             )
     return found

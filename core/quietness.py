@@ -7,11 +7,12 @@ as long as the machine stays as it is. Seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.contrast import PRECISIONS, Precision, predicted_rounds, sufficient_look
+from core.contrast import ASSUMED, PRECISIONS, Precision, predicted_units, sufficient_look
 
 PUBLISHABLE = ("A", "B")
 PUBLISH = "publish"
@@ -23,9 +24,9 @@ class Need:
 
     precision: str  # name of the preset
     target: float  # relative half-width of its interval
-    rounds: int
-    seconds: float  # of these rounds
-    fits: bool  # within the preset's rounds and budget
+    generations: int
+    seconds: float  # of these generations
+    fits: bool  # within the preset's generations and budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class Answer:
     reason: str
     remedy: str
     sigma: float | None  # of the log-ratio of one pair of blocks
+    sigma_between: float | None  # of that of two fresh processes
+    busy: str  # what makes this machine busy, in words; empty: nothing
     needs: tuple[Need, ...]  # of each preset; empty where the self-test was too short to tell
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,44 +56,56 @@ def answer(self_test: Mapping[str, Any]) -> Answer:
     """
     needs = needed(self_test)
     grade = self_test["grade"]
-    publishable = grade in PUBLISHABLE and any(one.fits for one in needs if one.precision == PUBLISH)
+    busy = (self_test.get("busy") or {}).get("words") or ""
+    fits = any(one.fits for one in needs if one.precision == PUBLISH)
+    publishable = grade in PUBLISHABLE and not busy and fits
     return Answer(
         publishable=publishable,
-        headline=_headline(grade, needs, publishable=publishable),
+        headline=_headline(grade, needs, busy, publishable=publishable),
         grade=grade,
         reason=self_test["grade_reason"],
         remedy=self_test["remedy"],
         sigma=self_test["sigma"],
+        sigma_between=self_test.get("sigma_between"),
+        busy=busy,
         needs=needs,
     )
 
 
 def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
-    """Predict what each preset needs on this machine, from the noise of one pair of blocks."""
-    sigma, round_s = self_test.get("sigma"), self_test.get("seconds_per_round")
-    if not sigma or not round_s:
+    """Predict what each preset needs on this machine, from the noise of its generations.
+
+    Empty for tests of versions that knew one pair of processes only.
+    """
+    within, between = self_test.get("sigma"), self_test.get("sigma_between")
+    seconds, rounds = self_test.get("seconds_per_generation"), self_test.get("rounds_per_generation")
+    if not within or between is None or not seconds or not rounds:
         return ()
-    return tuple(_need(one, sigma, round_s) for one in PRECISIONS.values())
+    deviation = math.sqrt(between**2 + within**2 / rounds)
+    return tuple(_need(one, deviation, seconds) for one in PRECISIONS.values())
 
 
-def _need(precision: Precision, sigma: float, round_s: float) -> Need:
-    rounds = predicted_rounds(sigma, precision.target, looks=len(precision.looks))
-    look = sufficient_look(rounds, precision.looks)
-    seconds = (look or rounds) * round_s
+def _need(precision: Precision, deviation: float, generation_s: float) -> Need:
+    looks = precision.looks
+    units = predicted_units(deviation, precision.target, looks=len(looks), prior_df=ASSUMED.df)
+    look = sufficient_look(units, looks)
+    seconds = (look or units) * generation_s
     return Need(
         precision=precision.name,
         target=precision.target,
-        rounds=look or rounds,
+        generations=look or units,
         seconds=seconds,
         fits=look is not None and seconds <= precision.budget_s,
     )
 
 
-def _headline(grade: str, needs: Sequence[Need], *, publishable: bool) -> str:
+def _headline(grade: str, needs: Sequence[Need], busy: str, *, publishable: bool) -> str:
     if publishable:
         return "Yes, this machine is quiet enough to publish."
     if grade == "F":
-        return "No. A comparison on this machine would be rejected now."
+        return "No. Two copies of one configuration differ here now: small differences would be false."
+    if busy:
+        return f"No: {busy}. Ratios would be those of a busy machine."
     fitting = [one.precision for one in needs if one.fits]
     if not needs:
         return "No. The self-test was too short to tell how quiet this machine is."

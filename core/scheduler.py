@@ -25,16 +25,18 @@ from typing import Any, cast
 
 import psutil
 
-from core import wire
+from core import continuation, wire
 from core.comparison import Comparison, Configuration, Contestant, line_up, same_request
 from core.comparison_run import Ending, Service, perform_comparison, perform_self_test, protocol_of
 from core.errors import Cancelled, StoreError, TunerError, WorkerError, record_from_error
-from core.job import FINISHED, End, Job, State, Status
+from core.job import FINISHED, WAITING_QUIET, End, Job, State, Status
 from core.ledger import Ledger, settle
 from core.machine_queue import MachineQueue
 from core.measurement import Trial, TrialKind
+from core.quiet_wait import wait_until_quiet
+from core.race.record import RaceRecord
 from core.runner import Progress, run_job
-from core.spec import ModelRef, TrialSpec
+from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import Store
 from core.trial_run import Resolved, Run, perform_profile, resolve_trial
 
@@ -58,6 +60,7 @@ class Scheduler:
         owner: str,
         run: Callable[..., dict[str, Any]] = run_job,
         queue: MachineQueue | None = None,
+        wait_quiet_s: float = 0.0,
     ) -> None:
         """Start the thread, and settle what processes that are gone have left in the store.
 
@@ -66,11 +69,14 @@ class Scheduler:
             owner: who asks, in words, for others on this machine to read.
             run: starts a worker; tests pass another.
             queue: of the machine; None: the one all of ORTune shares.
+            wait_quiet_s: races and profiles wait at most so long for the machine to be quiet, or as long as
+                they ask for themselves where that is longer.
         """
         self.store = store
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
+        self._wait_quiet_s = wait_quiet_s
         self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
         self._changed = threading.Condition()
         self._ledger = Ledger(store, self._changed)
@@ -96,24 +102,36 @@ class Scheduler:
         baseline: Configuration | TrialSpec | None = None,
         study: str = "",
         model_name: str | None = None,
+        wait_quiet_s: float = 0.0,
     ) -> str:
         """Queue a trial and return its id at once; the model is looked at when it is its turn.
 
         A measurement is a duel: it races against `baseline`, where there is one, and against ONNX Runtime's
         default. Neither runs twice when it is what `spec` asks for.
 
+        Args:
+            spec: what to run, and how well to measure.
+            kind: "measure" or "profile".
+            baseline: see above; a profile has none.
+            study: name under which trials belong together.
+            model_name: None: the file's.
+            wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet; the
+                notes of its result say what came of it.
+
         Raises:
             StoreError: the trial cannot be kept, so it is not run either.
         """
         if kind == "profile":
-            return self._submit_profile(spec, study=study, model_name=model_name)
+            return self._submit_profile(spec, study=study, model_name=model_name, wait_quiet_s=wait_quiet_s)
         if isinstance(baseline, TrialSpec):
             baseline = Configuration(spec=baseline, label="baseline")
         asked = [Configuration(spec=spec, label="candidate")]
         if baseline is not None and not same_request(baseline.spec, spec):
             asked.append(replace(baseline, role="baseline"))
         what = f"measure {model_name or Path(spec.model.path).stem}"
-        job = self._submit_race(asked, what=what, study=study, model_name=model_name)
+        job = self._submit_race(
+            asked, what=what, study=study, model_name=model_name, wait_quiet_s=wait_quiet_s
+        )
         return next(trial.id for trial in job.trials.values() if trial.kind == "measure")
 
     def submit_comparison(
@@ -123,6 +141,7 @@ class Scheduler:
         study: str = "",
         model_name: str | None = None,
         what: str = "",
+        wait_quiet_s: float = 0.0,
     ) -> str:
         """Queue a race and return the id of the comparison at once; `Store.trials_of` lists its trials.
 
@@ -131,13 +150,58 @@ class Scheduler:
             study: name under which the candidates belong together.
             model_name: of the first candidate; None: the file's.
             what: one line for those who wait; empty: how many race.
+            wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet; the
+                notes of its result say what came of it.
 
         Raises:
             StoreError: the comparison cannot be kept, so it is not run either.
         """
         name = model_name or Path(asked[0].spec.model.path).stem
         what = what or f"race of {len(asked)} configurations of {name}"
-        return self._submit_race(asked, what=what, study=study, model_name=model_name).id
+        return self._submit_race(
+            asked, what=what, study=study, model_name=model_name, wait_quiet_s=wait_quiet_s
+        ).id
+
+    def submit_continuation(
+        self,
+        comparison_id: str,
+        *,
+        precision: str | None = None,
+        budget_s: float | None = None,
+        wait_quiet_s: float = 0.0,
+    ) -> str:
+        """Queue more generations of a finished race, and return the id of the comparison that holds all.
+
+        The finished race stays as it is.
+
+        Args:
+            comparison_id: of the finished race.
+            precision: name; None: as before.
+            budget_s: for what is added; None: the precision's.
+            wait_quiet_s: see `submit`.
+
+        Raises:
+            SpecError: nothing can be added to that race; the message says why.
+            StoreError: there is no such race, or the new one cannot be kept.
+        """
+        race = self.store.comparison(comparison_id)
+        trials = [self.store.trial(one.trial) for one in race.contestants]
+        continuation.check(race, trials)
+        everybody = [
+            Configuration(spec=spec_from_dict(trial.spec), label=one.label, role=one.role)
+            for one, trial in zip(race.contestants, trials, strict=True)
+        ]
+        protocol = continuation.protocol(race, precision or race.protocol["precision"], budget_s)
+        protocol["seed"] = secrets.randbelow(2**31)
+        return self._submit_lined_up(
+            everybody,
+            protocol,
+            earlier=continuation.record_of(race, trials),
+            what=f"more generations of a race of {race.model_name}",
+            study=race.study,
+            model_name=race.model_name,
+            wait_quiet_s=wait_quiet_s,
+        ).id
 
     def submit_self_test(self, spec: TrialSpec | None = None) -> str:
         """Queue a race of a configuration against itself; its job's result is the verdict on this machine.
@@ -178,20 +242,56 @@ class Scheduler:
         self._add(entry)
         return entry.id
 
-    def _submit_profile(self, spec: TrialSpec, *, study: str, model_name: str | None) -> str:
+    def _submit_profile(
+        self, spec: TrialSpec, *, study: str, model_name: str | None, wait_quiet_s: float
+    ) -> str:
         self._refuse_when_closed()
         trial = self._trial(spec, kind="profile", study=study, model_name=model_name)
         self.store.create_trial(trial, process=self._process)
         work = partial(self._do_profile, spec, model_name, trial.id)
-        what = f"profile {trial.model_name}"
-        self._add(Job(id=trial.id, kind="profile", what=what, trials={trial.id: trial}, work=work))
+        entry = Job(
+            id=trial.id,
+            kind="profile",
+            what=f"profile {trial.model_name}",
+            trials={trial.id: trial},
+            wait_quiet_s=max(wait_quiet_s, self._wait_quiet_s),
+            work=work,
+        )
+        self._add(entry)
         return trial.id
 
     def _submit_race(
-        self, asked: Sequence[Configuration], *, what: str, study: str, model_name: str | None
+        self,
+        asked: Sequence[Configuration],
+        *,
+        what: str,
+        study: str,
+        model_name: str | None,
+        wait_quiet_s: float,
+    ) -> Job:
+        everybody = line_up(asked)
+        return self._submit_lined_up(
+            everybody,
+            protocol_of(everybody[0].spec.protocol),
+            earlier=None,
+            what=what,
+            study=study,
+            model_name=model_name,
+            wait_quiet_s=wait_quiet_s,
+        )
+
+    def _submit_lined_up(
+        self,
+        everybody: Sequence[Configuration],
+        protocol: dict[str, Any],
+        *,
+        earlier: RaceRecord | None,
+        what: str,
+        study: str,
+        model_name: str | None,
+        wait_quiet_s: float,
     ) -> Job:
         self._refuse_when_closed()
-        everybody = line_up(asked)
         race_id = secrets.token_hex(8)
         trials = [
             self._trial(
@@ -212,7 +312,7 @@ class Scheduler:
                 Contestant(trial=trial.id, label=one.label, role=one.role)
                 for one, trial in zip(everybody, trials, strict=True)
             ),
-            protocol=protocol_of(everybody[0].spec.protocol),
+            protocol=protocol,
             created_at=time.time(),
             study=study,
             owner=self.owner,
@@ -225,7 +325,8 @@ class Scheduler:
             what=what,
             trials={trial.id: trial for trial in trials},
             comparison=comparison,
-            work=partial(self._do_comparison, specs, model_name),
+            wait_quiet_s=max(wait_quiet_s, self._wait_quiet_s),
+            work=partial(self._do_comparison, specs, model_name, earlier),
         )
         self._add(entry)
         return entry
@@ -342,6 +443,7 @@ class Scheduler:
         try:
             on_wait = partial(self._on_wait, entry)
             with self.queue.turn(self.owner, entry.what, entry.cancel, on_wait):
+                self._wait_quiet(entry)
                 self._ledger.begin(entry)
                 end = entry.work(entry)
         except TunerError as error:
@@ -359,6 +461,17 @@ class Scheduler:
     def _on_wait(self, entry: Job, place: int, holder: str) -> None:
         with self._changed:
             entry.place, entry.holder = place, holder
+
+    def _wait_quiet(self, entry: Job) -> None:
+        """Before the job begins, so that the time counts neither as its own nor for later predictions."""
+        if entry.wait_quiet_s <= 0:
+            return
+
+        def on_wait(words: str) -> None:
+            self._ledger.has_turn(entry, Progress(stage=WAITING_QUIET, done=0, total=0, text=words))
+
+        waited = wait_until_quiet(entry.wait_quiet_s, entry.cancel, on_wait)
+        entry.notes.append(waited.note)
 
     def _worker(self, entry: Job) -> Callable[..., dict[str, Any]]:
         """`run_job` with this job's cancel and progress."""
@@ -390,10 +503,16 @@ class Scheduler:
         loss = self._ledger.end_trial(entry, trial_id, Ending(state="COMPLETE", result=result))
         return End(state="COMPLETE" if loss is None else "FAIL", error=loss)
 
-    def _do_comparison(self, specs: Mapping[str, TrialSpec], model_name: str | None, entry: Job) -> End:
+    def _do_comparison(
+        self,
+        specs: Mapping[str, TrialSpec],
+        model_name: str | None,
+        earlier: RaceRecord | None,
+        entry: Job,
+    ) -> End:
         assert entry.comparison is not None
         service = self._service(entry, on_resolved=partial(self._ledger.resolved, entry, model_name))
-        outcome = perform_comparison(entry.comparison, specs, service)
+        outcome = perform_comparison(entry.comparison, specs, service, earlier)
         losses = [self._ledger.end_trial(entry, trial_id, one) for trial_id, one in outcome.trials.items()]
         losses.append(self._ledger.end_comparison(entry, outcome))
         self._keep_self_tests(entry.id, outcome.comparison.result or {})

@@ -264,8 +264,10 @@ def needed(card: Iterable[Row]) -> Needed:
     return Needed(races=races, accuracies=accuracies)
 
 
-def start(service: Scheduler, work: Needed) -> list[str]:
+def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> list[str]:
     """Queue the missing measurements and return the ids of their jobs, in order.
+
+    Each race waits at most `wait_quiet_s` seconds for the machine to be quiet.
 
     Raises:
         StoreError: a race cannot be kept, so it is not run either.
@@ -277,7 +279,7 @@ def start(service: Scheduler, work: Needed) -> list[str]:
             part = subjects[first : first + MOST_AT_ONCE]
             asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
             what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
-            jobs.append(service.submit_comparison(asked, study=study, what=what))
+            jobs.append(service.submit_comparison(asked, study=study, what=what, wait_quiet_s=wait_quiet_s))
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

@@ -61,7 +61,7 @@ class Needs:
 
 
 def percentile_estimate(
-    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None
+    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None, *, made: int | None = None
 ) -> Estimate | None:
     """Estimate percentile `p` (0 < p < 1) with its 95 % interval; None where the runs cannot support it.
 
@@ -76,7 +76,9 @@ def percentile_estimate(
     Args:
         samples: in run order.
         p: 0.95 for p95.
-        rounds: number of runs of each round, in order; they may differ, and add up to all samples.
+        rounds: number of runs of each round, in order; they may differ, and add up to all samples. Or of each
+            process, where runs of one process resemble each other.
+        made: how many rounds there were, where `rounds` are processes.
 
     Raises:
         ValueError: the rounds do not add up to the samples.
@@ -85,7 +87,7 @@ def percentile_estimate(
     """
     n = len(samples)
     clusters = _clusters(n, rounds)
-    if n < runs_needed(p) or (rounds is not None and p > 0.5 and len(clusters) < rounds_needed(p)):
+    if n < runs_needed(p) or (rounds is not None and p > 0.5 and (made or len(clusters)) < rounds_needed(p)):
         return None
     value = percentile(samples, p)
     if len(clusters) < MIN_BLOCKS:
@@ -105,7 +107,9 @@ def percentile_estimate(
     )
 
 
-def percentile_needs(samples: Sequence[float], p: float, rounds: Sequence[int] | None = None) -> Needs:
+def percentile_needs(
+    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None, *, made: int | None = None
+) -> Needs:
     """Return the runs and rounds, in all, at which these samples would support percentile `p`.
 
     Where they are many enough to show how much runs of a round resemble each other, the runs are scaled up
@@ -121,7 +125,7 @@ def percentile_needs(samples: Sequence[float], p: float, rounds: Sequence[int] |
     share = least / _effective_runs(samples, p, clusters)
     return Needs(
         runs=max(least, math.ceil(n * share)),
-        rounds=max(rounds_needed(p), math.ceil(len(clusters) * share)),
+        rounds=max(rounds_needed(p), math.ceil((made or len(clusters)) * share)),
     )
 
 

@@ -1,22 +1,22 @@
 """Targets against what was measured: Met, Missed or not yet known, and what to do about it.
 
 A target is met when the whole 95 % interval lies inside the limit and missed when it lies outside; in between
-it is not known, and neither is it where nothing was measured, or where it is about time and the race was
-rejected. Pure: results as they are stored in, verdicts out; no clock, no file, no worker.
+it is not known, and neither is it where nothing was measured. Whatever makes a machine busy only makes times
+worse: a time met in spite of it is met, one that is not met there is not known. Pure: results as they are
+stored in, verdicts out; no clock, no file, no worker.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.spec.targets import METRICS, Metric, TargetSpec
-from core.statistics import mean_estimate
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
-Cause = Literal["", "missing", "failed", "rejected", "thin", "wide"]
+Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
 
 UNTIMED = ("peak_rss", "output_error")  # metrics of a race that a neighbour's load does not change
 
@@ -86,6 +86,7 @@ class _Reading:
     low: float | None
     high: float | None
     why: str
+    busy: str = ""  # what made the machine busy, where that made this number worse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,9 @@ def judge(target: TargetSpec, evidence: Evidence) -> Judged:
     found = _read(target, evidence)
     if isinstance(found, _Gap):
         return Judged(target=target, state="UNKNOWN", why=found.why, todo=found.todo, cause=found.cause)
-    state = _state(target, found)
+    state, busy = _state(target, found), False
+    if found.busy and state != "MET":
+        state, busy = "UNKNOWN", True
     worse = found.high if target.about.smaller_is_better else found.low
     return Judged(
         target=target,
@@ -115,10 +118,21 @@ def judge(target: TargetSpec, evidence: Evidence) -> Judged:
         low=found.low,
         high=found.high,
         margin=None if worse is None else _margin(target, worse),
-        why=found.why if state != "UNKNOWN" else f"The interval holds the limit. {found.why}",
-        todo=_narrower(target, found, evidence) if state == "UNKNOWN" else "",
-        cause="wide" if state == "UNKNOWN" else "",
+        why=_why(found, state, busy=busy),
+        todo=_BUSY_TODO if busy else _narrower(target, found, evidence) if state == "UNKNOWN" else "",
+        cause="busy" if busy else "wide" if state == "UNKNOWN" else "",
     )
+
+
+_BUSY_TODO = "Measure it again with *Wait for quiet* (`--wait-quiet 5m`), or on a machine of its own."
+
+
+def _why(found: _Reading, state: State, *, busy: bool) -> str:
+    if busy:
+        return f"Measured {found.busy}, which can only have made it worse. {found.why}"
+    if state == "UNKNOWN":
+        return f"The interval holds the limit. {found.why}"
+    return f"{found.why} Measured {found.busy}." if found.busy else found.why
 
 
 def overall(judged: Iterable[Judged]) -> State:
@@ -181,7 +195,7 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
 
 
 def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
-    """From the newest race at that batch that can answer; of one that was rejected no times count."""
+    """From the newest race at that batch that can answer."""
     rows = evidence.rows_of(target)
     first: _Gap | None = None
     for result in evidence.races.get(rows, ()):
@@ -197,7 +211,16 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
 
 
 def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
-    if result.get("grade") == "F" and target.metric not in UNTIMED:
+    found = _of_result(target, result, arena=arena)
+    if isinstance(found, _Gap) or target.metric in UNTIMED:
+        return found
+    busy = result.get("busy") or {}
+    return replace(found, busy=busy.get("words") or "")
+
+
+def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
+    one_process = result.get("generations") is None  # an older version's, which rejected busy races
+    if one_process and result.get("grade") == "F" and target.metric not in UNTIMED:
         reason = result.get("grade_reason") or "the machine was too disturbed."
         todo = result.get("remedy") or "Measure again on a quieter machine."
         return _Gap(cause="rejected", why=f"The race was graded F: {reason}", todo=todo)
@@ -246,27 +269,13 @@ def _cpu(result: Result) -> _Reading | _Gap:
     interval is that of the rounds, widened to hold the number of the pass.
     """
     value = result.get("cpu_s_per_inference")
-    blocks = [
-        one for one in result.get("blocks") or () if (one.get("counters") or {}).get("cpu_s") is not None
-    ]
     if value is None:
         return _not_in_race("CPU time")
-    if not blocks:
-        return _Reading(
-            value=value, low=None, high=None, why="One pass, without rounds: its spread is unknown."
-        )
-    per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in blocks]  # + 1: the run for the caches
-    spread = mean_estimate(per_run, rounds=[1] * len(per_run))
-    if spread.low is None or spread.high is None:
-        return _Reading(
-            value=value, low=None, high=None, why=f"Only {len(per_run)} rounds: too few for a spread."
-        )
-    return _Reading(
-        value=value,
-        low=min(value, spread.low),
-        high=max(value, spread.high),
-        why=f"A pass of its own; the interval also holds the counters of {len(per_run)} rounds.",
-    )
+    low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
+    if low is None or high is None:
+        return _Reading(value=value, low=None, high=None, why="One pass; its spread is not known.")
+    why = "A pass of its own; the interval also holds the counters of the rounds."
+    return _Reading(value=value, low=min(value, low), high=max(value, high), why=why)
 
 
 def _memory(result: Result, spread: float) -> _Reading | _Gap:

@@ -28,6 +28,7 @@ from core.variants import lineage, steps_of
 
 PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
 PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
+PLACEMENT_S = 0.5  # slow models have fewer
 COPY_TIMEOUT_S = 1800.0  # of an fp16 copy of a model of some gigabytes
 
 Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
@@ -218,17 +219,24 @@ Placement = dict[str, dict[str, float | int]]
 
 
 def placement(
-    resolved: Resolved, prepared: Prepared, run: Run
+    resolved: Resolved, prepared: Prepared, run: Run, run_s: float
 ) -> tuple[Placement | None, dict[str, Any] | None, list[str]]:
     """Profile a few runs to see which provider computed what; the measurement stands without it.
+
+    Args:
+        resolved: the trial.
+        prepared: likewise.
+        run: starts the worker.
+        run_s: its typical run.
 
     Returns:
         Provider -> {"nodes" assigned by ORT, "ran_nodes" left after fusions, "time_s" of a typical run}, what
         `profiling.cast_facts` found, and notes: None, None and the reason where the pass failed.
     """
+    runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:
         with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
-            reply = _run_profile(resolved, prepared, run, PLACEMENT_RUNS, Path(folder) / "trace.json")
+            reply = _run_profile(resolved, prepared, run, runs, Path(folder) / "trace.json")
         profile = profile_from_dict(reply["profile"])
     except Cancelled:
         raise

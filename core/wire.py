@@ -162,17 +162,34 @@ class TensorInfo(TypedDict):
 
 # --- a race: the commands that a contestant obeys, and its replies ------------------------------------------
 #
-# Parent and contestant talk over a socket, one JSON object a line. Request: {"do": NAME, "with": {…}}; reply:
-# {"ok": {…}} or {"error": ErrorRecord}. A contestant does one thing at a time; between two commands it waits,
-# and the parent stops it (SIGSTOP) so that its spinning threads do not disturb the others.
+# They talk over a socket, a JSON object a line. Request: {"id": 7, "do": NAME, "with": {…}};
+# Reply: {"id": 7, "ok": {…}} or {"id": 7, "error": ErrorRecord}. The id keeps the reply to a request that was
+# given up from being taken for that of the next. A contestant does one thing at a time; between two commands
+# it waits, and the parent stops it (SIGSTOP) so that its spinning threads do not disturb the others.
 
 Command = Literal[
     "load", "warm", "block", "cost", "footprint", "new_shapes", "save_outputs", "compare_outputs"
 ]
 
 
+class LoadPlan(ContestantPlan):
+    """What `load` is told beside the configuration."""
+
+    layout_seed: NotRequired[int]  # of the memory layout that this process draws; absent: as it comes
+    again: NotRequired[bool]  # a process before this one told the facts: what only they need is left out
+
+
+class Layout(TypedDict):
+    """Where a process put its memory, drawn at random: what differs between two processes of one program."""
+
+    heap_bytes: int  # kept on the heap before the session was made
+    mapped_pages: int  # likewise mapped, which moves what is mapped later, thread stacks among it
+    stack_frames: int  # between the top of the stack and the timed loop
+    buffer_offset: int  # of the first input in its page, in bytes; the others follow their own draws
+
+
 class LoadReply(TypedDict):
-    """`load` (with: a ContestantPlan): the session is built and the first run done."""
+    """`load` (with: a LoadPlan): the session is built and the first run done."""
 
     requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
     effective_providers: list[str]
@@ -190,10 +207,11 @@ class LoadReply(TypedDict):
     clock_ns: float  # what the clock and the loop add to one latency
     notes: list[str]  # facts a reader of the numbers must know, in words
     libraries: dict[str, str]
+    layout: NotRequired[Layout]  # absent: none was drawn
 
 
 class WarmReply(TypedDict):
-    """`warm` (with: nothing)."""
+    """`warm` (with: known_ns, the run to expect from processes before or null; cap_s, how long at most)."""
 
     latencies_ns: list[int]  # run order, without the first run of all
     steady: bool  # False: the cap came before a steady state
@@ -220,9 +238,9 @@ class Counters(TypedDict):
 
 
 class BlockReply(TypedDict):
-    """`block` (with: block_ns, min_runs, max_runs): runs back to back until both are reached."""
+    """`block` (with: block_ns, min_runs, max_runs, refill): runs back to back until both are reached."""
 
-    refill_ns: int  # the first run, which fills the caches again; kept apart, never part of a statistic
+    refill_ns: int | None  # the first run, which fills the caches again; kept apart, never in a statistic
     latencies_ns: list[int]
     started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
     counters: Counters

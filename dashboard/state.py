@@ -52,11 +52,6 @@ APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
 TRIAL_PARAM = "trial"  # ?trial=<id>
 
-# How often a page asks where its job stands. Every answer draws the page anew, which costs the browser a
-# quarter of a second of a core: where it shares the machine with a race, rarer looks disturb fewer blocks.
-POLL_S = 1.0
-RACE_POLL_S = 3.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportJob:
@@ -356,6 +351,7 @@ _TITLES: Mapping[str, str] = {
     "ProviderError": "An execution provider is not available",
     "WorkerError": "The worker process failed",
     "StoreError": "The result store has a problem",
+    "BudgetError": "The budget is too small for a number",
     "Cancelled": "Cancelled",
 }
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core import wire
-from core.race.record import Block, RaceRecord, Ran, SelfTest
+from core.comparison import Contestant
+from core.evidence import Entrant, Evidence
+from core.race.record import Block, Generation, Key, RaceRecord, Ran
 
 RUNS = 10
 CPU = ["CPUExecutionProvider"]
+
+
+def noise(n: int, sigma: float = 1.0, seed: int = 0) -> list[float]:
+    """A sample with the order statistics of a normal distribution, mean exactly 0, in a shuffled order."""
+    normal = statistics.NormalDist(0, sigma)
+    values = [normal.inv_cdf((i + 0.5) / n) for i in range(n)]
+    random.Random(seed).shuffle(values)
+    return values
 
 
 def counters(**changes: Any) -> wire.Counters:
@@ -85,13 +97,27 @@ def ran(*, rows: int = 1, **changes: Any) -> Ran:
     return Ran(**{**facts, **changes})
 
 
+def layout(rng: random.Random) -> wire.Layout:
+    return {
+        "heap_bytes": rng.randrange(100_000),
+        "mapped_pages": rng.randrange(256),
+        "stack_frames": rng.randrange(64),
+        "buffer_offset": 16 * rng.randrange(256),
+    }
+
+
 def record(
     medians_s: Sequence[float],
     *,
-    rounds: int = 16,
+    generations: int = 8,
+    rounds: int = 8,
+    between: float = 0.003,
     noise: float = 0.01,
     shared: float = 0.2,
     rows: Sequence[int] | None = None,
+    anchor: int | None = None,
+    twin: float = 1.0,
+    seed: int = 1,
     disturb: Callable[[int, int], Mapping[str, Any]] = lambda contestant, number: {},
     slower: Callable[[int, int], float] = lambda contestant, number: 1.0,
     **changes: Any,
@@ -100,53 +126,96 @@ def record(
 
     Args:
         medians_s: of one run.
-        rounds: that everybody ran.
-        noise: standard deviation of one block's log median.
+        generations: sets of fresh processes.
+        rounds: of each generation, that everybody ran.
+        between: standard deviation of what a process keeps for its life, as a log.
+        noise: the same of one block's log median.
         shared: the same of what a round does to everybody.
         rows: fed by each.
+        anchor: whose process is there twice; None: of the last one.
+        twin: factor on the latencies of its second copy: 1 but for a measurement that is at fault.
+        seed: of all of it.
         disturb: counters that differ from a quiet block's, by contestant and round.
         slower: factor on the latencies, by contestant and round.
         changes: fields of the record.
     """
-    rng = random.Random(1)
-    everybody = range(len(medians_s))
+    rng = random.Random(seed)
+    anchor = len(medians_s) - 1 if anchor is None else anchor
     rows = rows or [1] * len(medians_s)
-    blocks, orders = [], []
-    for number in range(rounds):
-        order = rng.sample(everybody, len(medians_s))
-        weather = rng.gauss(0, shared)
-        orders.append(order)
-        for position, index in enumerate(order):
-            median = medians_s[index] * 2.718281828 ** (weather + rng.gauss(0, noise))
-            median *= slower(index, number)
-            blocks.append(
-                Block(
-                    contestant=index,
-                    round=number,
-                    position=position,
-                    at_s=0.05 * len(blocks),
-                    refill_s=2 * median,
-                    latencies_s=[median * (1 + 0.001 * (run - RUNS // 2)) for run in range(RUNS)],
-                    counters=counters(**disturb(index, number)),
-                )
+    keys: list[Key] = [(index, 0) for index in range(len(medians_s))] + [(anchor, 1)]
+    blocks: list[Block] = []
+    orders: list[list[int]] = []
+    sets: list[Generation] = []
+    for generation in range(generations):
+        started = rng.sample(keys, len(keys))
+        own = {key: rng.gauss(0, between) for key in keys}
+        sets.append(
+            Generation(
+                number=generation,
+                order=started,
+                layouts={key: layout(rng) for key in started},
+                start_s=0.5,
+                rounds=rounds,
             )
+        )
+        for _ in range(rounds):
+            number, order, weather = len(orders), rng.sample(keys, len(keys)), rng.gauss(0, shared)
+            orders.append([index for index, _ in order])
+            for position, (index, copy) in enumerate(order):
+                median = medians_s[index] * math.exp(weather + own[index, copy] + rng.gauss(0, noise))
+                median *= slower(index, number) * (twin if copy else 1.0)
+                blocks.append(
+                    Block(
+                        contestant=index,
+                        copy=copy,
+                        generation=generation,
+                        round=number,
+                        position=position,
+                        at_s=0.05 * len(blocks),
+                        refill_s=2 * median,
+                        latencies_s=[median * (1 + 0.001 * (run - RUNS // 2)) for run in range(RUNS)],
+                        counters=counters(**disturb(index, number)),
+                    )
+                )
     facts: dict[str, Any] = {
         "ran": [ran(rows=one) for one in rows],
         "blocks": blocks,
         "orders": orders,
-        "self_tests": [self_test("before"), self_test("after")],
-        "groups": [list(everybody)],
+        "generations": sets,
+        "groups": [list(range(len(medians_s)))],
         "outcome": "decided",
         "wall_s": 9.0,
     }
     return RaceRecord(**{**facts, **changes})
 
 
-def self_test(when: Any = "before", *, bias: float = 0.0, noise: float = 0.005, rounds: int = 12) -> SelfTest:
-    rng = random.Random(2)
-    return SelfTest(
-        when=when,
-        log_ratios=[bias + rng.gauss(0, noise) for _ in range(rounds)],
-        counters=[counters() for _ in range(2 * rounds)],
-        seconds_per_round=0.05,
-    )
+def feeds(**changes: Any) -> Any:
+    inputs = [{"name": "x", "dtype": "float32", "shape": [1, 16], "low": None, "high": None}]
+    return {"inputs": inputs, "source": "random", "path": None, "seed": 7, "values": {}, **changes}
+
+
+def evidence(record: RaceRecord, **changes: Any) -> Evidence:
+    """What follows from a race of candidates and, last, the anchor, whose trials are `t-c0` to `t-anchor`."""
+    labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
+    entrants = [
+        Entrant(
+            contestant=Contestant(
+                trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
+            ),
+            precision="fp32",
+            feeds=feeds(),
+        )
+        for label in labels
+    ]
+    last = len(entrants) - 1
+    facts: dict[str, Any] = {
+        "comparison": "c1",
+        "record": record,
+        "entrants": entrants,
+        "looks": 4,
+        "margin": 0.02,
+        "baseline": last,
+        "anchor": last,
+        "environment": None,
+    }
+    return Evidence(**{**facts, **changes})

@@ -23,7 +23,9 @@ from core import limits, wire
 from core.benchmark import footprint, outputs, timing, warmup
 from core.benchmark.counters import Meter
 from core.benchmark.inference import Contender, count_rows, prepare, translated
+from core.benchmark.layout import AS_IT_COMES, Draw, at_depth, draw
 from core.errors import SpecError, TunerError, WorkerError, record_from_exception
+from core.feeds import Array
 from core.session import CPU, CUDA_PROVIDERS, build_session
 
 
@@ -44,20 +46,24 @@ class Contestant:
 
     def __init__(self) -> None:
         self._loaded: _Loaded | None = None
+        self._reference: dict[str, Array] | None = None  # outputs of one run, for all that are compared
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """Do what one line asks; whatever happens, return what to reply."""
         try:
-            command, arguments = _parse(line)
-            return {"ok": command(self, arguments)}
+            command, arguments, number = _parse(line)
+        except WorkerError as error:
+            return {"error": record_from_exception(error)}
+        try:
+            return {"id": number, "ok": command(self, arguments)}
         except Exception as error:
             if not isinstance(error, TunerError | MemoryError):
                 traceback.print_exc()
-            return {"error": record_from_exception(error)}
+            return {"id": number, "error": record_from_exception(error)}
 
     @translated()
-    def load(self, plan: wire.ContestantPlan) -> wire.LoadReply:
-        """Build the session that `plan` describes and make its first run.
+    def load(self, plan: wire.LoadPlan) -> wire.LoadReply:
+        """Build the session that `plan` describes, in the layout that it draws, and make its first run.
 
         Raises:
             SpecError: a setting, feed or CPU does not fit; the rows fed are not the batch.
@@ -73,10 +79,13 @@ class Contestant:
         pin(plan["cpus"])
         if _on_cpu_only(plan):
             limits.cap_memory()  # a runaway allocation becomes an error; GPU drivers need address space
-        prepare_contender = _engine(plan)
+        again, seed = plan.get("again", False), plan.get("layout_seed")
+        prepare_contender = _engine(plan, again=again)
+        own_buffers = plan["engine"] == "onnxruntime"  # PyTorch makes its tensors itself
+        layout = AS_IT_COMES if seed is None else draw(seed, buffers=own_buffers)
         exact = footprint.reset_peak()
         baseline = footprint.peak_rss_bytes()
-        contender = prepare_contender(plan)
+        contender = prepare_contender(plan, layout)
         first_run_ns, described = _first_run(contender)
         peak = footprint.peak_rss_bytes()
         rows = count_rows(contender, plan["feeds"])
@@ -92,6 +101,7 @@ class Contestant:
             exact_memory=exact,
             gpu=gpu,
             meter=Meter(gpu=gpu),  # its threads exist now
+            layout=layout,
         )
         return {
             "requested_providers": contender.built.requested,
@@ -107,30 +117,46 @@ class Contestant:
             "baseline_rss_bytes": baseline,
             "load_peak_rss_bytes": max(0, peak - baseline),
             "exact_memory": exact,
-            "clock_ns": timing.clock_share_ns(),
+            "clock_ns": 0.0 if again else timing.clock_share_ns(),
             "notes": [*contender.notes, *_row_notes(plan)],
             "libraries": contender.libraries,
+            "layout": layout.facts(),
         }
 
     @translated()
-    def warm(self) -> wire.WarmReply:
-        """Run until the latency is steady, or as often as the plan says."""
+    def warm(self, *, known_ns: int | None = None, cap_s: float | None = None) -> wire.WarmReply:
+        """Run until the latency is steady, or as often as the plan says.
+
+        Args:
+            known_ns: typical run of processes of this configuration that were warm; None: the first one.
+            cap_s: longest warm-up; None: 10 s, 60 s on an accelerator.
+        """
         loaded = self._need()
         call, runs = loaded.contender.call, loaded.plan["warmup_runs"]
         if runs is None:
-            cap_ns = warmup.CAP_NS if _on_cpu_first(loaded) else warmup.ACCELERATOR_CAP_NS
-            latencies = warmup.run_until_steady(lambda count: timing.time_each(call, count), cap_ns=cap_ns)
+            usual_ns = warmup.CAP_NS if _on_cpu_first(loaded) else warmup.ACCELERATOR_CAP_NS
+            cap_ns = usual_ns if cap_s is None else min(usual_ns, int(cap_s * 1e9))
+            latencies = warmup.run_until_steady(
+                lambda count: timing.time_each(call, count), cap_ns=cap_ns, known_ns=known_ns
+            )
         else:
             latencies = timing.time_each(call, runs) if runs else []
+        back = known_ns is not None and warmup.is_back(latencies, known_ns)
         return {
             "latencies_ns": latencies,
-            "steady": warmup.is_steady(latencies),
+            "steady": back or warmup.is_steady(latencies),
             "median_ns": warmup.expected_ns(latencies, loaded.first_run_ns),
         }
 
     @translated()
-    def block(self, *, block_ns: int, min_runs: int, max_runs: int) -> wire.BlockReply:
+    def block(self, *, block_ns: int, min_runs: int, max_runs: int, refill: bool = True) -> wire.BlockReply:
         """Run back to back for `block_ns` and at least `min_runs`, but no more than `max_runs` times.
+
+        Args:
+            block_ns: how long at least.
+            min_runs: how often at least.
+            max_runs: how often at most.
+            refill: make a run before that fills the caches and does not count.
 
         Raises:
             WorkerError: the clock went backwards.
@@ -139,8 +165,11 @@ class Contestant:
         gc.collect()
         started_s = time.monotonic()
         loaded.meter.start()
-        block = timing.time_block(
-            loaded.contender.call, block_ns=block_ns, min_runs=min_runs, max_runs=max_runs
+        block = at_depth(
+            loaded.layout.stack_frames,
+            lambda: timing.time_block(
+                loaded.contender.call, block_ns=block_ns, min_runs=min_runs, max_runs=max_runs, refill=refill
+            ),
         )
         return {
             "refill_ns": block.refill_ns,
@@ -165,9 +194,12 @@ class Contestant:
 
     @translated()
     def footprint(self, *, runs: int) -> wire.FootprintReply:
-        """Peak memory of `runs` runs, for a contestant that has done nothing but `load`."""
+        """Peak memory of `runs` runs, for a contestant that has done nothing but `load`.
+
+        0 runs: of all that it has run since it was loaded.
+        """
         loaded = self._need()
-        exact = footprint.reset_peak()
+        exact = footprint.reset_peak() if runs else True
         for _ in range(runs):
             loaded.contender.call()
         peak = footprint.peak_rss_bytes()
@@ -198,7 +230,9 @@ class Contestant:
     def compare_outputs(self, *, path: str) -> wire.OutputError:
         """Say how far the outputs in `path` are from those of one run here, which are the reference."""
         contender = self._need().contender
-        return outputs.compare(contender.arrays(contender.call()), outputs.load(path))
+        if self._reference is None:
+            self._reference = contender.arrays(contender.call())
+        return outputs.compare(self._reference, outputs.load(path))
 
     def _need(self) -> _Loaded:
         if self._loaded is None:
@@ -217,11 +251,12 @@ class _Loaded:
     exact_memory: bool
     gpu: int | None  # CUDA's number of the one in use
     meter: Meter
+    layout: Draw
 
 
 _COMMANDS: dict[str, Callable[[Contestant, Any], Mapping[str, Any]]] = {
     "load": Contestant.load,
-    "warm": lambda contestant, _: contestant.warm(),
+    "warm": lambda contestant, arguments: contestant.warm(**arguments),
     "block": lambda contestant, arguments: contestant.block(**arguments),
     "cost": lambda contestant, arguments: contestant.cost(**arguments),
     "footprint": lambda contestant, arguments: contestant.footprint(**arguments),
@@ -231,10 +266,11 @@ _COMMANDS: dict[str, Callable[[Contestant, Any], Mapping[str, Any]]] = {
 }
 
 
-def _parse(line: bytes) -> tuple[Callable[[Contestant, Any], Mapping[str, Any]], Any]:
+def _parse(line: bytes) -> tuple[Callable[[Contestant, Any], Mapping[str, Any]], Any, Any]:
+    """Command, its arguments, and the number of the request."""
     try:
         message = json.loads(line)
-        return _COMMANDS[message["do"]], message.get("with") or {}
+        return _COMMANDS[message["do"]], message.get("with") or {}, message.get("id")
     except (ValueError, KeyError, TypeError) as error:
         raise WorkerError(
             f"The contestant was sent no command that it knows: {line[:80]!r}.",
@@ -272,18 +308,19 @@ def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
     )
 
 
-def _engine(plan: wire.ContestantPlan) -> Callable[[wire.ContestantPlan], Contender]:
+def _engine(plan: wire.ContestantPlan, *, again: bool) -> Callable[[wire.ContestantPlan, Draw], Contender]:
     """What prepares the contender; its libraries are loaded, so that they do not count as the model's."""
     if plan["engine"] != "onnxruntime":
         from core import torch_engine  # brings torch, which no other contestant may load
 
-        return torch_engine.prepare
-    footprint.load_libraries()
+        return lambda plan, _: torch_engine.prepare(plan)
+    if not again:
+        footprint.load_libraries()
     return _prepare_session
 
 
-def _prepare_session(plan: wire.ContestantPlan) -> Contender:
-    return prepare(build_session(plan["model_path"], plan["session"]), plan)
+def _prepare_session(plan: wire.ContestantPlan, layout: Draw) -> Contender:
+    return prepare(build_session(plan["model_path"], plan["session"]), plan, layout)
 
 
 def _first_run(contender: Contender) -> tuple[int, list[wire.TensorInfo]]:

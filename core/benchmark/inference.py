@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ import onnxruntime as ort
 
 from core import wire
 from core.benchmark import timing
+from core.benchmark.layout import AS_IT_COMES, Draw
 from core.errors import SpecError, TunerError
 from core.feeds import BFLOAT16, Array, Feeds, make_feeds, rows_fed
 from core.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
@@ -107,6 +108,7 @@ class Inference:
     inputs: list[wire.TensorInfo]
     binding: Any  # ort.IOBinding, or None for plain `run`
     notes: list[str]
+    layout: Draw = AS_IT_COMES  # where the inputs lie
 
     @property
     def libraries(self) -> dict[str, str]:
@@ -128,7 +130,7 @@ class Inference:
         Raises:
             TunerError: as for `prepare`.
         """
-        return _in_place(self.built, feeds, use_io_binding=self.binding is not None)
+        return _in_place(self.built, feeds, self.layout, use_io_binding=self.binding is not None)
 
     def _values(self, result: object) -> list[tuple[str, object]]:
         names = [output.name for output in self.built.session.get_outputs()]
@@ -137,20 +139,25 @@ class Inference:
         return list(zip(names, values, strict=True))
 
 
-def prepare(built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan) -> Inference:
-    """Make the feeds of `plan` and put them in place.
+def prepare(
+    built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: Draw = AS_IT_COMES
+) -> Inference:
+    """Make the feeds of `plan` and put them in place, which `layout` says.
 
     Raises:
         SpecError: a feed does not fit, or I/O binding cannot hold an output.
         ModelError: an input is not a numeric tensor.
     """
-    return _in_place(built, plan["feeds"], use_io_binding=plan["use_io_binding"])
+    return _in_place(built, plan["feeds"], layout, use_io_binding=plan["use_io_binding"])
 
 
-def _in_place(built: BuiltSession, plan: wire.FeedPlan, *, use_io_binding: bool) -> Inference:
+def _in_place(built: BuiltSession, plan: wire.FeedPlan, layout: Draw, *, use_io_binding: bool) -> Inference:
     feeds = make_feeds(plan, built.session.get_inputs())
+    placed = {name: layout.place(one, number) for number, (name, one) in enumerate(feeds.arrays.items())}
+    feeds = replace(feeds, arrays=placed)
     with translated():
-        return _bound(built, feeds) if use_io_binding else _plain(built, feeds)
+        found = _bound(built, feeds) if use_io_binding else _plain(built, feeds)
+    return replace(found, layout=layout)
 
 
 def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:

@@ -25,7 +25,7 @@ CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks: CPU time to about 2 %
 class Block:
     """Runs back to back; the first one, which fills the caches again, is apart."""
 
-    refill_ns: int
+    refill_ns: int | None  # None: no run was spent on it
     latencies_ns: list[int]  # run order
 
 
@@ -35,6 +35,7 @@ def time_block(
     block_ns: int,
     min_runs: int,
     max_runs: int,
+    refill: bool = True,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Block:
     """Call `call` once for the caches, then until `block_ns` have passed and `min_runs` are done.
@@ -46,6 +47,7 @@ def time_block(
         block_ns: how long, from the end of the first run.
         min_runs: how often at least, however long that takes.
         max_runs: how often at most.
+        refill: False: no first run for the caches, where a run is so long that they fill in no time of it.
         clock: nanoseconds, for tests.
 
     Raises:
@@ -53,9 +55,10 @@ def time_block(
     """
     latencies: list[int] = []
     keep = latencies.append
-    began = clock()
-    call()
-    now = clock()
+    began = now = clock()
+    if refill:
+        call()
+        now = clock()
     refill_ns, end, done = now - began, now + block_ns, 0
     while now >= began and (now < end or done < min_runs) and done < max_runs:
         began = clock()
@@ -68,13 +71,12 @@ def time_block(
             "The clock went backwards while a block was timed.",
             hint="Run it again; on a virtual machine, choose another clock source for its kernel.",
         )
-    return Block(refill_ns=refill_ns, latencies_ns=latencies)
+    return Block(refill_ns=refill_ns if refill else None, latencies_ns=latencies)
 
 
 def time_each(call: Call, runs: int) -> list[int]:
     """Call `call` `runs` times, 1 or more, from cold or warm caches as they are; return every latency."""
-    block = time_block(call, block_ns=0, min_runs=runs - 1, max_runs=runs - 1)
-    return [block.refill_ns, *block.latencies_ns]
+    return time_block(call, block_ns=0, min_runs=runs, max_runs=runs, refill=False).latencies_ns
 
 
 def time_runs(call: Call, runs: int, *, expected_ns: int, report: Callable[[int], None]) -> list[int]:

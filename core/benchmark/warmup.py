@@ -11,6 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 MIN_RUNS = 3
 MIN_NS = 50_000_000
@@ -21,14 +22,20 @@ _MEDIAN_ERROR = 1.2533  # standard error of a median, in standard errors of a me
 
 CAP_NS = 10_000_000_000
 ACCELERATOR_CAP_NS = 60_000_000_000  # kernels are chosen and compiled at the first runs
+LONG_RUN_NS = 50_000_000  # such runs show in two what shorter ones show in five
+LONG_WINDOW_RUNS = 2
+KNOWN_NS = 10_000_000  # a process that others of its kind went before is looked at after as long
+KNOWN_TOLERANCE = 0.05  # two processes may differ by that for good
 CAP_RUNS = 300
 CAP_RUNS_NS = 500_000_000  # as many short runs are over too soon to say anything
 
 
 def window_runs(latencies_ns: Sequence[int]) -> int:
-    """Runs of one window: about 20 ms, at least 5 and at most 30."""
+    """Runs of one window: about 20 ms, at least 5 (2 of 50 ms and more) and at most 30."""
     low, high = WINDOW_RUNS
     median = statistics.median(latencies_ns[-high:]) if latencies_ns else WINDOW_NS
+    if median >= LONG_RUN_NS:
+        return LONG_WINDOW_RUNS
     return max(low, min(high, int(WINDOW_NS / max(1.0, median))))
 
 
@@ -50,6 +57,19 @@ def is_steady(latencies_ns: Sequence[int]) -> bool:
     return still and sum(latencies_ns) >= MIN_NS
 
 
+def is_back(latencies_ns: Sequence[int], known_ns: int) -> bool:
+    """Whether a fresh process runs as processes of its configuration did before it: a short last window does.
+
+    Args:
+        latencies_ns: in run order.
+        known_ns: their typical run once they were warm.
+    """
+    runs = max(1, min(WINDOW_RUNS[1], KNOWN_NS // max(1, known_ns)))
+    if len(latencies_ns) < runs or sum(latencies_ns) < KNOWN_NS:
+        return False
+    return statistics.median(latencies_ns[-runs:]) <= (1 + KNOWN_TOLERANCE) * known_ns
+
+
 def is_over(runs: int, elapsed_ns: int, cap_ns: int = CAP_NS) -> bool:
     """Whether warm-up must end although the latency has not come to rest."""
     return elapsed_ns >= cap_ns or (runs >= CAP_RUNS and elapsed_ns >= CAP_RUNS_NS)
@@ -61,25 +81,29 @@ def expected_ns(latencies_ns: Sequence[int], first_run_ns: int) -> int:
     return max(1, round(statistics.median(last))) if last else first_run_ns
 
 
-def run_until_steady(run: Callable[[int], list[int]], *, cap_ns: int = CAP_NS) -> list[int]:
+def run_until_steady(
+    run: Callable[[int], list[int]], *, cap_ns: int = CAP_NS, known_ns: int | None = None
+) -> list[int]:
     """Run window after window until the latency is steady or the cap is reached; return all latencies.
 
     Args:
         run: makes that many runs and returns their latencies.
         cap_ns: longest warm-up.
+        known_ns: typical run of warm processes of this configuration: one that runs like them is warm, too.
     """
     latencies: list[int] = []
     began = time.perf_counter_ns()
-    while not is_steady(latencies):
+    ended = is_steady if known_ns is None else partial(_is_back_or_steady, known_ns=known_ns)
+    least_ns = MIN_NS if known_ns is None else KNOWN_NS
+    while not ended(latencies):
         elapsed = time.perf_counter_ns() - began
         if is_over(len(latencies), elapsed, cap_ns):
             break
-        latencies += run(_next_runs(latencies, elapsed, cap_ns))
+        one = expected_ns(latencies, cap_ns if known_ns is None else known_ns)
+        wanted = max(1 if known_ns is not None else window_runs(latencies), (least_ns - elapsed) // one)
+        latencies += run(max(1, min(wanted, (cap_ns - elapsed) // one)))
     return latencies
 
 
-def _next_runs(latencies_ns: Sequence[int], elapsed_ns: int, cap_ns: int) -> int:
-    """Another window; more runs while 50 ms are far, and fewer where slow ones would pass the cap."""
-    one = expected_ns(latencies_ns, cap_ns)
-    wanted = max(window_runs(latencies_ns), (MIN_NS - elapsed_ns) // one)
-    return max(1, min(wanted, (cap_ns - elapsed_ns) // one))
+def _is_back_or_steady(latencies_ns: Sequence[int], known_ns: int) -> bool:
+    return is_back(latencies_ns, known_ns) or is_steady(latencies_ns)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Given, config_from, spec_data, with_settings
+from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, complain, print_json, print_lines
 from core.cli.tables import DASH, table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
@@ -40,6 +40,7 @@ def check(
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Take what was measured before on this machine.")
     ] = False,
+    wait_quiet: WaitQuiet = None,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -53,12 +54,14 @@ def check(
     Exit codes: 0 all targets are met · 1 a target is missed · 2 bad input · 3 none is missed, but one is not
     known · 130 Ctrl-C.
     """
+    patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     spec = spec_from_dict(spec_data(config_from(config, store=lambda: store), None, given))
     _check_answerable(spec, config)
     resolved = resolve_trial(spec, store, run_job)
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
-    row, errors = _measured(store, subject, reuse=reuse, progress=Progress(sys.stderr, quiet=quiet))
+    progress = Progress(sys.stderr, quiet=quiet)
+    row, errors = _measured(store, subject, reuse=reuse, wait_quiet_s=patience_s, progress=progress)
     if json_:
         print_json(document(row, errors))
     else:
@@ -89,7 +92,7 @@ def _check_answerable(spec: TrialSpec, config: str) -> None:
 
 
 def _measured(
-    store: Store, subject: Subject, *, reuse: bool, progress: Progress
+    store: Store, subject: Subject, *, reuse: bool, wait_quiet_s: float, progress: Progress
 ) -> tuple[Row, list[ErrorRecord]]:
     """Judge, after measuring what is missing; with what went wrong on the way."""
     errors: list[ErrorRecord] = []
@@ -101,7 +104,7 @@ def _measured(
 
     fingerprint = ""
     try:
-        with scheduler(store) as service:
+        with scheduler(store, wait_quiet_s=wait_quiet_s) as service:
             fingerprint = service.environment()["fingerprint"]
             work = needed([judged(fingerprint)])
             jobs = start(service, work)

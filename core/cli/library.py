@@ -1,8 +1,12 @@
-"""The commands around measuring: inspect, export, emit, history, machine."""
+"""The commands around measuring: inspect, export, emit, history and its pruning, machine."""
 
 from __future__ import annotations
 
+import re
 import sys
+import time
+from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +30,15 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
-from core.cli.tables import export_lines, history_lines, machine_lines, model_lines, quietness_lines
+from core.cli.tables import (
+    counted,
+    export_lines,
+    history_lines,
+    machine_lines,
+    model_lines,
+    quietness_lines,
+    size,
+)
 from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError, nearest
@@ -36,9 +48,13 @@ from core.measurement import Trial
 from core.quietness import answer
 from core.runner import run_job
 from core.scheduler import Status
-from core.store import Store
+from core.store import Pruned, Store
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
+LISTED = 20  # trials of `history`
+
+_AGES_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+_SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 ModelHere = Annotated[
     str, typer.Argument(help="Path, library name, sample name or hash of a model.", metavar="MODEL")
@@ -216,18 +232,125 @@ def _python(store: Store, trial: Trial, accepted_breach: str) -> str:
 def history(
     *,
     model: Annotated[str | None, typer.Option(help="Only trials of this model.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, newest first.", min=1)] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(help=f"At most so many, newest first. Default: {LISTED}.", min=1, show_default=False),
+    ] = None,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Instead of listing, drop the raw samples of the oldest races (every run, every block) and "
+            "make the file smaller. Their numbers stay; pinned baselines and profiles stay whole. Say which "
+            "with --older-than, --keep-size, or both.",
+        ),
+    ] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            help="With --prune: races that ended longer ago.", metavar="90d|12w|36h", show_default=False
+        ),
+    ] = None,
+    keep_size: Annotated[
+        str | None,
+        typer.Option(
+            help="With --prune: the oldest races, until so much of raw samples is left.",
+            metavar="500MB",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --prune: say what would go, and change nothing.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """List trials, newest first."""
+    """List trials, newest first, or drop the raw samples of old ones."""
+    before, keep_bytes = _wanted(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
     sha = None if model is None else _content_sha256(store, model)
-    trials = store.trials(model_sha256=sha, limit=limit)
+    if prune:
+        done = store.prune(before=before, keep_bytes=keep_bytes, model_sha256=sha, dry_run=dry_run)
+        if json_:
+            print_json({"dry_run": dry_run, **asdict(done)})
+        else:
+            print_lines(_pruned_lines(done, dry_run=dry_run))
+        return
+    trials = store.trials(model_sha256=sha, limit=limit or LISTED)
     if json_:
         print_json({"trials": [trial.to_dict() for trial in trials]})
     else:
         print_lines(history_lines(trials))
+
+
+def _wanted(
+    prune: bool, older_than: str | None, keep_size: str | None, *, dry_run: bool, limit: int | None
+) -> tuple[float | None, int | None]:
+    """Until when, in seconds since the epoch, and beyond how many bytes samples go."""
+    if not prune:
+        given = {"--older-than": older_than, "--keep-size": keep_size, "--dry-run": dry_run}
+        if alone := next((flag for flag, value in given.items() if value not in (None, False)), None):
+            raise SpecError(f"`{alone}` says what `--prune` does, but it is not given.", hint="Add --prune.")
+        return None, None
+    if older_than is None and keep_size is None:
+        raise SpecError(
+            "`--prune` needs to know which raw samples may go.",
+            hint="Give --older-than 90d, --keep-size 500MB, or both; add --dry-run to see it first.",
+        )
+    if limit is not None:
+        raise SpecError(
+            "`--limit` is for the list; `--prune` looks at every trial.",
+            hint="Leave --limit out, or say what goes with --older-than or --keep-size.",
+        )
+    before = None if older_than is None else time.time() - _age_s(older_than)
+    return before, None if keep_size is None else _bytes(keep_size)
+
+
+def _age_s(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,9})\s*([a-z]+)", text.strip().lower())
+    if match is None or match[2] not in _AGES_S:
+        raise SpecError(
+            f"`--older-than` takes hours, days or weeks, but got `{text[:40]}`.",
+            hint="Write for example 90d.",
+        )
+    return int(match[1]) * _AGES_S[match[2]]
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]+)", text.strip().lower())
+    if match is None or match[2] not in _SIZES:
+        raise SpecError(
+            f"`--keep-size` takes a size with its unit, but got `{text[:40]}`.",
+            hint="Write for example 500MB or 2GiB.",
+        )
+    return int(Decimal(match[1]) * _SIZES[match[2]])
+
+
+def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
+    lost, are = ("would lose", "would be") if dry_run else ("lost", "are")
+    trials, baselines = len(done.trials), done.baselines_kept
+    lines = [f"No trial {lost} raw samples."]
+    if trials:
+        lines = [
+            f"{counted(trials, 'trial')} {lost} raw samples ({size(done.samples_bytes)}); the numbers stay."
+        ]
+    if done.compressed:
+        lines.append(
+            f"The raw samples of {counted(done.compressed, 'trial')} of an earlier version {are} compressed, "
+            "without loss."
+        )
+    if baselines:
+        lines.append(f"{counted(baselines, 'pinned baseline')} kept raw samples.")
+    left, smaller = size(done.kept_bytes), size(done.freed_bytes)
+    if dry_run:
+        return [
+            *lines,
+            f"Raw samples left: {left}; the store would be about {smaller} smaller. Nothing was changed.",
+        ]
+    return [
+        *lines,
+        f"Raw samples left: {left}; the store is {smaller} smaller and takes {size(done.file_bytes)} now.",
+    ]
 
 
 def _content_sha256(store: Store, model: str) -> str:

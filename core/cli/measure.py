@@ -12,7 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import CONFIG, Given, config_from, preset_config, spec_data, with_settings
+from core.cli.options import (
+    CONFIG,
+    Given,
+    WaitQuiet,
+    config_from,
+    preset_config,
+    spec_data,
+    wait_quiet_s,
+    with_settings,
+)
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -89,15 +98,17 @@ def bench(
     config: Config = None,
     preset: Preset = None,
     baseline: Baseline = None,
+    wait_quiet: WaitQuiet = None,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
     """Measure one configuration of a model, in a race against ONNX Runtime's default.
 
-    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the race is graded
-    F · 130 Ctrl-C.
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the budget cannot
+    give a p50 · 130 Ctrl-C.
     """
+    patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
@@ -106,7 +117,7 @@ def bench(
     def submit(service: Scheduler) -> str:
         asked = Configuration(spec=spec, label="candidate")
         announce(store, [asked] if rival is None else [asked, rival], progress)
-        return service.submit(spec, baseline=rival)
+        return service.submit(spec, baseline=rival, wait_quiet_s=patience_s)
 
     trial = _run_trial(store, submit, progress)
     race = store.comparison(trial.comparison)
@@ -117,7 +128,10 @@ def bench(
     for error in failures(race, store.trials_of(race.id)):  # the baseline's
         complain(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
-    raise typer.Exit(EXIT_UNDECIDED if unsure(race) else 0)
+    thin = trial.state == "COMPLETE" and ((trial.result or {}).get("latency") or {}).get("p50_s") is None
+    if thin:
+        complain("The runs are too few for a p50.", "Give it a larger --budget, or more --runs.")
+    raise typer.Exit(EXIT_UNDECIDED if thin or unsure(race) else 0)
 
 
 @with_settings
@@ -211,6 +225,7 @@ def sweep(
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Take points that were measured before on this machine.")
     ] = False,
+    wait_quiet: WaitQuiet = None,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -222,6 +237,7 @@ def sweep(
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
     """
+    patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     given, axes = _split_axes(given)
     if not axes:
@@ -231,7 +247,7 @@ def sweep(
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
     study, points = _study(axes), expand(resolved.spec, axes, resolved.record.info)
-    found = _Sweep(study=study, axes=axes, points=points)
+    found = _Sweep(study=study, axes=axes, points=points, wait_quiet_s=patience_s)
     try:
         _measure(store, found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
     except Interrupted as interrupted:
@@ -251,6 +267,7 @@ class _Sweep:
     study: str
     axes: Sequence[Axis]
     points: Sequence[Point]
+    wait_quiet_s: float
     earlier: dict[str, Trial] = field(default_factory=dict)  # key of a spec -> measured before
     race: str = ""  # id of the comparison; empty where every point was measured before
     trials: dict[str, Trial] = field(default_factory=dict)  # key -> what the race left
@@ -334,7 +351,9 @@ def _measure(store: Store, found: _Sweep, model: ModelRecord, progress: Progress
         asked = [Configuration(spec=one.spec, label=_label(one)) for one in missing]
         announce(store, asked, progress)
         what = f"sweep of {len(asked)} points of {model.name}"
-        found.race = service.submit_comparison(asked, study=found.study, model_name=model.name, what=what)
+        found.race = service.submit_comparison(
+            asked, study=found.study, model_name=model.name, what=what, wait_quiet_s=found.wait_quiet_s
+        )
         watch(service, found.race, progress)
     found.read(store)
     if found.comparison is not None:

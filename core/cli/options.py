@@ -141,6 +141,30 @@ def _setting_name(parameter: str) -> str:
     return parameter.replace("__", ".")
 
 
+# --- what is no setting of a configuration ---------------------------------------------------------------
+
+
+WaitQuiet = Annotated[
+    str | None,
+    typer.Option(
+        "--wait-quiet",
+        help="When it is this measurement's turn, wait at most this long until other programs leave the CPUs "
+        "alone; then it is made in any case, and its notes say how the machine was.",
+        metavar="SECONDS|30s|5m|1h",
+        show_default=False,
+    ),
+]
+
+
+def wait_quiet_s(text: str | None) -> float:
+    """Read the value of `--wait-quiet` in seconds; 0 where it was not given.
+
+    Raises:
+        SpecError: it is no duration.
+    """
+    return 0.0 if text is None else float(seconds("--wait-quiet", text))
+
+
 # --- where a configuration comes from ----------------------------------------------------------------------
 
 

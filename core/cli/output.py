@@ -1,7 +1,7 @@
 """How a command writes and ends: lines or one JSON document on stdout, errors on stderr, the exit code.
 
 Exit codes: 0 done · 1 a worker crashed, hung or ran out of memory · 2 wrong usage, bad input or an unusable
-store · 3 undecided, or graded F · 130 stopped by Ctrl-C (143 by SIGTERM).
+store · 3 undecided, or the budget gives no number · 130 stopped by Ctrl-C (143 by SIGTERM).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def exit_code(record: ErrorRecord | None) -> int:
     """Return the exit code for how something ended; None: well."""
     if record is None:
         return 0
-    return {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED}.get(record["type"], EXIT_BAD_INPUT)
+    codes = {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED, "BudgetError": EXIT_UNDECIDED}
+    return codes.get(record["type"], EXIT_BAD_INPUT)
 
 
 def complain(message: str, hint: str) -> None:

@@ -180,7 +180,8 @@ def report_precision(race: Comparison, progress: Progress) -> None:
     widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
     if not result:
         return
-    text = f"{counted(result['rounds'], 'round')}, {result['wall_s']:.1f} s"
+    generations = counted(len(result["generations"]), "generation")
+    text = f"{generations} of {counted(result['rounds'], 'round')}, {result['wall_s']:.1f} s"
     if widths:
         text += f", known to ±{100 * max(widths):.2g} %"
         text += "" if race.protocol.get("runs") else f" (asked for: ±{100 * race.protocol['target']:g} %)"
@@ -198,11 +199,10 @@ def against_baseline(race: Comparison) -> list[dict[str, Any]]:
 
 
 def unsure(race: Comparison) -> bool:
-    """Whether the answer must not be relied on: graded F, or a verdict on a candidate is open or missing."""
+    """Whether a verdict on a candidate is open or missing."""
     verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
     asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]
-    graded = (race.result or {}).get("grade")
-    return graded == "F" or any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
+    return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
 
 
 def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:

@@ -135,7 +135,7 @@ def breach_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _verdict_facts(result: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46], than ORT default; grade B, 64 rounds, 9 s"."""
+    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; against ORT default; grade B, 9 generations"."""
     rows = [
         (
             "verdict",
@@ -143,7 +143,25 @@ def _verdict_facts(result: Mapping[str, Any], labels: Mapping[str, str]) -> list
         )
         for one in result.get("contrasts") or []
     ]
-    return [*rows, *_grade_facts(result)]
+    parts = [("noise", text) for one in result.get("contrasts") or [] if (text := noise(one))]
+    return [*rows, *parts[:1], *_grade_facts(result)]
+
+
+def noise(one: Mapping[str, Any]) -> str:
+    """The two parts of what makes an interval wide: "between processes ±0.6 %, within one ±2.6 % a round"."""
+    if "generations" not in one:
+        return "an older version's race: its interval knows one pair of processes"
+    if one["sigma"] is None:
+        return ""
+    within = f"within one ±{100 * one['sigma']:.2g} % a round"
+    if one["sigma_between"] is None:
+        return f"±{100 * one['sigma']:.2g} % a round; processes and rounds are not told apart"
+    known = {
+        "history": ", mostly from earlier races here",
+        "assumed": ", mostly assumed: too few generations",
+    }
+    between = f"between processes ±{100 * one['sigma_between']:.2g} %"
+    return f"{between}{known.get(one['between_from'], '')}; {within}"
 
 
 def verdict(one: Mapping[str, Any]) -> str:
@@ -153,7 +171,10 @@ def verdict(one: Mapping[str, Any]) -> str:
 
 
 def _proof(one: Mapping[str, Any]) -> str:
-    return f"grade {one['grade']}, {counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
+    made = one.get("generations")  # of a contrast their number, of a comparison all of them
+    many = len(made) if isinstance(made, list) else made
+    generations = f"{counted(many, 'generation')} of " if many else ""
+    return f"grade {one['grade']}, {generations}{counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
 
 
 def _grade_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -161,7 +182,13 @@ def _grade_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     rejected = "REJECTED: " if result["grade"] == "F" else ""
     reason = f"{rejected}{result['grade_reason']} {result['remedy']}".strip()
-    return [(f"grade {result['grade']}", reason)]
+    return [(f"grade {result['grade']}", reason), *busy_facts(result)]
+
+
+def busy_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What stands wherever numbers of a busy machine stand; nothing on a quiet one."""
+    found = result.get("busy")
+    return [("BUSY", f"Measured {visible(found['words'])}.")] if found else []
 
 
 def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -373,7 +400,9 @@ def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
         for one in order
     ]
     head = ("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark")
-    notes = [*race.warnings, *result["notes"], *_contrast_notes(race, contrasts)]
+    before = race.protocol.get("continues")
+    went_on = [f"It goes on with comparison {before}, whose generations it holds, too."] if before else []
+    notes = [*went_on, *race.warnings, *result["notes"], *_contrast_notes(race, contrasts)]
     return [
         visible(
             f"{race.model_name} · comparison {race.id} · {_proof({**result, 'rounds': result['rounds']})}"
@@ -570,19 +599,22 @@ def machine_lines(machine: wire.Environment) -> list[str]:
 
 def quietness_lines(answer: Answer) -> list[str]:
     """Whether the machine is quiet enough to publish, why, and what each precision would need."""
-    sigma = DASH if answer.sigma is None else f"{100 * answer.sigma:.2g} % (σ of one pair of blocks)"
+    sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % a pair of blocks"
+    if answer.sigma_between is not None:
+        sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
     facts = [("grade", answer.grade), ("reason", answer.reason), ("remedy", answer.remedy), ("noise", sigma)]
+    facts += [("BUSY", f"Tested {visible(answer.busy)}.")] if answer.busy else []
     rows = [
         (
             one.precision,
             f"±{100 * one.target:g} %",
-            str(one.rounds),
+            str(one.generations),
             f"{one.seconds:.1f}",
             "yes" if one.fits else "no",
         )
         for one in answer.needs
     ]
-    head = ("precision", "known to", "rounds", "seconds", "in its budget")
+    head = ("precision", "known to", "generations", "seconds", "in its budget")
     return [
         visible(answer.headline),
         *_facts((name, text) for name, text in facts if text),

@@ -19,11 +19,13 @@ from types import FrameType
 from typing import Any, TextIO
 
 from core.contrast import words
+from core.job import WAITING_QUIET
 from core.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
 
 POLL_S = 0.1
 SPARSE_S = 3.0  # between two lines in a log
+QUIET_SPARSE_S = 10.0  # the same while a job waits for the machine to be quiet, which takes minutes
 
 
 class Interrupted(BaseException):
@@ -56,9 +58,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def scheduler(store: Store) -> Iterator[Scheduler]:
-    """A scheduler for one command; when this ends, none of its processes is left."""
-    service = Scheduler(store, owner=_owner())
+def scheduler(store: Store, *, wait_quiet_s: float = 0.0) -> Iterator[Scheduler]:
+    """A scheduler for one command; when this ends, none of its processes is left.
+
+    Args:
+        store: keeps the results.
+        wait_quiet_s: every race waits at most so long for the machine to be quiet.
+    """
+    service = Scheduler(store, owner=_owner(), wait_quiet_s=wait_quiet_s)
     try:
         yield service
     finally:
@@ -100,11 +107,15 @@ class Progress:
         self._last = text
 
     def _is_news(self, status: Status, prefix: str) -> bool:
-        """In a log: who is ahead in the queue at once, everything else at most once in some seconds."""
-        ahead = f"{prefix}{status.place}{status.holder}" if status.place else ""
+        """In a log: what it waits for at once, everything else at most once in some seconds."""
+        for_quiet = status.stage == WAITING_QUIET
+        ahead = (
+            f"{prefix}{status.place}{status.holder}" if status.place else prefix + status.stage * for_quiet
+        )
         moved = bool(ahead) and ahead != self._ahead
         self._ahead = ahead
-        return moved or time.monotonic() - self._written_at > SPARSE_S
+        sparse_s = QUIET_SPARSE_S if for_quiet else SPARSE_S
+        return moved or time.monotonic() - self._written_at > sparse_s
 
     def line(self, text: str) -> None:
         """Write a line that stays."""
@@ -140,6 +151,8 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
 
 def describe(status: Status) -> str:
     """Where a job stands, in one line."""
+    if status.stage == WAITING_QUIET and status.state == "WAITING":
+        return f"{status.what}: waiting for quiet: {status.text}"
     if status.state == "WAITING":
         if not status.place:
             return f"{status.what}: waiting"

@@ -25,6 +25,8 @@ _MEASURED = (
     "contrasts",
     "grade",
     "grade_reason",
+    "busy",
+    "generations",
     "requested_providers",
     "effective_providers",
     "fallback",

@@ -1,63 +1,63 @@
 """A race: contestants that run short blocks in interleaved rounds, until the answer is known.
 
-Every live contestant runs one block a round, in an order drawn anew each round; all others are frozen.
-What is compared is what happened within a round, so a machine that slows down slows both sides. Before and
-after, two processes of the same configuration race against each other: what they differ by is noise. Costs
-that would disturb the timing (CPU, memory, outputs, energy) are found in passes of their own.
+A race is made of generations. In each, every contestant gets a fresh process, the anchor two, which race
+against each other as well: what they differ by is noise. Then come some rounds: every live contestant runs
+one block, in an order drawn anew each round; all others are frozen. What is compared is what happened within
+a round, so a machine that slows down slows both sides; and what differs between two processes of one
+configuration is drawn anew with each generation. Costs that would disturb the timing (CPU, memory, outputs,
+energy) are found in passes of their own, within the same budget.
 
 This module knows workers and clocks, but no store and no queue. It judges only when to stop; verdicts are
-computed from its record by `comparison`. Protocol: blocks of 20 ms or 10 runs, whichever is longer, in random
-order (interleaving in short blocks narrows an interval more than anything else), looks with split alpha.
+computed from its record by `evidence`.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from core import wire
 from core.errors import Cancelled, TunerError
-from core.limits import available_memory
-from core.race.blocks import (
-    REPORT_S,
-    Pace,
-    alternate,
-    exact_pace,
-    pace,
-    park,
-    run_block,
-    split_runs,
-    start_loaded,
-    void_reason,
+from core.neighbours import between, snapshot
+from core.race.blocks import REPORT_S, SWITCH_S, Pace, exact_pace, run_block, split_runs, void_reason
+from core.race.crew import Crew
+from core.race.passes import (
+    after_s,
+    compare_outputs,
+    footprint,
+    keep_outputs,
+    read_cost,
+    read_energy,
+    run_peak,
 )
-from core.race.passes import compare_outputs, footprint, keep_outputs, read_cost, read_energy
-from core.race.record import (
-    Block,
-    Discarded,
-    Entry,
-    Outcome,
-    RaceRecord,
-    Ran,
-    SelfTest,
-    Settings,
-    When,
+from core.race.record import Block, Discarded, Entry, Key, Outcome, RaceRecord, Ran, Settings
+from core.race.schedule import (
+    Costs,
+    check_budget,
+    generations_left,
+    rounds_for_p50,
+    rounds_of_generation,
 )
 from core.race.standing import Standing
-from core.race.workers import Worker, Workers
+from core.race.workers import Workers
 from core.runner import Progress
 
-SELF_TEST_ROUNDS = 12
-MEMORY_RESERVE = 256 << 20
-MEMORY_MARGIN = 1.25
 MAX_DISCARDED = 20  # a machine that disturbs so many rounds will not stop doing so
 DISCARD_PAUSE_S = 0.05
+WARM_SHARE = (
+    0.15  # of the budget that all first warm-ups together may take; they are cut short for slow models
+)
+EXACT_GENERATIONS = 8  # of a race with an exact number of runs
+EXACT_GENERATIONS_DEAR = 2  # where every start is a fresh process
+RECENT_ROUNDS = 20  # whoever is settled leaves, and the rounds get shorter
 
 Live = Callable[[dict[str, Any]], None]
 
@@ -69,6 +69,7 @@ def race(
     cancel: threading.Event,
     on_progress: Callable[[Progress], None],
     on_live: Live,
+    earlier: RaceRecord | None = None,
 ) -> RaceRecord:
     """Race `entries` against each other.
 
@@ -80,50 +81,20 @@ def race(
         settings: when to stop.
         cancel: set it from any thread to stop.
         on_progress: told each step.
-        on_live: told, a few times a second, {"rounds", "predicted_rounds", "elapsed_s", "contrasts"}, where a
-            contrast has indices of entries as "candidate" and "baseline".
+        on_live: told, a few times a second, {"rounds", "generation", "predicted_rounds", "elapsed_s",
+            "contrasts", "p50_s"}, where a contrast has indices of entries as "candidate" and "baseline".
+        earlier: generations of a race of the same entries, which this one goes on with.
 
     Raises:
         Cancelled: before there was a whole round.
+        BudgetError: the budget cannot give a p50.
         WorkerError: no worker could be started at all.
     """
     with Workers(cancel) as workers, tempfile.TemporaryDirectory(prefix="ortune-") as folder:
         one = _Race(list(entries), settings, workers, on_progress, on_live, Path(folder))
+        if earlier is not None:
+            one.take(earlier)
         return one.run()
-
-
-def self_test(
-    entry: Entry,
-    *,
-    seed: int = 0,
-    timeout_s: float = 120.0,
-    rounds: int = 4 * SELF_TEST_ROUNDS,
-    cancel: threading.Event,
-    on_progress: Callable[[Progress], None],
-) -> SelfTest:
-    """Race a configuration against itself, in two processes.
-
-    Raises:
-        Cancelled: it was cancelled.
-        TunerError: the configuration does not load, or fails.
-    """
-    with Workers(cancel) as workers:
-        pair = [workers.start(f"{entry.label} {side}", fresh_process=entry.fresh_process) for side in "AB"]
-        paces = []
-        for index, worker in enumerate(pair):
-            on_progress(Progress(stage="load", done=index, total=2))
-            worker.ask("load", entry.plan, timeout_s=timeout_s)
-            warm = cast(wire.WarmReply, worker.ask("warm", {}, timeout_s=timeout_s))
-            paces.append(pace(warm["median_ns"]))
-            park(worker)
-        return alternate(
-            pair, paces[0], rounds, random.Random(seed), "alone",  # noqa: S311 - an order of rounds
-
-            lambda done: on_progress(Progress(stage="self-test", done=done, total=rounds)),
-        )  # fmt: skip
-
-
-# --- the race ---------------------------------------------------------------------------------------------
 
 
 class _Race:
@@ -146,235 +117,252 @@ class _Race:
         self.folder = folder
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
         self.record = RaceRecord(ran=[Ran() for _ in entries])
-        self.live: dict[int, Worker] = {}
-        self.paces: dict[int, Pace] = {}
-        self.twin: Worker | None = None  # of the anchor
+        self.crew = Crew(workers, entries, self.record, self.rng, self._starting, settings.timeout_s)
         self.kept: dict[int, Path] = {}  # contestant -> file of its outputs
         self.standing = Standing(settings)
-        self.counted = itertools.count()
+        self.began = time.monotonic()
         self.first_block_s: float | None = None
-        self.measured_s = 0.0  # of the budget
+        self.offset_s = 0.0  # of the blocks of this race, behind those that it goes on with
+        self.number = 0  # of the next round, void ones counted
+        self.made = 0  # rounds that count
+        self.made_before = 0  # by the groups before this one
+        self.taken = 0  # generations of the race that this one goes on with
+        self.rounds_s: list[float] = []  # what each took
+        self.predicted = 0  # rounds in all
         self.live_at = 0.0
 
+    def take(self, earlier: RaceRecord) -> None:
+        """Begin with the generations of another race of the same entries."""
+        record = self.record
+        record.blocks += earlier.blocks
+        record.orders += earlier.orders
+        record.generations += earlier.generations
+        record.discarded += earlier.discarded
+        self.number = 1 + max((block.round for block in earlier.blocks), default=-1)
+        self.offset_s = max((block.at_s + block.counters["wall_s"] for block in earlier.blocks), default=0.0)
+        self.made = len(earlier.orders)
+        self.taken = len({block.generation for block in earlier.blocks})
+        for block in earlier.blocks:
+            rows = (earlier.ran[block.contestant].load or {"batch_size": 1})["batch_size"]
+            self._stand(block, rows)
+
     def run(self) -> RaceRecord:
-        began = time.monotonic()
+        before = snapshot()
         try:
             self._run()
         except Cancelled:
             if not self.record.orders:
                 raise
             self.record.outcome = "cancelled"
-        self.record.wall_s = time.monotonic() - began
+        self.record.wall_s = time.monotonic() - self.began
+        self.record.neighbours = between(before, snapshot(), own=self.workers.pids)
         return self.record
 
     def _run(self) -> None:
         references = list(dict.fromkeys((self.settings.anchor, self.settings.baseline)))
-        others = [index for index in range(len(self.entries)) if index not in references]
-        pending = list(others)
+        pending = [index for index in range(len(self.entries)) if index not in references]
         outcomes: list[Outcome] = []
-        for index in references:
-            self._load(index)
-        self._load_twin()
-        while True:
-            group = self._load_group(pending)
-            self.record.groups.append(sorted([*self.live]))
-            self._warm_up()
-            if group or not others:  # a baseline alone answers nothing
-                if not self.record.self_tests:
-                    self._self_test("before")
-                outcomes.append(self._rounds(share=self._share(group)))
-                if not pending:
-                    self._self_test("after")
-                self._costs()
-                self._energy()
-            for index in group:
-                self._end(index)
-            if not pending:
-                break
+        while not outcomes or pending:
+            outcome, pending = self._group(references, pending)
+            outcomes.append(outcome)
         self.record.outcome = max(outcomes, key=_OUTCOMES.index, default="rounds")
-        for index in list(self.live):
-            self._end(index)
-        if self.twin is not None:
-            self.twin.kill()
         self._compare_outputs()
         self._footprints()
 
-    def _share(self, group: list[int]) -> float:
-        """A group's part of the budget."""
-        return len(group) / max(1, len(self.entries) - 1) if group else 1.0
+    def _spent_s(self) -> float:
+        return time.monotonic() - self.began
 
-    # --- beginnings and ends of contestants -----------------------------------------------------------------
+    def _group(self, references: list[int], pending: list[int]) -> tuple[Outcome, list[int]]:
+        """Race the references with as many of `pending` as memory holds; return who is left for later."""
+        racing, left = [*references, *pending], list[int]()
+        exact = self._exact_rounds()
+        deadline = self.began + self.settings.budget_s
+        outcome: Outcome | None = None
+        self.made_before = self.made if self.record.groups else 0
+        generation = 0
+        while outcome is None:
+            keys = [key for index in racing for key in self._processes(index)]
+            waiting = {index for index, _ in self.crew.start(keys, references, self._warm_cap_s(len(keys)))}
+            if generation == 0:
+                left = [index for index in pending if index in waiting]
+                racing = [index for index in racing if index not in waiting]
+                self.record.groups.append(sorted(self.crew.alive()))
+                deadline = self._deadline(len(pending) - len(left), len(pending))
+            racing = self._still_standing(racing)
+            if not self._answers(racing, references, pending):
+                outcome = "rounds"
+                break
+            rounds = exact[generation] if exact else self._plan(racing, deadline, generation)
+            outcome = self._rounds(rounds, deadline)
+            generation += 1
+            racing = self._still_standing(racing)
+            if outcome is None and not self._answers(racing, references, pending):
+                outcome = "rounds"
+            elif outcome is None and exact:
+                outcome = "rounds" if generation == len(exact) else None
+            elif outcome is None:
+                outcome = self._stop(racing, self.taken + generation, deadline)
+            if outcome is None:
+                racing = racing if exact else self._thinned(racing, self.taken + generation)
+                self.crew.end_all()
+        self._costs(racing)
+        self._energy()
+        self.crew.end_all()
+        return outcome, left
 
-    def _load(self, index: int) -> None:
-        done = sum(ran.load is not None for ran in self.record.ran)
-        self.report(
-            Progress(stage="load", done=done, total=len(self.entries), text=self.entries[index].label)
+    def _deadline(self, here: int, pending: int) -> float:
+        """When the rounds of this group must be over: those that are left for later need their share."""
+        left_s = self.settings.budget_s - self._spent_s()
+        return self.began + self._spent_s() + left_s * (here / pending if pending else 1.0)
+
+    def _answers(self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]) -> bool:
+        """Whether a race of `racing` answers anything: references are there for the others' sake."""
+        return bool(set(racing) - set(references)) if pending else bool(racing)
+
+    def _starting(self, done: int, total: int, label: str) -> None:
+        """Tell who is being started; from the second generation on that is part of the rounds."""
+        if not self.made:
+            self.report(Progress(stage="load", done=done, total=total, text=label))
+        elif self.predicted:
+            text = f"starting {label} anew"
+            self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
+
+    def _still_standing(self, racing: Sequence[int]) -> list[int]:
+        return [index for index in racing if self.record.ran[index].error is None]
+
+    def _processes(self, index: int) -> list[Key]:
+        copies = (0, 1) if index == self.settings.anchor else (0,)
+        return [(index, copy) for copy in copies if (index, copy) not in self.crew.lost_copies]
+
+    def _thinned(self, racing: list[int], generations: int) -> list[int]:
+        """Whoever is settled leaves, once its costs are known; the references stay."""
+        left = self.standing.still_open(racing, generations, self.made, racing)
+        gone = [index for index in racing if index not in left]
+        if gone:
+            self._costs(gone)
+        return left
+
+    # --- how much, and when to stop -------------------------------------------------------------------------
+
+    def _warm_cap_s(self, processes: int) -> float | None:
+        """Longest warm-up of a process; an exact number of runs has no budget that it could eat."""
+        if self.settings.runs is not None:
+            return None
+        return WARM_SHARE * self.settings.budget_s / max(1, processes)
+
+    def _exact_rounds(self) -> list[list[int]]:
+        """Runs of every round of every generation, where their number is given; else nothing."""
+        if self.settings.runs is None:
+            return []
+        rounds = split_runs(self.settings.runs)
+        dear = any(entry.fresh_process for entry in self.entries)
+        count = min(len(rounds), EXACT_GENERATIONS_DEAR if dear else EXACT_GENERATIONS)
+        edges = [round(i * len(rounds) / count) for i in range(count + 1)]
+        return [rounds[a:b] for a, b in itertools.pairwise(edges)]
+
+    def _spending(self) -> Costs:
+        live = [index for index, _ in self.crew.live]
+        expected_s = sum(self.crew.paces[index].expected_s + SWITCH_S for index in live)
+        return Costs(
+            start_s=self.record.generations[-1].start_s,
+            round_s=statistics.median(self.rounds_s[-RECENT_ROUNDS:]) if self.rounds_s else expected_s,
+            after_s=self._after_s(),
+            runs=min((self.crew.paces[index].min_runs for index in live), default=1),
         )
-        try:
-            worker, reply = start_loaded(self.workers, self.entries[index], self.settings.timeout_s)
-        except Cancelled:
-            raise
-        except TunerError as error:
-            self.record.ran[index].error = error
-            return
-        self.record.ran[index].load = reply
-        self.live[index] = worker
-        self._parked(worker)
 
-    def _load_twin(self) -> None:
-        """A second process of the anchor, for the self-tests; without it the race has no grade."""
-        if self.settings.anchor not in self.live:
-            return
-        try:
-            self.twin, _ = start_loaded(
-                self.workers, self.entries[self.settings.anchor], self.settings.timeout_s
-            )
-        except Cancelled:
-            raise
-        except TunerError as error:
-            self.record.notes.append(f"There was no self-test: {error.message}")
-            return
-        self._parked(self.twin)
+    def _after_s(self) -> float:
+        """What will be found after the rounds takes about so long, of everybody who was not asked yet."""
+        asked = [index for index in self.crew.paces if self.record.ran[index].cost is None]
+        return math.fsum(
+            after_s(self.entries[index], self.record.ran[index], self.crew.known_ns[index] / 1e9)
+            for index in asked
+        )
 
-    def _load_group(self, pending: list[int]) -> list[int]:
-        """Load from `pending` what memory holds, at least one; what is left waits for the next group."""
-        group: list[int] = []
-        while pending and (not group or self._fits()):
-            index = pending.pop(0)
-            self._load(index)
-            if index in self.live:
-                group.append(index)
-        return group
+    def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
+        """How many rounds this generation makes, each as long as the pace says."""
+        spending = self._spending()
+        anchor_ns = self.crew.known_ns.get(self.settings.anchor)
+        if anchor_ns is not None:
+            self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
+        if generation == 0 and not self.made:
+            check_budget(spending, self.settings.budget_s, self._spent_s())
+        left_s = deadline - time.monotonic() - spending.after_s
+        ratio = self.standing.variance_ratio(racing, racing)
+        rounds = rounds_of_generation(
+            spending, left_s, made=self._made_here(), variance_ratio=ratio, generations=generation
+        )
+        return [None] * rounds
 
-    def _fits(self) -> bool:
-        loads = [ran.load for ran in self.record.ran if ran.load is not None]
-        largest = max((one["baseline_rss_bytes"] + one["load_peak_rss_bytes"] for one in loads), default=0)
-        return available_memory() > MEMORY_MARGIN * largest + MEMORY_RESERVE
+    def _made_here(self) -> int:
+        """Rounds of those who race now."""
+        return self.made - self.made_before
 
-    def _parked(self, worker: Worker) -> None:
-        if not park(worker):
-            self.record.frozen = False
-
-    def _lost(self, index: int, error: TunerError) -> None:
-        """A contestant failed: its part is over, whatever it measured stays."""
-        self.record.ran[index].error = error
-        self._end(index)
-
-    def _end(self, index: int) -> None:
-        if (worker := self.live.pop(index, None)) is not None:
-            worker.kill()
-
-    # --- warm-up and self-tests -----------------------------------------------------------------------------
-
-    def _warm_up(self) -> None:
-        todo = [index for index in self.live if self.record.ran[index].warm is None]
-        for done, index in enumerate(todo):
-            self.report(Progress(stage="warm-up", done=done, total=len(todo), text=self.entries[index].label))
-            try:
-                reply = self.live[index].ask("warm", {}, timeout_s=self.settings.timeout_s)
-            except Cancelled:
-                raise
-            except TunerError as error:
-                self._lost(index, error)
-                continue
-            self._parked(self.live[index])
-            warm = self.record.ran[index].warm = cast(wire.WarmReply, reply)
-            self.paces[index] = pace(warm["median_ns"])
-            if index == self.settings.anchor and self.twin is not None:
-                self._warm_twin()
-
-    def _warm_twin(self) -> None:
-        assert self.twin is not None
-        try:
-            self.twin.ask("warm", {}, timeout_s=self.settings.timeout_s)
-            self._parked(self.twin)
-        except Cancelled:
-            raise
-        except TunerError as error:
-            self._lose_twin(error)
-
-    def _lose_twin(self, error: TunerError) -> None:
-        if self.twin is not None:
-            self.twin.kill()
-            self.twin = None
-        self.record.notes.append(f"A self-test ended early: {error.message}")
-
-    def _self_test(self, when: When) -> None:
-        anchor = self.settings.anchor
-        if self.twin is None or anchor not in self.live:
-            return
-        began = time.monotonic()
-
-        def report(done: int) -> None:
-            self.report(Progress(stage="self-test", done=done, total=SELF_TEST_ROUNDS, text=when))
-
-        report(0)
-        try:
-            test = alternate(
-                (self.live[anchor], self.twin), self.paces[anchor], SELF_TEST_ROUNDS, self.rng, when, report
-            )
-            self.record.self_tests.append(test)
-            self.record.frozen &= test.frozen
-        except Cancelled:
-            raise
-        except TunerError as error:
-            if not self.live[anchor].alive:
-                self._lost(anchor, error)
-            self._lose_twin(error)
-        self.measured_s += time.monotonic() - began
+    def _stop(self, racing: Sequence[int], generations: int, deadline: float) -> Outcome | None:
+        spending = self._spending()
+        left_s = deadline - time.monotonic() - spending.after_s
+        last = self.record.generations[-1].rounds
+        return self.standing.stop(
+            racing,
+            racing,
+            generations,
+            rounds=self.made,
+            elapsed_s=self._spent_s(),
+            left=generations_left(spending, left_s, last),
+        )
 
     # --- rounds ---------------------------------------------------------------------------------------------
 
-    def _rounds(self, *, share: float) -> Outcome:
-        """Run rounds until the answer is known, the rounds are used up, or the budget is."""
-        exact = split_runs(self.settings.runs) if self.settings.runs is not None else None
-        racing, paces = sorted(self.live), self.paces
-        began = time.monotonic()
-        counted = disturbed = 0
-        while True:
-            racing = [index for index in racing if index in self.live]
-            elapsed_s = time.monotonic() - began
-            if exact is not None:
-                outcome: Outcome | None = "rounds" if counted == len(exact) else None
-                paces = {i: self._exact_pace(i, exact[counted]) for i in racing} if outcome is None else paces
-            else:
-                outcome = self._stop(racing, counted, elapsed_s, share)
-                racing = self.standing.still_open(racing, counted, self.live)
-            if outcome is not None or not racing:
-                return outcome or "rounds"
-            self._report_round(counted, len(exact) if exact else None, elapsed_s)
-            if self._round(racing, paces):
-                counted += 1
-            elif (disturbed := disturbed + 1) > MAX_DISCARDED:
+    def _rounds(self, rounds: Sequence[int | None], deadline: float) -> Outcome | None:
+        """Run the rounds of a generation; an outcome where the race must end with it."""
+        done, exact = 0, rounds[0] is not None
+        while self.crew.live and (done < len(rounds) or self._must_go_on(deadline, exact=exact)):
+            if not exact and done and self._is_late(deadline):
+                return None  # the budget is over before the generation is: `_stop` says so
+            self._report_round(max(1, len(rounds) - done), deadline)
+            began = time.monotonic()
+            if self._round(rounds[done] if exact else None):
+                self.rounds_s.append(time.monotonic() - began)
+                self.record.generations[-1].rounds += 1
+                done, self.made = done + 1, self.made + 1
+            elif len(self.record.discarded) > MAX_DISCARDED:
                 return "disturbed"
             else:
                 time.sleep(DISCARD_PAUSE_S)
+        return None
 
-    def _stop(self, racing: list[int], counted: int, elapsed_s: float, share: float) -> Outcome | None:
-        per_round_s = elapsed_s / counted if counted else 0.0
-        after_s = SELF_TEST_ROUNDS * per_round_s if self.twin is not None else 0.0
-        budget_s = max(0.0, self.settings.budget_s - self.measured_s) * share - after_s
-        return self.standing.stop(racing, self.live, counted, elapsed_s=elapsed_s, budget_s=budget_s)
+    def _must_go_on(self, deadline: float, *, exact: bool) -> bool:
+        """Whether a generation goes on beyond its plan: no other fits, and there is no p50 yet."""
+        if exact:
+            return False
+        spending = self._spending()
+        left_s = deadline - time.monotonic() - spending.after_s
+        return self._made_here() < rounds_for_p50(spending) and not generations_left(spending, left_s, 1)
 
-    def _exact_pace(self, index: int, runs: int) -> Pace:
-        warm = cast(wire.WarmReply, self.record.ran[index].warm)
-        return exact_pace(warm["median_ns"], runs)
+    def _is_late(self, deadline: float) -> bool:
+        """Whether the budget is over; a p50 takes its rounds all the same, `_plan` has seen to the rest."""
+        spending = self._spending()
+        enough = self._made_here() >= rounds_for_p50(spending)
+        return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
 
-    def _round(self, racing: list[int], paces: Mapping[int, Pace]) -> bool:
+    def _round(self, runs: int | None) -> bool:
         """One block of everybody; False when the counters say that the round must not count."""
-        order = self.rng.sample(racing, len(racing))
-        number = next(self.counted)
+        order = self.rng.sample(list(self.crew.live), len(self.crew.live))
+        number, self.number = self.number, self.number + 1
         blocks: list[Block] = []
-        for position, index in enumerate(order):
+        for key in order:
+            if (pace := self._pace(key, runs, number)) is None or key not in self.crew.live:
+                continue
             try:
-                reply = run_block(self.live[index], paces[index])
+                reply = run_block(self.crew.live[key], pace)
             except Cancelled:
                 raise
             except TunerError as error:
-                self._lost(index, error)
+                self.crew.lose(key, error)
                 continue
-            self._parked(self.live[index])
-            blocks.append(self._block(index, number, position, reply))
+            self.crew.park(key)
+            blocks.append(self._block(key, number, len(blocks), reply))
+        if not blocks:
+            return False  # all of them failed
         reason = next(filter(None, (void_reason(block) for block in blocks)), "")
         if reason:
             self.record.discarded.append(Discarded(reason=reason, blocks=blocks))
@@ -382,59 +370,101 @@ class _Race:
         self.record.blocks += blocks
         self.record.orders.append([block.contestant for block in blocks])
         for block in blocks:
-            load = cast(wire.LoadReply, self.record.ran[block.contestant].load)
-            seconds = statistics.median(block.latencies_s) / max(1, load["batch_size"])
-            self.standing.add(block.contestant, number, seconds)
+            load = self.record.ran[block.contestant].load
+            assert load is not None
+            self._stand(block, load["batch_size"])
         return True
 
-    def _block(self, index: int, number: int, position: int, reply: wire.BlockReply) -> Block:
+    def _stand(self, block: Block, rows: int) -> None:
+        seconds = statistics.median(block.latencies_s) / max(1, rows)
+        self.standing.add((block.contestant, block.copy), block.generation, block.round, seconds)
+
+    def _pace(self, key: Key, runs: int | None, number: int) -> Pace | None:
+        """How long the block of a process is; None: it has none in this round.
+
+        The copies of a contestant share an exact number of runs, so that it has no more than was asked for.
+        """
+        index, copy = key
+        if runs is None:
+            return self.crew.paces[index]
+        copies = len(self._processes(index))
+        own = runs if copies == 1 else (runs + (number + copy) % 2) // 2
+        return exact_pace(self.crew.known_ns[index], own) if own else None
+
+    def _block(self, key: Key, number: int, position: int, reply: wire.BlockReply) -> Block:
         if self.first_block_s is None:
             self.first_block_s = reply["started_s"]
+        refill_ns = reply["refill_ns"]
         return Block(
-            contestant=index,
+            contestant=key[0],
+            copy=key[1],
+            generation=self.record.generations[-1].number,
             round=number,
             position=position,
-            at_s=reply["started_s"] - self.first_block_s,
-            refill_s=reply["refill_ns"] / 1e9,
+            at_s=self.offset_s + reply["started_s"] - self.first_block_s,
+            refill_s=None if refill_ns is None else refill_ns / 1e9,
             latencies_s=[ns / 1e9 for ns in reply["latencies_ns"]],
             counters=reply["counters"],
         )
 
-    def _report_round(self, counted: int, planned: int | None, elapsed_s: float) -> None:
+    def _report_round(self, more: int, deadline: float) -> None:
         now = time.monotonic()
         if now - self.live_at < REPORT_S:
             return
         self.live_at = now
-        standing = self.standing.contrasts(sorted(self.standing.medians), self.live)
-        predicted = planned or max(counted, self.standing.predicted(standing, self.record.self_tests))
-        self.report(Progress(stage="rounds", done=counted, total=predicted))
-        reference = self.standing.reference(self.live)
+        raced = sorted({index for index, _ in self.standing.medians})
+        found = self.standing.contrasts(raced, raced)
+        generation = self.record.generations[-1].number + 1
+        self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
+        self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
+        reference = self.standing.reference(raced)
         contrasts = [
             {"candidate": index, "baseline": reference, "label": self.entries[index].label, **one.to_dict()}
-            for index, one in standing.items()
+            for index, one in found.items()
+            if index != reference
         ]
         self.on_live(
             {
-                "rounds": counted,
-                "predicted_rounds": predicted,
-                "elapsed_s": elapsed_s,
+                "rounds": self.made,
+                "generation": generation,
+                "predicted_rounds": self.predicted,
+                "elapsed_s": now - self.began,
                 "contrasts": contrasts,
+                "p50_s": {index: self._p50_s(index) for index in raced},
             }
         )
 
+    def _p50_s(self, index: int) -> float | None:
+        """Seconds of a run, not of a row."""
+        per_row, load = self.standing.p50_s(index), self.record.ran[index].load
+        return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
+
+    def _predicted_rounds(self, raced: Sequence[int], generation: int, more: int, left_s: float) -> int:
+        """How many rounds there will be: what the answer takes, but no more than the budget holds."""
+        if self.settings.runs is not None:
+            return len(split_runs(self.settings.runs))
+        each = max(1, round((self.made + more) / generation))
+        wanted = each * self.standing.predicted(raced, raced)
+        spending = self._spending()
+        round_s = spending.round_s + spending.start_s / each
+        held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))
+        return max(self.made + more, min(wanted, held))
+
     # --- passes of their own --------------------------------------------------------------------------------
 
-    def _costs(self) -> None:
-        """Find what a run costs and what it computes, of everybody that is alive and was not asked yet."""
-        todo = [i for i in sorted(self.live) if self.record.ran[i].cost is None]
+    def _costs(self, indices: Sequence[int]) -> None:
+        """Find what a run costs and what it computes, of everybody who was not asked yet."""
+        todo = [i for i in indices if self.record.ran[i].cost is None and (i, 0) in self.crew.live]
         for done, index in enumerate(todo):
             self.report(Progress(stage="cost", done=done, total=len(todo), text=self.entries[index].label))
+            worker, pace, ran = self.crew.live[index, 0], self.crew.paces[index], self.record.ran[index]
             try:
-                self.record.ran[index].cost = read_cost(self.live[index], self.paces[index])
+                run_peak(worker, ran, pace)
+                ran.cost = read_cost(worker, pace)
             except Cancelled:
                 raise
             except TunerError as error:
-                self._lost(index, error)
+                self.crew.lose((index, 0), error)
                 continue
             self._keep_outputs(index)
 
@@ -442,11 +472,12 @@ class _Race:
         """Outputs of a session that is warm; what they should be is found when everybody has left."""
         if self.entries[index].reference is None:
             return
-        path, timeout_s = self.folder / f"outputs-{index}.npz", self.paces[index].timeout_s
-        if keep_outputs(self.live[index], self.record.ran[index], path, timeout_s):
+        worker = self.crew.live[index, 0]
+        path, timeout_s = self.folder / f"outputs-{index}.npz", self.crew.paces[index].timeout_s
+        if keep_outputs(worker, self.record.ran[index], path, timeout_s):
             self.kept[index] = path
-        elif not self.live[index].alive:
-            self._end(index)  # what it measured stands
+        elif not worker.alive:
+            self.crew.end((index, 0))  # what it measured stands
 
     def _compare_outputs(self) -> None:
         """Hold what everybody computed against what it should be."""
@@ -460,7 +491,8 @@ class _Race:
             self.record.energy_note = "Energy is read at the precisions standard and publish only."
             return
         self.report(Progress(stage="energy", done=0, total=0))
-        read_energy(self.live, self.paces, self.record)
+        live = {index: worker for (index, copy), worker in self.crew.live.items() if copy == 0}
+        read_energy(live, self.crew.paces, self.record)
 
     def _footprints(self) -> None:
         """Memory and first runs of new shapes, each in a worker that did nothing before."""
@@ -468,7 +500,8 @@ class _Race:
         for done, index in enumerate(todo):
             entry = self.entries[index]
             self.report(Progress(stage="memory", done=done, total=len(todo), text=entry.label))
-            footprint(self.workers, entry, self.record.ran[index], self.paces[index], self.settings.timeout_s)
+            pace = self.crew.paces[index]
+            footprint(self.workers, entry, self.record.ran[index], pace, self.settings.timeout_s)
 
 
 _OUTCOMES: Sequence[Outcome] = ("decided", "rounds", "hopeless", "budget", "disturbed", "cancelled")

@@ -15,16 +15,35 @@ from typing import cast
 from core import wire
 from core.errors import Cancelled, TunerError
 from core.race import energy
-from core.race.blocks import TIMEOUT_FACTOR, Pace, park, start_loaded
+from core.race.blocks import LONG_RUN_S, TIMEOUT_FACTOR, Pace, park, start_loaded
 from core.race.record import Entry, RaceRecord, Ran, Reference
 from core.race.workers import Worker, Workers
 from core.runner import Progress
 
 IDLE_S = 0.1
+CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks
 FOOTPRINT_RUNS = 3
-SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to read its memory
+SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to try other shapes
+SLOW_RUN_S = LONG_RUN_S  # such a race has few runs, and its own processes show the memory of a run
 MOST_RUNS = 1_000_000
 REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
+
+
+def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
+    """Return about how many seconds the passes of one contestant take.
+
+    Args:
+        entry: what it is.
+        ran: what it answered when it was loaded.
+        run_s: its typical run.
+    """
+    assert ran.load is not None
+    load_s = ran.load["session_creation_s"] + ran.load["first_run_ns"] / 1e9
+    cost_s = IDLE_S + max(CPU_WINDOW_S, run_s) + run_s
+    outputs_s = 0.0 if entry.reference is None else 2 * run_s + load_s
+    if run_s >= SLOW_RUN_S:
+        return cost_s + outputs_s
+    return cost_s + outputs_s + load_s + FOOTPRINT_RUNS * run_s + 2 * len(entry.shapes) * run_s
 
 
 def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
@@ -32,6 +51,15 @@ def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
     reply = worker.ask("cost", {"seconds": IDLE_S}, timeout_s=pace.timeout_s)
     park(worker)
     return cast(wire.CostReply, reply)
+
+
+def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
+    """Read the peak memory of a slow model's process, which has done nothing but run; others: `footprint`."""
+    if pace.refill:
+        return
+    reply = worker.ask("footprint", {"runs": 0}, timeout_s=pace.timeout_s)
+    park(worker)
+    ran.footprint = cast(wire.FootprintReply, reply)
 
 
 def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
@@ -132,6 +160,8 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
         Cancelled: the race was cancelled.
     """
     assert ran.load is not None
+    if ran.footprint is not None:  # `run_peak` has read it
+        return
     load_s = ran.load["session_creation_s"] + ran.load["first_run_ns"] / 1e9  # compilers work in the first
     if load_s > SLOW_LOAD_S:
         ran.load_peak_rss_bytes = ran.load["load_peak_rss_bytes"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core import wire
-from core.contrast import Precision
+from core.contrast import ASSUMED, Precision, Prior
 from core.errors import TunerError
+from core.neighbours import Neighbours
 
 Outcome = Literal["decided", "rounds", "budget", "hopeless", "disturbed", "cancelled"]
-When = Literal["before", "during", "after", "alone"]
+Key = tuple[int, int]  # a process: contestant, and which copy of it; the anchor has two, the others copy 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +40,15 @@ class Settings:
     """How to race. `baseline` and `anchor` are indices of entries, and may be the same."""
 
     precision: Precision
-    budget_s: float  # of self-tests and rounds; loading is not counted
+    budget_s: float  # wall time of the race: starts, warm-ups, rounds and what is found after them
     margin: float
     seed: int
     timeout_s: float  # for loading and warming up one contestant
     baseline: int
     anchor: int
     runs: int | None = None  # exactly so many timed runs of each; None: until the answer is known
+    splits: float | None = None  # by which the 5 % of an interval are divided; None: the number of looks
+    prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED  # the spread between processes, by run_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,26 +70,28 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One contestant's runs of one round. `at_s` counts from the first block of the race."""
+    """One process's runs of one round. `at_s` counts from the first block of the race."""
 
     contestant: int
-    round: int
+    copy: int  # of the contestant: its A/A twin is 1
+    generation: int
+    round: int  # counted over the whole race
     position: int
     at_s: float
-    refill_s: float
+    refill_s: float | None  # None: runs so long that no run is spent on filling the caches
     latencies_s: list[float]
     counters: wire.Counters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelfTest:
-    """The same configuration in two processes: paired log-ratios, whose truth is zero."""
+@dataclass(slots=True, kw_only=True)
+class Generation:
+    """One set of fresh processes: the order in which they were started, and the layout that each drew."""
 
-    when: When
-    log_ratios: list[float]
-    counters: list[wire.Counters]
-    seconds_per_round: float
-    frozen: bool = True  # False: the one that waited went on running
+    number: int
+    order: list[Key]
+    layouts: dict[Key, wire.Layout]
+    start_s: float  # that starting, loading and warming up took
+    rounds: int = 0  # that count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +108,14 @@ class RaceRecord:
 
     ran: list[Ran]
     blocks: list[Block] = field(default_factory=list)
-    orders: list[list[int]] = field(default_factory=list)  # of each round that counts
+    orders: list[list[int]] = field(default_factory=list)  # contestants of each round that counts
+    generations: list[Generation] = field(default_factory=list)
     discarded: list[Discarded] = field(default_factory=list)
-    self_tests: list[SelfTest] = field(default_factory=list)
     groups: list[list[int]] = field(default_factory=list)  # contestants that were alive together
     outcome: Outcome = "rounds"
     frozen: bool = True  # False: parked workers went on running
     energy_note: str = ""
     wall_s: float = 0.0
+    prior: Prior = ASSUMED  # that the race used
+    neighbours: Neighbours | None = None  # who else used the CPUs; None: not known
     notes: list[str] = field(default_factory=list)

@@ -43,29 +43,39 @@ def can_fork() -> bool:
 
 
 class _Line:
-    """JSON lines over a socket, with a deadline and a way to stop."""
+    """Requests and replies as JSON lines over a socket, with a deadline and a way to stop."""
 
     def __init__(self, end: socket.socket, who: str, cancel: threading.Event) -> None:
         self.socket = end
         self.who = who
         self.cancel = cancel
         self.buffer = bytearray()
+        self.asked = 0  # number of the last request
 
     def send(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
-        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        self.asked += 1
+        data = json.dumps({"id": self.asked, **message}, separators=(",", ":")).encode() + b"\n"
         self.socket.settimeout(START_S)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is noticed by `receive`
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
             self.socket.sendall(data[sent:])
 
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """Return the next message; None when the other side is gone.
+        """Return the reply to the last request; None when the other side is gone.
+
+        A reply to an earlier one, which was given up, is passed over; what has no number is for the last.
 
         Raises:
             Cancelled: the wait was called off.
             TimeoutError: nothing came in time.
         """
         deadline = time.monotonic() + timeout_s
+        while True:
+            message = self._next(deadline)
+            if message is None or message.get("id") in (None, self.asked):
+                return message
+
+    def _next(self, deadline: float) -> dict[str, Any] | None:
         while (end := self.buffer.find(b"\n")) < 0:
             if self.cancel.is_set():
                 raise Cancelled("The race was cancelled.", hint="Start it again when you want its result.")
@@ -138,8 +148,8 @@ class Worker:
 
     def _died(self, command: str, *, noise: str) -> TunerError:
         status = None if noise else self._owner.exit_status(self)
-        self.kill()
         said = last_words(self._stderr_tail())
+        self.kill()
         if status is not None and status < 0:
             return crash_error(f"{self.label}", -status, f"; it was at `{command}`", said)
         what = f"answered `{noise}`" if noise else f"ended with exit code {status}"
@@ -178,8 +188,11 @@ class Worker:
         """End it at once, frozen or not; nothing of it stays."""
         if self.alive:
             self.alive = False
-            self._owner.end(self)
-            self._line.socket.close()
+            try:
+                self._owner.end(self)
+            finally:
+                self._line.socket.close()
+                self._stderr.close()
 
 
 def _signal_group(pid: int, number: int) -> bool:
@@ -217,6 +230,7 @@ class Workers:
             cancel: ends every wait for a worker.
         """
         self.cancel = cancel
+        self.pids: set[int] = set()  # of all processes that were ever started
         self._live: dict[int, Worker] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
         self._server: _ForkServer | None = None
@@ -228,14 +242,15 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in list(self._live.values()):
-            worker.kill()
-        for process in self._processes.values():
-            if process.stdin is not None:
-                process.stdin.close()
-        if self._server is not None:
-            self._server.close()
-        self._files.close()
+        with contextlib.ExitStack() as ends:  # every one of them runs, whatever another raises
+            ends.callback(self._files.close)
+            if self._server is not None:
+                ends.callback(self._server.close)
+            for process in self._processes.values():
+                if process.stdin is not None:
+                    ends.callback(process.stdin.close)
+            for worker in list(self._live.values()):
+                ends.callback(worker.kill)
 
     def start(self, label: str, *, fresh_process: bool = False) -> Worker:
         """Start a worker that waits for its first command.
@@ -260,10 +275,12 @@ class Workers:
                 else:
                     if self._server is None:
                         self._server = _ForkServer(self.cancel)
+                        self.pids.add(self._server.pid)
                     pid = self._server.fork(theirs, stderr)
         except BaseException:
             ours.close()
             raise
+        self.pids.add(pid)
         worker = Worker(self, label, pid, ours, stderr)
         self._live[pid] = worker
         return worker
@@ -274,6 +291,9 @@ class Workers:
             return
         _signal_group(worker.pid, signal.SIGKILL)
         self.exit_status(worker)
+        process = self._processes.pop(worker.pid, None)
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
 
     def exit_status(self, worker: Worker) -> int | None:
         """Return how a worker that is leaving left (negative: the signal); None when it does not leave."""
@@ -307,6 +327,10 @@ class _ForkServer:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def fork(self, channel: socket.socket, stderr: IO[bytes]) -> int:
         self._line.send({"do": "fork"}, (channel.fileno(), stderr.fileno()))

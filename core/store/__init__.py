@@ -1,7 +1,8 @@
 """What is kept on disk: trials, comparisons, self-tests, accuracies, models, settings. All the SQL there is.
 
-Raw samples stand in a table of their own, so that a list of trials stays quick. The file itself (format,
-migrations, transactions, damage) is `database.py`'s; what a row looks like, `rows.py`'s.
+Raw samples stand in a table of their own, so that a list of trials stays quick, and packed (`samples.py`), so
+that years of them stay small; `pruning.py` drops old ones. The file itself (format, migrations, transactions,
+damage) is `database.py`'s; what a row looks like, `rows.py`'s.
 """
 
 from __future__ import annotations
@@ -21,12 +22,24 @@ from core import wire
 from core.comparison import Comparison
 from core.errors import StoreError
 from core.measurement import Trial
-from core.store import accuracies, rows
+from core.store import accuracies, pruning, rows
 from core.store.accuracies import Accuracy
 from core.store.database import Database, unusable
-from core.store.rows import RAW_FIELDS
+from core.store.pruning import Pruned
+from core.store.rows import PRUNED, RAW_FIELDS
 
-__all__ = ["MIN_PREFIX", "RAW_FIELDS", "STORE_NAME", "Accuracy", "ModelRecord", "Stamps", "Store", "home"]
+__all__ = [
+    "MIN_PREFIX",
+    "PRUNED",
+    "RAW_FIELDS",
+    "STORE_NAME",
+    "Accuracy",
+    "ModelRecord",
+    "Pruned",
+    "Stamps",
+    "Store",
+    "home",
+]
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
@@ -89,31 +102,39 @@ class Store:
 
     def create_trial(self, trial: Trial, *, process: str = "") -> None:
         """Keep a new trial; `process` says whose it is, for `interrupt_orphans`."""
+        samples = rows.packed(trial.result)
         with self._database.writing() as db:
             _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-            _put_samples(db, trial.id, trial.result)
+            _put_samples(db, trial.id, samples)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; False when there is no such trial (any more)."""
+        samples = rows.packed(changes.get("result"))  # before others have to wait for this change
         with self._database.writing() as db:
             found = _update(db, "trials", trial_id, rows.trial_columns(changes))
             if found and "result" in changes:
-                _put_samples(db, trial_id, changes["result"])
+                _put_samples(db, trial_id, samples)
         return found
 
     def trial(self, trial_id: str) -> Trial:
-        """Return a trial with all its samples.
+        """Return a trial with all its samples; where `prune` dropped them, its result has the mark `PRUNED`.
 
         Args:
             trial_id: the id, or the first 6 or more characters of it.
 
         Raises:
-            StoreError: no trial, or more than one, has that id.
+            StoreError: no trial, or more than one, has that id; or its samples are damaged.
         """
         with self._database.reading() as db:
             row = _by_id(db, "trials", trial_id)
             samples = db.execute("SELECT data FROM samples WHERE trial = ?", (row["id"],)).fetchone()
-        return rows.trial(row, json.loads(samples["data"]) if samples else {})
+        try:
+            return rows.trial(row, rows.raw_parts(samples["data"]) if samples else {})
+        except ValueError as error:
+            raise StoreError(
+                f"The raw samples of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
+                hint="Delete the trial, or put the file back from a backup.",
+            ) from error
 
     def trials(
         self,
@@ -154,10 +175,34 @@ class Store:
         for one in gone:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
 
+    def prune(
+        self,
+        *,
+        before: float | None = None,
+        keep_bytes: int | None = None,
+        model_sha256: str | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Drop raw samples of the oldest races and give their space back; see `pruning.prune`.
+
+        Args:
+            before: seconds since the epoch: races that ended earlier lose their samples; None: age alone is
+                no reason.
+            keep_bytes: of samples to keep, 0 or more: beyond, the oldest races lose theirs; None: any number.
+            model_sha256: content of a model: only its trials count; None: all.
+            dry_run: change nothing, and say what would happen.
+
+        Raises:
+            StoreError: the file cannot be written, or not be made smaller because another process uses it.
+        """
+        return pruning.prune(
+            self._database, before=before, keep_bytes=keep_bytes, model_sha256=model_sha256, dry_run=dry_run
+        )
+
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
         """Return the newest complete measurement of the same request on the same machine, without samples.
 
-        A measurement that its self-test rejected (grade F) is none that anybody should reuse.
+        A measurement on a busy machine, or one that its A/A test rejected (grade F), is none to reuse.
 
         Args:
             key: `TrialSpec.key()` of a spec whose model carries its SHA-256.
@@ -168,6 +213,7 @@ class Store:
             "SELECT * FROM trials WHERE key = ? AND fingerprint = ? AND kind = 'measure'"
             " AND state = 'COMPLETE' AND model_sha256 = coalesce(?, model_sha256)"
             " AND coalesce(json_extract(result, '$.grade'), '') <> 'F'"
+            " AND json_extract(result, '$.busy') IS NULL"
             " ORDER BY finished_at DESC, rowid DESC LIMIT 1"
         )
         with self._database.reading() as db:
@@ -184,7 +230,7 @@ class Store:
             _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
             for trial in trials:
                 _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-                _put_samples(db, trial.id, trial.result)
+                _put_samples(db, trial.id, rows.packed(trial.result))
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; False when there is no such comparison (any more)."""
@@ -474,11 +520,10 @@ def _select(
     return db.execute(query, {**given, "_limit": limit}).fetchall()
 
 
-def _put_samples(db: sqlite3.Connection, trial_id: str, result: Mapping[str, Any] | None) -> None:
-    raw = {name: result[name] for name in RAW_FIELDS if name in result} if result else {}
+def _put_samples(db: sqlite3.Connection, trial_id: str, packed: bytes | None) -> None:
     db.execute("DELETE FROM samples WHERE trial = ?", (trial_id,))
-    if raw:
-        _insert(db, "samples", {"trial": trial_id, "data": rows.text(raw)})
+    if packed is not None:
+        _insert(db, "samples", {"trial": trial_id, "data": packed})
 
 
 def _by_id(db: sqlite3.Connection, table: _Table, row_id: str) -> sqlite3.Row:

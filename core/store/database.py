@@ -17,6 +17,8 @@ from pathlib import Path
 
 from core.errors import StoreError
 
+Connection = sqlite3.Connection  # for those of this folder that are lent one
+
 APPLICATION_ID = 0x4F525455  # "ORTU": says whose SQLite file it is
 BUSY_S = 10.0  # a writer waits this long for another process's write to end
 CHECK_BYTES = 64 << 20  # a larger file is not read through at every start
@@ -61,6 +63,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX accuracies_by_key ON accuracies (key)",
         "CREATE INDEX accuracies_by_model ON accuracies (model_sha256, created_at)",
     ),
+    # From here on `samples.data` holds packed bytes. Rows of JSON text stay and are read as well: to convert
+    # gigabytes at a start takes minutes and twice the space, and a full disk would lock people out. They are
+    # packed when they are written anew or when the store is pruned. An older program must not open the file.
+    (),
 )
 SCHEMA = len(MIGRATIONS)
 
@@ -103,6 +109,42 @@ class Database:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
             raise _store_error(self.path, error) from error
+
+    def file_bytes(self) -> int:
+        """Return how many bytes the file and its journal take."""
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            raise unusable(self.path, error) from error
+        with contextlib.suppress(OSError):  # the last one to use the file takes its journal away
+            size += self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        return size
+
+    def free_bytes(self) -> int:
+        """Return how many bytes in the file hold nothing: `shrink` gives them back."""
+        with self.reading() as db:
+            pages: int = db.execute("PRAGMA freelist_count").fetchone()[0]
+            size: int = db.execute("PRAGMA page_size").fetchone()[0]
+        return pages * size
+
+    def shrink(self) -> None:
+        """Write the file anew without what it no longer holds; until then deleted rows leave it as large.
+
+        Raises:
+            StoreError: another process reads or writes for long, or there is no space for the copy.
+        """
+        try:
+            with _connection(self.path) as db:
+                if db.execute("PRAGMA freelist_count").fetchone()[0]:
+                    db.execute("VACUUM")
+                is_held = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise _store_error(self.path, error) from error
+        if is_held:
+            raise StoreError(
+                f"Another process has been reading `{self.path}` for more than {BUSY_S:g} s.",
+                hint="Try again when it has ended.",
+            )
 
     def _prepare(self) -> None:
         with _connection(self.path) as db:

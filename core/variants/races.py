@@ -84,8 +84,9 @@ def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
     """Return what races have shown of each variant on its default against the original on its default.
 
     Returns:
-        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, comparison, trial}, of the newest race
-        that its self-test did not reject, else of the newest one; variants that never raced are missing.
+        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, generations, busy, comparison, trial},
+        of the newest race that was not graded F, else of the newest one; variants that never raced are
+        missing.
     """
     root = store.model(root_sha)
     if root is None:
@@ -112,6 +113,8 @@ def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dic
     return {
         content: {
             **{name: one[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "grade")},
+            "generations": one.get("generations"),
+            "busy": (race.result or {}).get("busy"),
             "comparison": race.id,
             "trial": one["candidate"],
         }

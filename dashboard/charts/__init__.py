@@ -18,6 +18,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.measurement import Trial
+from core.store import PRUNED
 
 # Okabe and Ito's palette without its two lightest colours, told apart by all common kinds of colour vision;
 # every one has a contrast of 3:1 or nearly so on white and on a dark page.
@@ -70,7 +71,12 @@ def per_row(sides: Sequence[Side]) -> bool:
 
 def latency_title(sides: Sequence[Side]) -> str:
     """Title of an axis of latencies."""
-    return "Latency per row (ms)" if per_row(sides) else "Latency (ms)"
+    return "Latency per row (ms)" if per_row(sides) else "Latency per run (ms)"
+
+
+def pruned(sides: Sequence[Side]) -> list[str]:
+    """Names of the sides whose raw samples were dropped from the store: their numbers are all there is."""
+    return [one.name for one in sides if PRUNED in one.result and not one.result.get("latencies_s")]
 
 
 def in_ms(one: Side, *, rows: bool) -> list[float]:

@@ -1,19 +1,21 @@
 """Ratios of several configurations against one baseline: a forest plot, finished and still running.
 
 As in `charts`: `forest_info` is plain data, `forest` and `live_forest` only draw it; no Streamlit, no clock,
-no file. A ratio is speed against the baseline per row: 2 is twice as fast, so further right is better.
+no file. A ratio is speed against the baseline: further right is faster, on a logarithmic axis whose ticks say
+by what factor to either side of 1. Names and hovers say the same factor in words, "1.30× slower".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from core.contrast import ratio_text
+from core.contrast import words
+from dashboard import ratios
 from dashboard.charts import MUTED, PALETTE, base_figure, log_ticks, plain, transparent
 
 ROW_HEIGHT = (
@@ -25,7 +27,7 @@ LABEL_LIMIT, TITLE_LIMIT = 52, 34  # characters
 AXIS_ROOM = 0.08  # of the axis beside the outermost interval
 LINEAR_UP_TO = 4.0  # a wider span of ratios gets the ticks of a logarithmic axis
 MAX_TICKS = 8
-BASELINE = "BASELINE"  # beside the verdicts
+BASELINE, REJECTED = "BASELINE", "REJECTED"  # beside the verdicts
 
 # colour, marker and word of each verdict; the marker tells them apart without the colour
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
@@ -33,6 +35,7 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "SLOWER": (PALETTE[1], "triangle-left", "slower"),
     "EQUIVALENT": (PALETTE[0], "diamond", "no difference that matters"),
     "UNDECIDED": (MUTED, "circle-open", "undecided"),
+    REJECTED: (MUTED, "x-thin-open", "rejected: no verdict"),
     BASELINE: (MUTED, "line-ns-open", "baseline"),
 }
 
@@ -46,7 +49,7 @@ class ForestRow:
     low: float | None
     high: float | None
     verdict: str  # a key of VERDICTS
-    short: str  # the ratio as its interval supports it
+    short: str  # the verdict in a few characters
     hover: str
 
 
@@ -59,6 +62,7 @@ class ForestInfo:
     margin: float
     axis: tuple[float, float]
     ticks: list[float]
+    per_row: bool  # the times of a row are compared, because the batch sizes differ
 
     @property
     def band(self) -> tuple[float, float]:
@@ -67,7 +71,14 @@ class ForestInfo:
 
 
 def forest_info(
-    contrasts: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, baseline: str, margin: float
+    contrasts: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+    *,
+    baseline: str,
+    margin: float,
+    muted: Collection[str] = (),
+    per_row: bool | None = None,
+    final: bool = True,
 ) -> ForestInfo:
     """Return the forest of `contrasts` in their order, the baseline last.
 
@@ -76,8 +87,12 @@ def forest_info(
         labels: trial -> name.
         baseline: trial that the others are put against.
         margin: of equivalence, a share.
+        muted: candidates whose verdict was rejected.
+        per_row: times per row are compared; None: where a contrast says so.
+        final: False while the race runs, when there are no verdicts yet.
     """
-    rows = [_row(one, labels) for one in contrasts if one.get("ratio")]
+    known = [one for one in contrasts if one.get("ratio")]
+    rows = [_row(one, labels, rejected=one["candidate"] in muted, final=final) for one in known]
     name = labels.get(baseline, "baseline")
     rows.append(
         ForestRow(label=name, ratio=1.0, low=None, high=None, verdict=BASELINE, short="baseline", hover=name)
@@ -86,48 +101,69 @@ def forest_info(
     low, high = min(*drawn, 1 / (1 + 2 * margin)), max(*drawn, 1 + 2 * margin)
     room = (high / low) ** AXIS_ROOM
     axis = (low / room, high * room)
-    return ForestInfo(baseline=name, rows=rows, margin=margin, axis=axis, ticks=ratio_ticks(*axis))
-
-
-def _row(contrast: Mapping[str, Any], labels: Mapping[str, str]) -> ForestRow:
-    label = contrast.get("label") or labels.get(contrast["candidate"], contrast["candidate"][:8])
-    ratio, low, high = contrast["ratio"], contrast.get("ratio_low"), contrast.get("ratio_high")
-    known = f"95 %: {low:.4g}× to {high:.4g}×" if low and high else "no interval yet"
-    verdict = contrast.get("verdict") or "UNDECIDED"
-    rounds = f"{contrast['rounds']} rounds" if contrast.get("rounds") else ""
-    parts = [label, f"{ratio:.4g}× the speed of the baseline", known, VERDICTS[verdict][2], rounds]
-    return ForestRow(
-        label=label,
-        ratio=ratio,
-        low=low,
-        high=high,
-        verdict=verdict,
-        short=f"{ratio_text(ratio, low, high)}×",
-        hover="<br>".join(plain(part) for part in parts if part),
+    return ForestInfo(
+        baseline=name,
+        rows=rows,
+        margin=margin,
+        axis=axis,
+        ticks=ratio_ticks(*axis),
+        per_row=any(one.get("per_row") for one in known) if per_row is None else per_row,
     )
 
 
+def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bool, final: bool) -> ForestRow:
+    label = contrast.get("label") or labels.get(contrast["candidate"], contrast["candidate"][:8])
+    verdict = REJECTED if rejected else contrast.get("verdict") or "UNDECIDED"
+    short, rest = _words(contrast, verdict, final=final)
+    rounds = f"{contrast['rounds']} rounds" if contrast.get("rounds") else ""
+    return ForestRow(
+        label=label,
+        ratio=contrast["ratio"],
+        low=contrast.get("ratio_low"),
+        high=contrast.get("ratio_high"),
+        verdict=verdict,
+        short=short,
+        hover="<br>".join(plain(part) for part in (label, short, rest, rounds) if part),
+    )
+
+
+def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[str, str]:
+    """The verdict in a few characters, and what it rests on."""
+    if not final:
+        ratio, interval = ratios.so_far(contrast)
+        return f"{ratio} so far", interval
+    if verdict == REJECTED:
+        return "rejected", ratios.measured(contrast)
+    short, interval = ratios.parts({**contrast, "verdict": verdict})
+    return ("no difference", words(contrast)) if verdict == "EQUIVALENT" else (short, interval)
+
+
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return round ratios between `low` and `high`, 1 among them where it lies between."""
+    """Return ratios by round factors to either side of 1, which is among them, between `low` and `high`."""
     if high / low > LINEAR_UP_TO:
-        return [tick for tick in log_ticks([low, high]) if low <= tick <= high]
-    steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # each divides 1
-    step = next((one for one in steps if (high - low) / one <= MAX_TICKS), 1.0)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(k * step, 6) for k in range(first, last + 1)]
+        factors = [tick for tick in log_ticks([1.0, max(high, 1 / low)]) if tick > 1]
+    else:
+        steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+        room = high + 1 / low - 2  # on both sides together
+        step = next((one for one in steps if room / one <= MAX_TICKS), 1.0)
+        factors = [round(1 + k * step, 6) for k in range(1, math.floor(room / step) + 1)]
+    return [
+        *(1 / factor for factor in reversed(factors) if 1 / factor >= low * (1 - 1e-9)),
+        1.0,
+        *(factor for factor in factors if factor <= high * (1 + 1e-9)),
+    ]
 
 
-def forest(info: ForestInfo, *, muted: bool = False) -> go.Figure:
-    """Draw a finished forest: each interval with its name above it, on a logarithmic axis.
+def axis_title(info: ForestInfo) -> str:
+    """Say what is put against what, and on which side faster lies."""
+    unit = " per row" if info.per_row else ""
+    return f"← slower · speed{unit} against {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
 
-    Args:
-        info: what to draw.
-        muted: without the colours of the verdicts, for a comparison that was rejected.
-    """
+
+def forest(info: ForestInfo) -> go.Figure:
+    """Draw a finished forest: each interval with its name above it, on a logarithmic axis."""
     figure = base_figure(
-        x_title=f"Speed against {plain(_shortened(info.baseline, TITLE_LIMIT))} (×, logarithmic)",
-        y_title="",
-        height=110 + ROW_HEIGHT * len(info.rows),
+        x_title=plain(axis_title(info)), y_title="", height=110 + ROW_HEIGHT * len(info.rows)
     )
     places = {index: len(info.rows) - 1 - index for index in range(len(info.rows))}  # the first row on top
     figure.add_vrect(
@@ -139,14 +175,14 @@ def forest(info: ForestInfo, *, muted: bool = False) -> go.Figure:
     )
     figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for verdict in VERDICTS:
-        _add_verdict(figure, verdict, [(row, places[i]) for i, row in enumerate(info.rows)], muted=muted)
+        _add_verdict(figure, verdict, [(row, places[i]) for i, row in enumerate(info.rows)])
     for index, row in enumerate(info.rows):
         _add_name(figure, row, places[index])
     figure.update_xaxes(
         type="log",
         range=[math.log10(bound) for bound in info.axis],
         tickvals=info.ticks,
-        ticktext=[f"{tick:g}×" for tick in info.ticks],
+        ticktext=[ratios.tick(one) for one in info.ticks],
     )
     figure.update_yaxes(visible=False, range=[-0.5, len(info.rows) - 0.3], fixedrange=True)
     return figure
@@ -156,15 +192,12 @@ def _shortened(name: str, limit: int) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
-def _add_verdict(
-    figure: go.Figure, verdict: str, rows: Sequence[tuple[ForestRow, int]], *, muted: bool
-) -> None:
+def _add_verdict(figure: go.Figure, verdict: str, rows: Sequence[tuple[ForestRow, int]]) -> None:
     """The contestants of one verdict are one series, so that the legend says what a marker means."""
     own = [(row, place) for row, place in rows if row.verdict == verdict]
     if not own:
         return
     color, marker, word = VERDICTS[verdict]
-    color = MUTED if muted else color
     figure.add_scatter(
         x=[row.ratio for row, _ in own],
         y=[place for _, place in own],
@@ -206,20 +239,21 @@ def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
 
 def live_height(info: ForestInfo) -> int:
     """Pixels that the running forest takes."""
-    return 44 + LIVE_ROW_HEIGHT * (len(info.rows) - 1)
+    return 60 + LIVE_ROW_HEIGHT * (len(info.rows) - 1)
 
 
 def live_forest(info: ForestInfo) -> dict[str, Any]:
     """Return the running forest for Apache ECharts, which moves in place instead of being drawn anew.
 
-    The verdicts of a running race are not final, so they have no colours here.
+    The verdicts of a running race are not final, so they have no colours here. Places are logarithms of
+    ratios; the ticks are lines with labels of their own, because no label of an axis can be computed.
     """
     rows = [row for row in info.rows if row.verdict != BASELINE]
-    low, high = (round(bound, 3) for bound in info.axis)
+    low, high = (round(math.log(bound), 4) for bound in info.axis)
     bars = [
         {
             "type": "line",
-            "data": [[row.low, index], [row.high, index]],
+            "data": [[math.log(row.low), index], [math.log(row.high), index]],
             "lineStyle": {"color": PALETTE[0], "width": 5, "cap": "round"},
             "showSymbol": False,
             "silent": True,
@@ -229,30 +263,37 @@ def live_forest(info: ForestInfo) -> dict[str, Any]:
     ]
     points = {
         "type": "scatter",
-        "data": [[row.ratio, index] for index, row in enumerate(rows)],
+        "data": [[math.log(row.ratio), index] for index, row in enumerate(rows)],
         "itemStyle": {"color": PALETTE[1]},
         "symbolSize": 11,
         "markArea": {
             "silent": True,
             "itemStyle": {"color": transparent(MUTED, 0.2)},
-            "data": [[{"xAxis": info.band[0]}, {"xAxis": info.band[1]}]],
+            "data": [[{"xAxis": math.log(bound)} for bound in info.band]],
         },
         "markLine": {
             "silent": True,
             "symbol": "none",
-            "label": {"show": False},
             "lineStyle": {"color": MUTED, "type": "dotted"},
-            "data": [{"xAxis": 1}],
+            "label": {"show": True, "position": "end", "distance": 4, "color": MUTED},
+            "data": [
+                {"xAxis": math.log(one), "label": {"formatter": ratios.tick(one)}} for one in info.ticks
+            ],
         },
     }
     return {
         "animation": False,
-        "grid": {"left": 12, "right": 24, "top": 8, "bottom": 28},
+        "grid": {"left": 12, "right": 24, "top": 8, "bottom": 10},
         "xAxis": {
             "type": "value",
             "min": low,
             "max": high,
-            "axisLabel": {"formatter": "{value}×", "showMinLabel": False, "showMaxLabel": False},
+            "name": axis_title(info),
+            "nameLocation": "middle",
+            "nameGap": 26,
+            "axisLabel": {"show": False},
+            "axisTick": {"show": False},
+            "splitLine": {"show": False},
         },
         "yAxis": {
             "type": "category",

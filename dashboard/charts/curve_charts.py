@@ -93,7 +93,7 @@ def curve_info(
     ticks = sorted({value for one in series for value in one.x})
     return CurveInfo(
         x_title=axis_title(x),
-        y_title="Throughput (rows/s)" if throughput else "Latency (ms)",
+        y_title="Throughput (rows/s)" if throughput else "Latency per run (ms)",
         x_log=_spans(ticks, 4.0),
         y_log=_spans(drawn, LOG_FROM_RATIO),
         ticks=ticks,

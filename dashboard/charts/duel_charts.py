@@ -51,7 +51,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "stopped, throttled": ("throttled", "suspended", "major_faults"),
     "clock, core speed": ("slow_core", "frequency", "gpu_clock"),
 }
-CALM, SYMPTOM, CAUSE = 0, 1, 2  # a cause can reject a comparison, a symptom cannot
+CALM, SYMPTOM, CAUSE = 0, 1, 2  # a cause makes a machine busy, a symptom does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
         first += block["runs"]
         if not own:
             continue
-        began = list(accumulate(raw_s[:-1], initial=block["at_s"] + block["refill_s"]))
+        began = list(accumulate(raw_s[:-1], initial=block["at_s"] + (block["refill_s"] or 0.0)))
         indices, values = thin(own, per_block)
         at_s += [*(began[index] for index in indices), None]
         drawn += [*values, None]
@@ -150,6 +150,8 @@ def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
 
 def _block_hover(block: Mapping[str, Any], runs: int, middle: float) -> str:
     where = f"round {block['round'] + 1}, " if "round" in block else ""
+    if "generation" in block:
+        where = f"generation {block['generation'] + 1}, {where}"
     marks = "<br>" + ", ".join(FLAGS.get(flag, flag) for flag in block["flags"]) if block["flags"] else ""
     return f"{where}{runs:,} runs<br>median {middle:.4g} ms{marks}"
 
@@ -165,7 +167,7 @@ def _strip(sides: Sequence[Side]) -> Strip | None:
     if not blocks:
         return None
     starts = [float(block["at_s"]) for block, _ in blocks]
-    last = blocks[-1][0]["counters"]["wall_s"] + blocks[-1][0]["refill_s"]
+    last = blocks[-1][0]["counters"]["wall_s"] + (blocks[-1][0]["refill_s"] or 0.0)
     return Strip(
         edges_s=[*starts, starts[-1] + float(last)],
         levels={

@@ -158,7 +158,10 @@ def _hover(one: Mapping[str, Any]) -> str:
     sigma = "" if not one.get("sigma") else f"<br>one pair scatters by {100 * one['sigma']:.2g} %"
     grade = "" if not one.get("grade") else f"<br>grade {plain(str(one['grade']))}"
     when = WHEN.get(str(one.get("when")), "")
-    return f"{_local(one['at'])}, {when}<br>{number(value)} %, {span}, {one['rounds']} rounds{sigma}{grade}"
+    rounds = f"{one['rounds']} rounds"
+    if one.get("generations"):
+        rounds = f"{one['generations']} generations, {rounds}"
+    return f"{_local(one['at'])}, {when}<br>{number(value)} %, {span}, {rounds}{sigma}{grade}"
 
 
 def _local(epoch_s: float) -> str:

@@ -1,4 +1,4 @@
-"""How sure to be and how long to try: precision with its predicted time, budget and margin."""
+"""How sure to be and how long to try: precision with its predicted time, budget, margin; wait for quiet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from dashboard import fields, format, state
 from dashboard.controls.setting import help_text, is_changed, one, reset_button
 
 PRECISION = "protocol.precision"
+# keys of the session: one wish for all pages that start races
+WAIT, MINUTES = "protocol.wait_quiet", "protocol.wait_minutes"
+DEFAULT_MINUTES, MOST_MINUTES = 5, 120
 
 
 def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
@@ -28,6 +31,37 @@ def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
     with st.container(horizontal=True, gap="small", key="row.limits"):
         for name in ("budget_s", "margin"):
             one(knob(name), effects.get(name))
+    wait_for_quiet()
+
+
+def wait_for_quiet() -> None:
+    """Draw whether races wait for a quiet machine, and how long at most; all pages share the answer."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="row.wait_quiet"):
+        st.toggle(
+            "Wait for quiet",
+            key=WAIT,
+            persist_state="session",
+            help="A race that has its turn waits until other programs, the hypervisor and the disk leave the "
+            "machine alone, then starts; it starts all the same when the time is over. The result says what "
+            "came of it.",
+        )
+        st.session_state.setdefault(MINUTES, DEFAULT_MINUTES)
+        st.number_input(
+            "at most (min)",
+            min_value=1,
+            max_value=MOST_MINUTES,
+            key=MINUTES,
+            width=130,
+            persist_state="session",
+            disabled=not st.session_state[WAIT],
+            help="Minutes; after them the race starts on a machine that is not quiet.",
+        )
+
+
+def wait_quiet_s() -> float:
+    """Return how long a race of this session waits for a quiet machine, in seconds; 0: not at all."""
+    minutes = st.session_state.get(MINUTES) or DEFAULT_MINUTES
+    return 60.0 * minutes if st.session_state.get(WAIT) else 0.0
 
 
 def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:

@@ -16,69 +16,95 @@ from core.guard import MARK, breach
 from core.knobs import KNOBS
 from core.measurement import Trial
 from core.provenance import fingerprint_difference
-from dashboard import format
+from dashboard import format, ratios
+from dashboard.panels import verdict as verdicts
 
 Result = Mapping[str, Any]
-DeltaColor = Literal["inverse", "normal", "off"]
+Color = Literal["green", "orange", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One number on the screen. `change` is relative to the baseline, None where there is none."""
+    """One number on the screen.
+
+    A change comes from the paired rounds of a race or there is none: two medians of their own may contradict
+    the verdict. Where there is none the baseline's number stands beside.
+    """
 
     label: str
     value: str
     note: str
     help: str
-    change: float | None = None
-    color: DeltaColor = "off"  # "off" unless the two intervals are apart: grey is not a verdict
-    change_note: str = ""
+    change: str = ""  # the verdict in a few characters
+    change_note: str = ""  # what it rests on, "95 % [1.38, 1.46]"
+    color: Color = "off"
+    beside: str = ""  # "baseline 1.230 ms"
 
 
 PERCENTILE_HELP = (
-    "Nearest-rank percentile of all timed runs. The interval allows for runs of one round that resemble each "
-    "other. Compare by the verdict above: it is paired round by round, which is far sharper."
+    "Nearest-rank percentile of all timed runs. The interval allows for runs of one round, and of one "
+    "process, that resemble each other. Compare by the verdict above: it is paired round by round, which is "
+    "far sharper."
 )
 
 
-REJECTED = "REJECTED"  # in the place of a verdict: the race was graded F
 WARNING = "⚠"  # in tables and charts, which have no icons
-_P50_NOTES = {"EQUIVALENT": "no difference", "UNDECIDED": "undecided", REJECTED: "rejected"}
+_COLORS: Mapping[str, Color] = {"FASTER": "green", "SLOWER": "orange"}
 
 
-def latency_cells(result: Result, baseline: Result | None, verdict: str | None) -> list[Cell]:
-    """Return latency and throughput of `result`.
+def rows_differ(result: Result, baseline: Result | None) -> bool:
+    """Whether the two fed different numbers of rows: then everything that is compared is per row."""
+    return baseline is not None and baseline["batch_size"] != result["batch_size"]
 
-    The change of the p50 has the verdict's colour, because the medians are what was raced. The others have
-    only their two intervals, so they get a colour where these lie apart. A rejected race colours nothing.
+
+def latency_cells(
+    result: Result,
+    baseline: Result | None,
+    contrast: verdicts.Contrast | None = None,
+    *,
+    per_row: bool | None = None,
+) -> list[Cell]:
+    """Return latency and throughput of `result`, each with the baseline's number beside it.
 
     Args:
         result: of the trial on the screen.
         baseline: result of what raced against it; None: nothing did.
-        verdict: of the race, or `REJECTED`.
+        contrast: of the two; the p50, which is what was raced, carries its verdict. None: there is none.
+        per_row: latencies per row instead of per run; None: where the two fed different numbers of rows.
     """
-    p50 = _percentile("p50_s", result, baseline)
-    if p50.change is not None and verdict is not None:
-        rows_differ = baseline is not None and baseline["batch_size"] != result["batch_size"]
-        note = _P50_NOTES.get(verdict, "per row" if rows_differ else "vs baseline")
-        p50 = replace(p50, color="off" if verdict in _P50_NOTES else "inverse", change_note=note)
-    others = [
-        *(_percentile(name, result, baseline) for name in ("p90_s", "p95_s", "p99_s")),
-        _mean(result, baseline),
-        _deviation(result),
+    if per_row is None:
+        per_row = bool(contrast and contrast.get("per_row")) or rows_differ(result, baseline)
+    p50 = _percentile("p50_s", result, baseline, per_row=per_row)
+    if contrast is not None:
+        p50 = replace(p50, **_change(contrast))
+    return [
+        p50,
+        *(_percentile(name, result, baseline, per_row=per_row) for name in ("p90_s", "p95_s", "p99_s")),
+        _mean(result, baseline, per_row=per_row),
+        _deviation(result, baseline, per_row=per_row),
         _throughput(result, baseline),
     ]
-    if verdict == REJECTED:
-        others = [
-            replace(one, color="off", change_note=_P50_NOTES[REJECTED]) if one.change is not None else one
-            for one in others
-        ]
-    return [p50, *others]
 
 
-def cost_cells(result: Result, baseline: Result | None) -> list[Cell]:
-    """Return what a run costs beside its latency."""
-    return [*(_single(one, result, baseline) for one in COSTS), _idle(result, baseline), _energy(result)]
+def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
+    """The verdict of the race, in the words of the title."""
+    if verdicts.is_rejected(contrast):
+        return {"change": verdicts.short(contrast)}
+    return {
+        "change": verdicts.short(contrast),
+        "change_note": ratios.parts(contrast)[1],
+        "color": _COLORS.get(contrast["verdict"], "off"),
+    }
+
+
+def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
+    """Return what a run costs beside its latency; `per_row` as for `latency_cells`."""
+    rows = rows_differ(result, baseline) if per_row is None else per_row
+    return [
+        *(_single(one, result, baseline, per_row=rows) for one in COSTS),
+        _idle(result, baseline),
+        _energy(result, baseline, per_row=rows),
+    ]
 
 
 def outputs_cell(result: Result) -> Cell | None:
@@ -108,25 +134,30 @@ def outputs_words(result: Result) -> str:
     return "agree" if judged.get("breach") is False else ""
 
 
-def cold_cells(result: Result, baseline: Result | None) -> list[Cell]:
+def cold_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
     """Return what a start costs: the session, the first run, the first run of each new shape."""
-    return [*(_single(one, result, baseline) for one in STARTS), *_new_shapes(result)]
+    rows = rows_differ(result, baseline) if per_row is None else per_row
+    return [*(_single(one, result, baseline, per_row=rows) for one in STARTS), *_new_shapes(result)]
 
 
 LEAST_CORES = 0.01  # of one core: below, a process is asleep
 
 
+def _beside(text: str | None) -> str:
+    return f"baseline {text}" if text else ""
+
+
 def _idle(result: Result, baseline: Result | None) -> Cell:
     own, other = _idle_cores(result), _idle_cores(baseline or {})
-    note = f"in the {format.ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured"
-    if own is not None and other is not None:
-        note += f"; baseline: {_cores(other)}"
     return Cell(
         label="CPU while idle",
         value=format.DASH if own is None else _cores(own),
-        note=note,
+        note=f"in the {format.ms(result['idle_wall_s'], 3)} after a run"
+        if own is not None
+        else "not measured",
         help="What idle threads burn after a run, waiting for the next one: the spinning that "
         "`session.intra_op.allow_spinning` turns off.",
+        beside=_beside(None if other is None else _cores(other)),
     )
 
 
@@ -139,14 +170,23 @@ def _cores(number: float) -> str:
     return f"{format.significant(number, 2)} cores" if number >= LEAST_CORES else "none"
 
 
-def _energy(result: Result) -> Cell:
-    joules = result.get("energy_j_per_inference")
+def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    own, other = (_joules(one, per_row=per_row) for one in (result, baseline or {}))
     return Cell(
         label="Energy",
-        value="not available" if joules is None else f"{format.significant(joules * 1e3, 3)} mJ a run",
+        value=own or "not available",
         note=format.short(str(result.get("energy_note") or ""), 80),
         help="From the machine's own counter (RAPL or NVML): all that it used, not this process alone.",
+        beside=_beside(other),
     )
+
+
+def _joules(result: Result, *, per_row: bool) -> str | None:
+    joules = result.get("energy_j_per_inference")
+    if joules is None:
+        return None
+    size = (result["batch_size"] or 1) if per_row else 1
+    return f"{format.significant(joules / size * 1e3, 3)} mJ a {'row' if per_row else 'run'}"
 
 
 def _new_shapes(result: Result) -> list[Cell]:
@@ -169,7 +209,7 @@ class Single:
     name: str
     text: Callable[[float | None], str]
     help: str
-    compare: Literal["always", "per row", "same rows"] = "always"
+    of: Literal["process", "run", "shape"] = "process"  # a shape's is not compared with another shape's
     missing: str = ""
 
 
@@ -178,8 +218,8 @@ COSTS = (
         label="CPU time",
         name="cpu_s_per_inference",
         text=format.ms,
-        help="User and system time per run, all threads, spinning included.",
-        compare="per row",
+        help="User and system time, all threads, spinning included.",
+        of="run",
     ),
     Single(
         label="Peak memory",
@@ -213,39 +253,63 @@ STARTS = (
         name="first_run_s",
         text=format.ms,
         help="The very first run, with allocations and lazy set-up.",
-        compare="same rows",
+        of="shape",
     ),
 )
 
 
-def _single(one: Single, result: Result, baseline: Result | None) -> Cell:
-    value = result.get(one.name)
-    change, note = _single_change(one, result, baseline or {})
+def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    value, other = (_single_text(one, side or {}, per_row=per_row) for side in (result, baseline))
+    compared = other is not None and not (per_row and one.of == "shape")
     return Cell(
-        label=one.label,
-        value=one.text(value),
+        label=_label(one.label, per_row=per_row and one.of == "run"),
+        value=one.text(None) if value is None else value,
         note="one value, no interval" if value is not None else one.missing,
         help=one.help,
-        change=change,
-        change_note=note,
+        beside=_beside(other) if compared else "",
     )
 
 
-def _single_change(one: Single, result: Result, baseline: Result) -> tuple[float | None, str]:
-    value, other = result.get(one.name), baseline.get(one.name)
-    if value is None or not other:
-        return None, ""
-    rows, other_rows = result["batch_size"] or 1, baseline["batch_size"] or 1
-    if one.compare == "always" or rows == other_rows:
-        return value / other - 1, ""
-    if one.compare == "same rows":
-        return None, ""
-    return (value / rows) / (other / other_rows) - 1, "per row"
+def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:
+    value = result.get(one.name)
+    if value is None:
+        return None
+    rows = (result["batch_size"] or 1) if per_row else 1
+    if one.of == "run":
+        return one.text(value / rows)
+    return f"{one.text(value)} for {_rows(rows)}" if per_row and one.of == "shape" else one.text(value)
 
 
-def _percentile(name: str, result: Result, baseline: Result | None) -> Cell:
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def _label(text: str, *, per_row: bool) -> str:
+    return f"{text} per row" if per_row else text
+
+
+def _scaled(result: Result | None, name: str, *, per_row: bool) -> float | None:
+    """A time of the latency summary in seconds, per run or per row; None where it is not known."""
+    value: float | None = None if result is None else result["latency"].get(name)
+    if value is None or not per_row or result is None:
+        return value
+    return value / (result["batch_size"] or 1)
+
+
+def _interval(result: Result, name: str, *, per_row: bool) -> str:
+    low, high = (_scaled(result, f"{name}_{end}", per_row=per_row) for end in ("low", "high"))
+    return format.interval_ms(low, high)
+
+
+def _beside_ms(baseline: Result | None, name: str, digits: int = 4, *, per_row: bool) -> str:
+    other = _scaled(baseline, name, per_row=per_row)
+    return _beside(None if other is None else format.ms(other, digits))
+
+
+def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     latency = result["latency"]
-    label = f"{name.removesuffix('_s')} latency"
+    label = _label(f"{name.removesuffix('_s')} latency", per_row=per_row)
+    beside = _beside_ms(baseline, name, per_row=per_row)
     if latency.get(name) is None:
         needed = latency.get("needs_runs", {}).get(name)
         rounds = latency.get("needs_rounds", {}).get(name)
@@ -254,86 +318,39 @@ def _percentile(name: str, result: Result, baseline: Result | None) -> Cell:
             value=f"needs {needed:,} runs" if needed else format.DASH,
             note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
             help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile.",
+            beside=beside,
         )
-    change, color, note = _change(_span(result, name), _span(baseline, name), lower_is_better=True)
     return Cell(
         label=label,
-        value=format.ms(latency[name]),
-        note=format.interval_ms(latency[f"{name}_low"], latency[f"{name}_high"]),
+        value=format.ms(_scaled(result, name, per_row=per_row)),
+        note=_interval(result, name, per_row=per_row),
         help=PERCENTILE_HELP,
-        change=change,
-        color=color,
-        change_note=note,
+        beside=beside,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """A value per row of the batch, and its interval."""
-
-    value: float
-    low: float | None
-    high: float | None
-    rows: int
-
-
-def _span(result: Result | None, name: str) -> _Span | None:
-    if result is None or result["latency"].get(name) is None:
-        return None
-    rows, latency = result["batch_size"] or 1, result["latency"]
-    low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
-    return _Span(
-        value=latency[name] / rows,
-        low=None if low is None else low / rows,
-        high=None if high is None else high / rows,
-        rows=rows,
-    )
-
-
-def _change(
-    own: _Span | None, other: _Span | None, *, lower_is_better: bool
-) -> tuple[float | None, DeltaColor, str]:
-    """Return the relative change, its colour, and words on how far to trust it."""
-    if own is None or other is None or other.value == 0:
-        return None, "off", ""
-    change = own.value / other.value - 1 if lower_is_better else other.value / own.value - 1
-    rows_differ = lower_is_better and own.rows != other.rows  # a throughput is per row anyway
-    if own.low is None or own.high is None or other.low is None or other.high is None:
-        return change, "off", "no interval"
-    if own.low <= other.high and other.low <= own.high:
-        return change, "off", "intervals overlap"
-    return change, "inverse" if lower_is_better else "normal", "per row" if rows_differ else "vs baseline"
-
-
-def _mean(result: Result, baseline: Result | None) -> Cell:
-    latency = result["latency"]
-    change, color, note = _change(_span(result, "mean_s"), _span(baseline, "mean_s"), lower_is_better=True)
+def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     return Cell(
-        label="Mean latency",
-        value=format.ms(latency["mean_s"]),
-        note=format.interval_ms(latency.get("mean_s_low"), latency.get("mean_s_high")),
+        label=_label("Mean latency", per_row=per_row),
+        value=format.ms(_scaled(result, "mean_s", per_row=per_row)),
+        note=_interval(result, "mean_s", per_row=per_row),
         help=f"Over {result['runs']:,} runs, nothing left out.",
-        change=change,
-        color=color,
-        change_note=note,
+        beside=_beside_ms(baseline, "mean_s", per_row=per_row),
     )
 
 
-def _deviation(result: Result) -> Cell:
-    latency = result["latency"]
+def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    least, most = ((_scaled(result, name, per_row=per_row) or 0.0) * 1e3 for name in ("min_s", "max_s"))
     return Cell(
-        label="Standard deviation",
-        value=format.ms(latency["std_s"], 3),
-        note=(
-            f"{format.significant(latency['min_s'] * 1e3)} to "
-            f"{format.significant(latency['max_s'] * 1e3)} in all"
-        ),
+        label=_label("Standard deviation", per_row=per_row),
+        value=format.ms(_scaled(result, "std_s", per_row=per_row), 3),
+        note=f"{format.significant(least)} to {format.significant(most)} in all",
         help="Spread of the single runs, with the fastest and the slowest of them.",
+        beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
     )
 
 
 def _throughput(result: Result, baseline: Result | None) -> Cell:
-    change, color, note = _change(_span(result, "mean_s"), _span(baseline, "mean_s"), lower_is_better=False)
     rows = result["batch_size"]
     latency = result["latency"]
     low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
@@ -341,17 +358,13 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
     if high:
         upper = f" to {format.significant(rows / low)}" if low else " or more"
         interval = f"{format.significant(rows / high)}{upper} (95 %)"
+    other = (baseline or {}).get("throughput_per_s")
     return Cell(
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
         note=interval,
-        help=(
-            f"{rows} row{'s' if rows != 1 else ''} really fed per run, over the time inside the runs; "
-            f"one caller at a time."
-        ),
-        change=change,
-        color=color,
-        change_note=note,
+        help=f"{_rows(rows)} really fed per run, over the time inside the runs; one caller at a time.",
+        beside=_beside(None if other is None else format.rate(other)),
     )
 
 
@@ -379,9 +392,14 @@ def differences(one: Trial, other: Trial) -> list[str]:
 
 
 def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
-    """Return rows {what, this, baseline}: settings that differ first, then the numbers."""
+    """Return rows {what, this, baseline}: settings that differ first, then the numbers.
+
+    Per row where the two fed different numbers of rows, and the names say so.
+    """
     rows = _setting_rows(trial, baseline)
-    own, other = (_values(one.result or {}) for one in (trial, baseline))
+    sides = [one.result or {} for one in (trial, baseline)]
+    per_row = rows_differ(sides[0], sides[1])
+    own, other = (_values(one, per_row=per_row) for one in sides)
     for name in dict.fromkeys([*own, *other]):
         rows.append(
             {
@@ -393,11 +411,11 @@ def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
     return rows
 
 
-def _values(result: Result) -> dict[str, str]:
+def _values(result: Result, *, per_row: bool) -> dict[str, str]:
     shown = [
-        *latency_cells(result, None, None),
-        *cold_cells(result, None),
-        *cost_cells(result, None),
+        *latency_cells(result, None, per_row=per_row),
+        *cold_cells(result, None, per_row=per_row),
+        *cost_cells(result, None, per_row=per_row),
     ]
     if (outputs := outputs_cell(result)) is not None:
         shown.append(outputs)
@@ -415,45 +433,3 @@ def _setting_rows(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
         if a != b:
             rows.append({"": setting.label, "This result": format.value(a), "Baseline": format.value(b)})
     return rows
-
-
-def placement_rows(result: Result) -> list[dict[str, Any]]:
-    """Return one row per provider that was asked for or took part: loaded, nodes, time, share of time."""
-    placement: Mapping[str, Mapping[str, Any]] = result.get("placement") or {}
-    total = sum(float(part.get("time_s") or 0) for part in placement.values())
-    names = dict.fromkeys([*result["requested_providers"], *result["effective_providers"], *placement])
-    rows = []
-    for name in names:
-        part = placement.get(name, {})
-        time_s = part.get("time_s")
-        rows.append(
-            {
-                "Provider": format.provider(name),
-                "Asked for": "yes" if name in result["requested_providers"] else "no, ORT adds it",
-                "Loaded": "yes" if name in result["effective_providers"] else "no",
-                "Nodes": int(part.get("nodes") or 0) if placement else None,
-                "After fusion": int(part.get("ran_nodes") or 0) if placement else None,
-                "Time per run (ms)": None if time_s is None else float(time_s) * 1e3,
-                "Share of node time": None if time_s is None or not total else float(time_s) / total,
-            }
-        )
-    return rows
-
-
-def cast_lines(casts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return icon and words on the Casts of an FP16 copy, and on the precision that it computed in."""
-    if not casts:
-        return []
-    lines = []
-    if casts["inserted_casts"]:
-        words = (
-            f"ONNX Runtime inserted {casts['inserted_casts']} Cast nodes: "
-            f"{format.ms(casts['inserted_cast_s'])} per run, "
-            f"{casts['inserted_cast_share']:.0%} of the node time."
-        )
-        lines.append((":material/swap_horiz:", words))
-    if casts["computes_in_float32"]:
-        operators = ", ".join(f"{count} {name}" for name, count in casts["float32_ops"].items())
-        words = f"Computed in FP32 although the model is FP16: {operators}."
-        lines.append((":material/warning:", f"{words} This provider gains nothing from FP16."))
-    return lines

@@ -13,9 +13,11 @@ from core.comparison import Comparison
 from core.errors import TunerError
 from core.measurement import Trial
 from core.scheduler import Status
+from core.store import PRUNED
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.panels import results, standings, verdict
+from dashboard.panels import live_text, results, standings, verdict
+from dashboard.panels.live_text import Field
 from dashboard.panels.queue_text import waiting_text
 
 TABLE = "compare.table"
@@ -24,12 +26,20 @@ LIVE_MOST = 16  # a curve of more points is progress alone while it runs
 TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
 
 
-def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None) -> None:
-    """Draw which race this is, how far it can be trusted, and `buttons` at the end of the line."""
+def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *, live: bool = False) -> None:
+    """Draw which race this is, how fine it is, and `buttons` at the end of the line.
+
+    Args:
+        comparison: to be shown.
+        buttons: draws them.
+        live: it runs, and a box of its own says how far it is.
+    """
     result = comparison.result or {}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(format.plain(comparison.model_name), anchor=False, width="content")
-        results.state_badge(comparison.state)
+        if not live:
+            results.state_badge(comparison.state)
+        results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason") or "")
         if result:
             st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
@@ -44,8 +54,15 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None) -
 # --- while it runs ----------------------------------------------------------------------------------------
 
 
-def live(comparison: Comparison, status: Status | None, trials: Sequence[Trial]) -> None:
-    """Draw the running race: how far it is, every interval so far, and who has failed."""
+def live(comparison: Comparison, status: Status | None, field: Field, trials: Sequence[Trial]) -> None:
+    """Draw the running race: how far it is, every interval and p50 so far, and who has failed.
+
+    Args:
+        comparison: that runs.
+        status: where it stands; None: another process measures it.
+        field: who races.
+        trials: their states of now.
+    """
     if status is None:
         st.progress(
             0.0, text=f"Being measured by {format.plain(comparison.owner)}; shown here when it is done."
@@ -55,10 +72,10 @@ def live(comparison: Comparison, status: Status | None, trials: Sequence[Trial])
     else:
         share = min(1.0, status.done / status.total) if status.total else 0.0
         st.progress(share, text=running_text(status))
-        _live_forest(comparison, status.live or {})
+        _live_forest(comparison, status.live or {}, field)
     for trial in trials:
         if trial.state == "FAIL" and trial.error:
-            name = standings.labels(comparison).get(trial.id, trial.id[:8])
+            name = field.labels.get(trial.id, trial.id[:8])
             st.caption(
                 f":material/error: **{format.plain(name)}** failed: {format.plain(trial.error['message'])} "
                 "The others go on."
@@ -70,7 +87,7 @@ def running_text(status: Status) -> str:
     live = status.live or {}
     parts = [format.plain(status.stage or "starting")]
     if status.stage == "rounds" and live.get("predicted_rounds"):
-        parts = [f"round {live['rounds']:,} of about {live['predicted_rounds']:,}"]
+        parts = [live_text.rounds_text(live, racing=True)]
     elif status.total:
         parts.append(f"{status.done:,} of {status.total:,}")
     if status.text:
@@ -79,18 +96,26 @@ def running_text(status: Status) -> str:
     return " · ".join(parts)
 
 
-def _live_forest(comparison: Comparison, live: Mapping[str, Any]) -> None:
+def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) -> None:
     contrasts = [one for one in live.get("contrasts") or [] if one["candidate"] != comparison.baseline]
     against = contrasts[0]["baseline"] if contrasts else comparison.baseline
-    contrasts = [one for one in contrasts if one["baseline"] == against]
+    contrasts = [one for one in contrasts if one["baseline"] == against and one.get("ratio")]
     if not 0 < len(contrasts) <= LIVE_MOST:
         return
-    named = standings.labels(comparison)
-    info = compare_charts.forest_info(contrasts, named, baseline=against, margin=margin(comparison))
-    name = format.plain(named.get(against, "the baseline"))
+    named = {trial: _with_p50(name, live, trial, field) for trial, name in field.labels.items()}
+    found = [{**one, "label": named.get(one["candidate"], one.get("label"))} for one in contrasts]
+    info = compare_charts.forest_info(
+        found,
+        field.labels,
+        baseline=against,
+        margin=margin(comparison),
+        per_row=field.per_row,
+        final=False,
+    )
+    unit = " per row" if field.per_row else ""
     st.caption(
-        f"Speed per row against **{name}**; 95 % intervals shrink with every round. The band holds "
-        "differences that do not matter. Verdicts are given at the end."
+        f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals shrink "
+        "with every generation. The band holds differences that do not matter. Verdicts are given at the end."
     )
     st.echarts_chart(
         compare_charts.live_forest(info),
@@ -98,6 +123,11 @@ def _live_forest(comparison: Comparison, live: Mapping[str, Any]) -> None:
         height=compare_charts.live_height(info),
         alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
     )
+
+
+def _with_p50(name: str, live: Mapping[str, Any], trial: str, field: Field) -> str:
+    text = live_text.p50_text(live, trial, field)
+    return f"{name}, p50 {text}" if text else name
 
 
 def margin(comparison: Comparison) -> float:
@@ -142,14 +172,16 @@ def _headline(comparison: Comparison) -> None:
     result = comparison.result or {}
     said = format.plain(standings.headline(comparison))
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-    if verdict.is_rejected(comparison):
+    if verdict.is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
             title=f"{said} Grade F",
             icon=":material/block:",
         )
+        results.busy_note(result)
         return
     st.markdown(f"#### {said}")
+    results.busy_note(result)
     if result.get("grade") not in (None, "A"):
         st.caption(f":material/info: Grade {result['grade']}: {reason} {remedy}".rstrip())
 
@@ -161,27 +193,40 @@ def _forest(comparison: Comparison) -> None:
     against = standings.reference(comparison)
     ordered = [found[trial] for trial in standings.order(comparison) if trial in found]
     info = compare_charts.forest_info(
-        ordered, standings.labels(comparison), baseline=against, margin=margin(comparison)
+        ordered,
+        standings.labels(comparison),
+        baseline=against,
+        margin=margin(comparison),
+        muted=[trial for trial, one in found.items() if verdict.is_rejected(one)],
     )
     with st.container(border=True, key="compare.forest_box"):
         st.plotly_chart(
-            compare_charts.forest(info, muted=verdict.is_rejected(comparison)),
+            compare_charts.forest(info),
             key="compare.forest",
             config={"displaylogo": False},
             alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
         )
+        noise = _noise(ordered)
         st.caption(
-            f"Intervals: 95 %, all of them together at every look. Band: differences of less than "
-            f"{100 * info.margin:g} %. Ratios are per row."
+            f"Intervals: 95 %, all of them together at every look{f'; {noise}' if noise else ''}. Band: "
+            f"differences of less than {100 * info.margin:g} %. Compared are the times of a "
+            f"{'row, because the batch sizes differ' if info.per_row else 'run'}."
         )
+
+
+def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
+    """The parts of the widest interval; empty where they are not known."""
+    known = [one for one in contrasts if verdict.noise_words(one)]
+    if not known:
+        return ""
+    widest = max(known, key=lambda one: one["half_width"])
+    return f"the widest is {verdict.noise_words(widest)}"
 
 
 def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
     """Draw the table and return the ids of the chosen trials."""
     rows = standings.rows(comparison, trials)
     unknown = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
-    if len({row["Rows"] for row in rows if row["Rows"]}) <= 1:
-        unknown.add("p50 per row (ms)")
     frame = pd.DataFrame([{k: v for k, v in row.items() if k not in unknown} for row in rows])
     with st.container(key=TABLE):
         chosen = _frame(frame, key=f"{TABLE}.{comparison.id}")  # a tick belongs to its race
@@ -267,13 +312,19 @@ def _cautions(comparison: Comparison) -> None:
 
 def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Latency over time and distribution of everybody; the samples are read only when they are looked at."""
+    measured = [one.result for one in trials.values() if one.result]
+    if measured and all(PRUNED in one for one in measured):
+        results.pruned_note()
+        return
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key="compare.plots", on_change="rerun"
     )
     if not (over_time.open or distribution.open):
         return
     sides = _sides(comparison, trials)
-    if not sides:
+    if pruned := charts.pruned(sides):
+        results.pruned_note(pruned)
+    if len(pruned) == len(sides):
         return
     with over_time:
         if over_time.open:

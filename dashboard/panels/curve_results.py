@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from core import contrast as contrasts
 from core import sweep
 from core.comparison import Comparison
 from core.guard import MARK
 from core.sweep import Axis, Measured, Point
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
+from dashboard.panels import results as common
+from dashboard.panels import verdict
 from dashboard.panels.cells import WARNING
-from dashboard.panels.results import grade_badge
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
@@ -33,14 +33,31 @@ def point_name(values: Mapping[str, int]) -> str:
     return ", ".join(f"{labels.get(name, name)} {value}" for name, value in values.items())
 
 
-def results(one: Axis, points: Sequence[Point], rows: Sequence[Measured], race: Comparison | None) -> None:
-    """Draw what the points showed; `race` is the one of this sweep."""
+def results(
+    one: Axis,
+    points: Sequence[Point],
+    rows: Sequence[Measured],
+    race: Comparison | None,
+    busy: Mapping[str, str],
+    actions: Callable[[], None],
+) -> None:
+    """Draw what the points showed.
+
+    Args:
+        one: what is varied.
+        points: of the sweep.
+        rows: each point with its numbers.
+        race: of this sweep; None: there was none.
+        busy: id of a race -> who else used the machine; empty: nobody.
+        actions: draws buttons beside the grade.
+    """
     _failures(rows)
     complete = [row for row in rows if row.latency]
     if not complete:
         _empty(rows)
         return
-    _trust(race)
+    _trust(race, actions)
+    _remarks(complete, race, busy)
     left, right = st.columns([1, 3], gap="medium")
     with left:
         percentile = _statistic(complete)
@@ -51,10 +68,10 @@ def results(one: Axis, points: Sequence[Point], rows: Sequence[Measured], race: 
         if line_s is not None
         else sweep.fastest(complete, percentile)
     )
-    _verdict(complete, level, line_s, percentile)
+    _verdict(complete, level, line_s, percentile, busy)
     best = level[0] if level and line_s is not None else None
     _charts(one, complete, percentile, line_s, best)
-    _table(one, points, rows, best, level[1:] if best else [])
+    _table(one, points, rows, best, level[1:] if best else [], busy)
 
 
 def _empty(rows: Sequence[Measured]) -> None:
@@ -68,24 +85,39 @@ def _empty(rows: Sequence[Measured]) -> None:
             )
 
 
-def _trust(race: Comparison | None) -> None:
-    """Say how far the race of this sweep can be trusted; a rejected one ranks no point."""
+def _trust(race: Comparison | None, actions: Callable[[], None]) -> None:
+    """Say how fine the race of this sweep is; a rejected one ranks no point."""
     result = (race.result if race is not None else None) or {}
     grade = result.get("grade")
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-    if grade == sweep.REJECTED:
+    if verdict.is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
             title="Rejected: these points are not ranked. Grade F",
             icon=":material/block:",
         )
+        actions()
     elif grade:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            grade_badge(grade, str(result.get("grade_reason") or ""))
+            common.busy_badge(result)
+            common.grade_badge(grade, str(result.get("grade_reason") or ""))
             st.caption(
-                f"{result.get('rounds', 0)} rounds of all points, {format.duration(result.get('wall_s'))}. "
-                + ("" if grade == "A" else f"{reason} {remedy}")
+                f"{format.plain(verdict.counted(result))} of all points, "
+                f"{format.duration(result.get('wall_s'))}. " + ("" if grade == "A" else f"{reason} {remedy}"),
+                width="content",
             )
+            actions()
+
+
+def _remarks(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
+    """What a reader of the points must know of the machine, and of races of earlier versions."""
+    own = race.id if race is not None else ""
+    if race is not None:
+        common.busy_note(race.result)
+    if any(busy.get(row.race) for row in complete if row.race != own):
+        st.caption(":material/groups: Points that were reused ran on a busy machine: see the table.")
+    if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
+        st.caption(f":material/info: {verdict.OLDER}")
 
 
 def _failures(rows: Sequence[Measured]) -> None:
@@ -176,7 +208,11 @@ def _line_from_click(judged_ms: Mapping[str, float]) -> None:
 
 
 def _verdict(
-    complete: Sequence[Measured], level: Sequence[Measured], line_s: float | None, percentile: str
+    complete: Sequence[Measured],
+    level: Sequence[Measured],
+    line_s: float | None,
+    percentile: str,
+    busy: Mapping[str, str],
 ) -> None:
     """Name the best point; where others cannot be told apart from it, say so."""
     name = curve_charts.STATISTICS[percentile]
@@ -190,9 +226,9 @@ def _verdict(
         return
     best = level[0]
     if line_s is None:
+        highest = f"Highest throughput: **{_in_words(best, percentile, busy)}**.{_level_words(level)}"
         st.info(
-            f"Highest throughput: **{_in_words(best, percentile)}**.{_level_words(level)} Set a latency line "
-            "to find the best point that still answers in time.",
+            f"{highest} Set a latency line to find the best point that still answers in time.",
             icon=":material/info:",
         )
         return
@@ -203,7 +239,7 @@ def _verdict(
         else f"Its {name} is under the line of {line_s * 1e3:g} ms, but the 95 % interval reaches above "
         "it or is not known: measure with a higher precision before relying on it."
     )
-    text = f"Best under the line: **{_in_words(best, percentile)}**.{_level_words(level)} {words}"
+    text = f"Best under the line: **{_in_words(best, percentile, busy)}**.{_level_words(level)} {words}"
     text += _unsupported(complete, percentile)
     if sure:
         st.success(text, icon=":material/check_circle:")
@@ -229,11 +265,12 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
     return f" Not judged, because their runs do not support a {curve_charts.STATISTICS[percentile]}: {names}."
 
 
-def _in_words(row: Measured, percentile: str) -> str:
+def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
     latency = f"{curve_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {format.rate(row.throughput_per_s)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
+    text += f" · {verdict.BUSY}" if busy.get(row.race) else ""
     return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))
 
 
@@ -275,8 +312,9 @@ def _table(
     rows: Sequence[Measured],
     best: Measured | None,
     level: Sequence[Measured],
+    busy: Mapping[str, str],
 ) -> None:
-    records = [_record(one, row, _mark(row, best, level)) for row in rows]
+    records = [_record(one, row, _mark(row, best, level), busy.get(row.race, "")) for row in rows]
     unknown = {name for name in records[0] if all(record[name] in (None, "") for record in records)}
     frame = pd.DataFrame(
         [{k: v for k, v in record.items() if k not in unknown - {"best"}} for record in records]
@@ -319,7 +357,7 @@ def _mark(row: Measured, best: Measured | None, level: Sequence[Measured]) -> st
     return "★" if row is best else "= ★" if any(row is one for one in level) else ""
 
 
-def _record(one: Axis, row: Measured, mark: str) -> dict[str, Any]:
+def _record(one: Axis, row: Measured, mark: str, busy: str) -> dict[str, Any]:
     latency = row.latency or {}
     scaled = {name: None if (v := latency.get(name)) is None else v * 1e3 for name in _COLUMNS}
     status = "reused" if row.reused else row.state.lower()
@@ -332,6 +370,7 @@ def _record(one: Axis, row: Measured, mark: str) -> dict[str, Any]:
         "per row, against ORT default": _against_default(row),
         "runs": row.runs or None,
         "ran on": ran,
+        "machine": busy,
         "outputs": f"{WARNING} {MARK}" if row.breach else "",
         "state": status,
         "trial": row.trial[:8],
@@ -340,21 +379,19 @@ def _record(one: Axis, row: Measured, mark: str) -> dict[str, Any]:
 
 
 def _against_default(row: Measured) -> str:
-    if row.latency is not None and not row.ranked:
-        return "rejected"
     if row.is_default:
         return "the default itself"
-    return contrasts.words(row.contrast) if row.contrast else ""
+    return verdict.words(row.contrast) if row.contrast else ""
 
 
 _COLUMNS = {
-    "p50_s": "p50 (ms)",
+    "p50_s": "p50 per run (ms)",
     "p50_s_low": "p50 low (ms)",
     "p50_s_high": "p50 high (ms)",
-    "p95_s": "p95 (ms)",
-    "p99_s": "p99 (ms)",
-    "mean_s": "mean (ms)",
-    "std_s": "std (ms)",
+    "p95_s": "p95 per run (ms)",
+    "p99_s": "p99 per run (ms)",
+    "mean_s": "mean per run (ms)",
+    "std_s": "std per run (ms)",
 }
 
 

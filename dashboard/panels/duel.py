@@ -5,7 +5,7 @@ The words come from `verdict` and `cells`; this module draws them. It reads the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from core.errors import TunerError
 from core.measurement import Trial
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.panels import cells, results, verdict
+from dashboard.panels import cells, live_text, results, verdict
+from dashboard.panels.live_text import Field
 
 PLAIN_GRADES = ("A",)  # their reason needs no sentence of its own on the card
 QUIET_PAGE = "views/machine.py"
@@ -36,11 +37,9 @@ class Duel:
     others: list[Trial]  # the rest of the race
 
     @property
-    def verdict(self) -> str | None:
-        """The verdict as `cells.latency_cells` takes it."""
-        if not self.contrasts:
-            return None
-        return cells.REJECTED if verdict.is_rejected(self.comparison) else str(self.contrasts[0]["verdict"])
+    def contrast(self) -> verdict.Contrast | None:
+        """The contrast that counts; None: nothing stood against the trial."""
+        return self.contrasts[0] if self.contrasts else None
 
 
 def duel_of(trial: Trial) -> Duel | None:
@@ -75,42 +74,58 @@ def _trial(trial_id: str) -> Trial | None:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def card(duel: Duel) -> None:
-    """Draw what the race said, how sure that is, and what to do where it is not."""
+def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
+    """Draw what the race said, how sure that is, and what to do where it is not.
+
+    Args:
+        duel: of the trial on the screen.
+        actions: draws buttons at the end of the headline.
+    """
     with st.container(border=True, key="verdict"):
         if not duel.contrasts:
-            _alone(duel)
+            _alone(duel, actions)
             return
         said = verdict.card(duel.comparison, duel.contrasts[0])
-        _headline(said.icon, said.headline, duel)
+        _headline(said.icon, said.headline, duel, actions)
         st.caption(format.plain(" · ".join([said.against, *said.facts])))
-        for contrast in duel.contrasts[1:] if not said.rejected else ():
-            more = verdict.card(duel.comparison, contrast)
-            st.markdown(f"{more.icon} {format.plain(f'{more.headline}, {more.against}')}")
+        if said.noise:
+            st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
+        results.busy_note(duel.comparison.result)
+        for contrast in duel.contrasts[1:]:
+            _further(duel, contrast)
         _trust(duel, said)
         for line in said.warnings:
             st.markdown(f":orange[:material/warning:] {format.plain(line)}")
         for note in (duel.comparison.result or {}).get("notes") or []:
             st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
-        _forest(duel, muted=said.rejected)
+        _forest(duel)
 
 
-def _headline(icon: str, text: str, duel: Duel) -> None:
+def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
         st.space("stretch")
         result = duel.comparison.result or {}
         results.breach_badge(duel.trial.result)
+        results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
+        actions()
+
+
+def _further(duel: Duel, contrast: verdict.Contrast) -> None:
+    more = verdict.card(duel.comparison, contrast)
+    st.markdown(f"{more.icon} {format.plain(f'{more.headline}, {more.against}')}")
+    if more.rejected:
+        st.caption(f":material/block: {format.plain(more.reason)}")
 
 
 def _trust(duel: Duel, said: verdict.Card) -> None:
-    """The grade's reason where there is one to tell, and what would help."""
+    """Why there is no verdict, or what there is to know of the grade; and what would help."""
     result = duel.comparison.result or {}
     reason = "" if result.get("grade") in PLAIN_GRADES else str(result.get("grade_reason") or "")
     if said.rejected:
         st.error(
-            format.plain(f"{reason} {said.advice}".strip()),
+            format.plain(f"{said.reason} {said.advice}".strip()),
             title="Why it was rejected",
             icon=":material/block:",
         )
@@ -122,17 +137,18 @@ def _trust(duel: Duel, said: verdict.Card) -> None:
         st.page_link(QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:")
 
 
-def _alone(duel: Duel) -> None:
+def _alone(duel: Duel, actions: Callable[[], None]) -> None:
     """The trial is what the others are put against, or the others failed: there is an A/A instead."""
     failed = [one for one in duel.others if one.error]
     if failed:
-        _headline(":material/person_off:", "No verdict: what it raced against failed", duel)
+        _headline(":material/person_off:", "No verdict: what it raced against failed", duel, actions)
         for one in failed:
             name = verdict.label(duel.comparison, one.id)
             st.markdown(f"- {format.plain(name)}: {format.plain(one.error['message'] if one.error else '')}")
     else:
-        _headline(":material/flag:", "This is the baseline itself", duel)
+        _headline(":material/flag:", "This is the baseline itself", duel, actions)
         st.caption("There is nothing to put it against. Change a setting and run again for a verdict.")
+    results.busy_note(duel.comparison.result)
     lines = verdict.self_test_lines(duel.comparison)
     if lines:
         st.markdown(
@@ -144,29 +160,34 @@ def _alone(duel: Duel) -> None:
         st.caption(f":material/info: {format.plain(reason)}")
 
 
-def _forest(duel: Duel, *, muted: bool) -> None:
+def _forest(duel: Duel) -> None:
     """The interval; with two references, each interval is named after its own."""
-    first = duel.contrasts[0]["baseline"]
-    alone = len(duel.contrasts) == 1
-    rows = [
-        {
-            **one,
-            "label": "this trial" if alone else f"against {verdict.label(duel.comparison, one['baseline'])}",
-        }
-        for one in duel.contrasts
-    ]
-    info = compare_charts.forest_info(
-        rows,
-        {first: verdict.label(duel.comparison, first) if alone else "the reference"},
-        baseline=first,
+    named = {one["baseline"]: verdict.label(duel.comparison, one["baseline"]) for one in duel.contrasts}
+    info = _forest_info(
+        duel.contrasts,
+        named,
         margin=duel.comparison.protocol.get("margin") or 0.0,
+        muted=[one["candidate"] for one in duel.contrasts if verdict.is_rejected(one)],
     )
     st.plotly_chart(
-        compare_charts.forest(info, muted=muted),
+        compare_charts.forest(info),
         key="duel.forest",
         config={"displaylogo": False},
         alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
     )
+
+
+def _forest_info(
+    contrasts: Sequence[verdict.Contrast], named: Mapping[str, str], **how: Any
+) -> compare_charts.ForestInfo:
+    """Of one trial against one reference or two."""
+    first, alone = contrasts[0]["baseline"], len(contrasts) == 1
+    rows = [
+        {**one, "label": "this trial" if alone else f"against {named.get(one['baseline'], 'the baseline')}"}
+        for one in contrasts
+    ]
+    reference = named.get(first, "the baseline") if alone else "the reference"
+    return compare_charts.forest_info(rows, {first: reference}, baseline=first, **how)
 
 
 def never_raced(trial: Trial, pinned: Trial) -> None:
@@ -200,6 +221,11 @@ def plots(trial: Trial, duel: Duel | None, key: str) -> None:
         beside = list(named.values())
         if baseline is not None:
             sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
+    pruned = charts.pruned(sides)
+    if pruned:
+        results.pruned_note(pruned if len(pruned) < len(sides) else ())
+    if len(pruned) == len(sides):
+        return
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
     )
@@ -241,9 +267,10 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
     """Draw what a start costs, and after how many runs the faster side has repaid it."""
     result, baseline = trial.result or {}, _result(duel)
     shown = cells.cold_cells(result, baseline)
-    found = break_even(result, baseline, duel.contrasts[0]) if duel is not None and baseline else None
+    contrast = duel.contrast if duel is not None else None
+    found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
     if found is not None:
-        rejected = duel is not None and duel.verdict == cells.REJECTED
+        rejected = verdict.is_rejected(contrast)
         shown.append(cells.break_even_cell(replace(found, kind="unknown") if rejected else found))
     results.grid(shown, key="cold_start")
     warm = len(result.get("warmup_latencies_s") or [])
@@ -264,55 +291,46 @@ def _result(duel: Duel | None) -> Mapping[str, Any] | None:
 
 
 def numbers(trial: Trial, duel: Duel | None) -> None:
-    """Draw latency, throughput and output error, with the change against what raced beside it."""
-    results.outputs(trial.result or {})
-    shown = cells.latency_cells(trial.result or {}, _result(duel), duel.verdict if duel is not None else None)
-    outputs = cells.outputs_cell(trial.result or {})
+    """Draw latency, throughput and output error, with the verdict and the numbers of what raced beside it."""
+    result = trial.result or {}
+    results.outputs(result)
+    if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
+        results.busy_note(result)
+    shown = cells.latency_cells(result, _result(duel), duel.contrast if duel is not None else None)
+    outputs = cells.outputs_cell(result)
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="numbers")
 
 
 # --- while it runs ------------------------------------------------------------------------------------------
 
 
-def live(trial: Trial, race: Mapping[str, Any], *, margin: float, racing: bool) -> None:
-    """Draw how far the race of `trial` is: the ratio so far with its interval, which shrinks.
+def field_of(trial: Trial) -> Field:
+    """Return who races with `trial`; nobody is known where the race was deleted."""
+    try:
+        race = state.store().comparison(trial.comparison)
+    except TunerError:
+        return Field(labels={}, rows={})
+    return live_text.field_of(race, state.store().trials_of(race.id))
+
+
+def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float, racing: bool) -> None:
+    """Draw how far a race is: latency and ratio so far with its interval, which shrinks.
 
     Args:
-        trial: that runs.
+        trial_id: that runs.
         race: `Status.live`.
+        field: who races.
         margin: of equivalence.
         racing: more rounds may follow.
     """
-    found = _own_so_far(trial, race)
-    st.markdown(format.plain(live_words(race, found, racing=racing)))
+    st.markdown(format.plain(live_text.words(race, trial_id, field, racing=racing)))
+    found = live_text.contrasts_of(race, trial_id)
     if not found:
         return
-    info = compare_charts.forest_info(found, {}, baseline="", margin=margin)
+    info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
     st.echarts_chart(
         compare_charts.live_forest(info),
         key="duel.live",
         height=compare_charts.live_height(info),
         alt="Speed against each reference so far, with its 95 % interval",
     )
-
-
-def _own_so_far(trial: Trial, race: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Contrasts of `trial` alone: a pinned baseline is put against the default as well."""
-    own = [one for one in race.get("contrasts") or [] if one["candidate"] == trial.id and one.get("ratio")]
-    try:
-        comparison = state.store().comparison(trial.comparison)
-    except TunerError:
-        return own
-    return [{**one, "label": verdict.label(comparison, one["baseline"])} for one in own]
-
-
-def live_words(race: Mapping[str, Any], contrasts: Sequence[Mapping[str, Any]], *, racing: bool) -> str:
-    """Say how far a race is, and what it found so far; a verdict stands only at its end."""
-    rounds, predicted = race.get("rounds") or 0, race.get("predicted_rounds") or 0
-    more = f" of about {predicted:,}" if racing and predicted > rounds else ""
-    parts = [f"{rounds:,}{more} round{'s' if max(rounds, predicted) != 1 else ''}"]
-    for one in contrasts:
-        low, high = one.get("ratio_low"), one.get("ratio_high")
-        span = f", 95 % [{low:.3g}, {high:.3g}]" if low and high else ""
-        parts.append(f"{one['ratio']:.3g}× as fast as {one['label']} so far{span}")
-    return " · ".join([*parts, "final only at the end"])

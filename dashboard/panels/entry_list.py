@@ -20,6 +20,7 @@ from core.spec import TrialSpec, spec_from_yaml
 from core.store import ModelRecord
 from dashboard import contestants, controls, format, state
 from dashboard.contestants import Entry
+from dashboard.panels import verdict
 
 # keys of the session
 ENTRIES = "compare.entries"  # the list, as plain data
@@ -325,7 +326,8 @@ def _trial_label(trial: Trial) -> str:
         settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
     except TunerError:
         settings = "settings of another version"
-    return f"{settings} · p50 {format.ms(p50)} · {format.when(trial.created_at)} · {trial.id[:8]}"
+    busy = verdict.busy_mark(trial.result)
+    return f"{settings} · p50 {format.ms(p50)}{busy} · {format.when(trial.created_at)} · {trial.id[:8]}"
 
 
 def _add_picked(record: ModelRecord) -> None:

@@ -17,7 +17,7 @@ from core.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORC
 from core.errors import ModelError, TunerError
 from core.guard import MARK, TOLERANCES
 from core.store import ModelRecord, home
-from dashboard import format, state, upload
+from dashboard import format, polling, state, upload
 from dashboard.folders import allowed_path
 from dashboard.panels.queue_text import bar
 
@@ -234,7 +234,7 @@ def progress() -> None:
     """Draw the running export, if there is one, until it ends."""
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
-        st.fragment(_live, run_every=state.POLL_S)(running[0])
+        st.fragment(_live, run_every=polling.POLL_S)(running[0])
 
 
 def _live(job: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from core.scheduler import Status
-from dashboard import state
+from dashboard import polling, state
 from dashboard.panels.queue_text import bar
 
 
 def draw(
-    job: Status | None, page: str, *, what: str, help: str, of: str = "", poll_s: float = state.POLL_S
+    job: Status | None, page: str, *, what: str, help: str, of: str = "", poll_s: float = polling.POLL_S
 ) -> None:
     """Draw the box of `job`, which is empty unless the job waits or runs.
 

@@ -145,6 +145,8 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
             st.space("stretch")
             results.grade_badge(answer.grade, answer.reason)
         st.markdown(format.plain(answer.reason))
+        if answer.busy:
+            st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
         if answer.remedy:
             st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
         st.caption(format.plain(_about(answer, self_test)))
@@ -154,16 +156,17 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
                 hide_index=True,
                 height="content",
                 key="machine.needs",
-                alt="Rounds and seconds that a comparison of two configurations needs here, by precision",
+                alt="Generations and seconds that a comparison of two needs here, by precision",
             )
 
 
 def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
-    sigma = "unknown" if answer.sigma is None else f"{100 * answer.sigma:.2g} %"
+    known = {"one pair of blocks": answer.sigma, "one pair of processes": answer.sigma_between}
+    noise = [f"{what} scatters by ±{100 * one:.2g} %" for what, one in known.items() if one is not None]
     return (
-        f"Tested {format.when(self_test['at'])} with {self_test.get('model') or 'a sample model'}; one pair "
-        f"of blocks scatters by {sigma} (σ of its log ratio). A larger model needs more seconds, rarely more "
-        "rounds."
+        f"Tested {format.when(self_test['at'])} with {self_test.get('model') or 'a sample model'}; "
+        f"{', '.join(noise) or 'how much it scatters is not known'}. A larger model needs more seconds, "
+        "rarely more generations."
     )
 
 
@@ -173,8 +176,8 @@ def need_rows(answer: Answer) -> list[dict[str, Any]]:
         {
             "Precision": one.precision,
             "Known to": f"±{100 * one.target:g} %",
-            "Rounds": one.rounds,
-            "Time of the rounds": format.duration(one.seconds),
+            "Generations": one.generations,
+            "Time": format.duration(one.seconds),
             "Within its budget": "yes" if one.fits else "no",
         }
         for one in answer.needs
@@ -186,7 +189,8 @@ def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
     info = machine_charts.history_info(self_tests)
     if not info.points:
         st.info(
-            "No self-test was made on this machine yet. Every comparison makes two; or start one above.",
+            "No self-test was made on this machine yet. Every race makes one in its own rounds; or start one "
+            "above.",
             icon=":material/monitoring:",
         )
         return

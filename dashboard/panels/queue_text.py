@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.job import WAITING_QUIET
 from core.scheduler import Status
 from dashboard import format
 
@@ -14,7 +15,9 @@ def bar(status: Status, what: str) -> tuple[float, str]:
 
 
 def waiting_text(status: Status, what: str) -> str:
-    """Who has the machine, and how many jobs are ahead of `what` ("this race")."""
+    """Who has the machine, and how many jobs are ahead of `what` ("this race"); or what it waits for then."""
+    if status.stage == WAITING_QUIET:
+        return f"Waiting for the machine to be quiet: {format.plain(status.text)}"
     if not status.holder and status.place <= 0:
         return "Waiting for a turn on this machine"
     who = f"{format.plain(status.holder)} has the machine" if status.holder else "The machine is taken"

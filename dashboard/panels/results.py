@@ -12,7 +12,8 @@ from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial
 from dashboard import controls, format, state
 from dashboard.panels import verdict
-from dashboard.panels.cells import Cell, Result, cast_lines, placement_rows
+from dashboard.panels.cells import Cell, Result
+from dashboard.panels.placement_text import cast_lines, placement_rows
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     # state -> icon, colour, words
@@ -32,18 +33,15 @@ def state_badge(name: str) -> None:
 
 GRADES: Mapping[str, tuple[str, str, str]] = {
     # grade -> icon, colour, words
-    "A": (":material/verified:", "green", "quiet"),
-    "B": (":material/check_circle:", "blue", "usable"),
-    "C": (":material/warning:", "orange", "doubtful"),
+    "A": (":material/verified:", "green", "fine"),
+    "B": (":material/check_circle:", "blue", "good"),
+    "C": (":material/grain:", "orange", "coarse"),
     "F": (":material/block:", "red", "rejected"),
 }
 
 
-NO_CHANGE = 0.0005  # shown with one decimal of a percent
-
-
 def grade_badge(grade: str | None, reason: str = "") -> None:
-    """Draw how far a comparison can be trusted: letter, icon, word and colour, with the reason on demand."""
+    """Draw how fine a comparison is: letter, icon, word and colour, with the reason on demand."""
     if grade is None or grade not in GRADES:
         return
     icon, color, words = GRADES[grade]
@@ -56,13 +54,49 @@ def breach_badge(result: Result | None) -> None:
         st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
 
 
-def header(trial: Trial) -> None:
-    """Draw which trial this is."""
+def busy_badge(result: Result | None) -> None:
+    """Draw the mark of a race on a busy machine, with who else used it on demand; nothing for any other."""
+    if words := verdict.busy_words(result):
+        st.badge(
+            verdict.BUSY,
+            icon=":material/groups:",
+            color="orange",
+            help=format.plain(f"{verdict.sentence(words)} {verdict.BUSY_MEANING}"),
+        )
+
+
+def busy_note(result: Result | None) -> None:
+    """Draw who else used the machine, in a sentence, where numbers of the race stand."""
+    if words := verdict.busy_words(result):
+        st.caption(f":material/groups: {format.plain(f'Measured {words}. {verdict.BUSY_MEANING}')}")
+
+
+def pruned_note(missing: Sequence[str] = ()) -> None:
+    """Say that a chart needs raw samples which were pruned.
+
+    Args:
+        missing: whose they were, where others can be drawn; empty: everybody's.
+    """
+    whose = f" of {', '.join(missing)}" if missing else ""
+    st.caption(
+        f":material/content_cut: {format.plain(f'The raw samples{whose} were pruned; the numbers stay.')}"
+    )
+
+
+def header(trial: Trial, *, live: bool = False) -> None:
+    """Draw which trial this is.
+
+    Args:
+        trial: to be shown.
+        live: it runs, and a box of its own says how far it is.
+    """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(format.plain(trial.model_name), anchor=False, width="content")
-        state_badge(trial.state)
+        if not live:
+            state_badge(trial.state)
         result = trial.result or {}
         breach_badge(result)
+        busy_badge(result)
         if result.get("fallback"):
             st.badge(
                 "fallback",
@@ -91,24 +125,23 @@ def _rows(result: Result) -> str:
 
 
 def grid(shown: Sequence[Cell], key: str) -> None:
-    """Draw numbers side by side, each with how sure it is."""
+    """Draw numbers side by side, each with how sure it is, and with the baseline's."""
     with st.container(key=key), st.grid(4, min_column_width=165):
         for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
                 st.metric(
                     cell.label,
                     cell.value,
-                    delta=_delta(cell.change),
+                    delta=format.plain(cell.change) or None,
                     delta_color=cell.color,
-                    delta_description=cell.change_note or None,
+                    delta_arrow="off",
                     help=cell.help,
                 )
+                if cell.change_note:
+                    st.caption(f"ratio: {format.plain(cell.change_note)}")
                 st.caption(format.plain(cell.note))
-
-
-def _delta(change: float | None) -> str | None:
-    """A change as text; one that rounds to nothing has no direction, so it is left out."""
-    return None if change is None or abs(change) < NO_CHANGE else format.percent(change)
+                if cell.beside:
+                    st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
 
 
 def outputs(result: Result) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from core.scorecard import Needed, Row
 from core.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
 from dashboard import format
+from dashboard.panels import verdict
 
 ICONS: Mapping[State, tuple[str, str]] = {
     # state -> icon, colour of the badge
@@ -18,6 +19,7 @@ ICONS: Mapping[State, tuple[str, str]] = {
     "UNKNOWN": (":material/help:", "gray"),
 }
 BREACH = ":material/warning: outputs differ"
+BUSY = f":material/groups: {verdict.BUSY}"
 
 
 def heads(judged: Sequence[Judged]) -> list[str]:
@@ -27,11 +29,23 @@ def heads(judged: Sequence[Judged]) -> list[str]:
 
 def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
     """Return columns of Markdown for the table of all: who, then one column for each target."""
-    named = [f"**{format.plain(row.subject.label)}**{f'  {BREACH}' if row.breach else ''}" for row in card]
+    named = [_named(row) for row in card]
     columns: dict[str, list[str]] = {"Configuration": named, "All": [_word(row.state) for row in card]}
     for index, head in enumerate(heads(card[0].judged) if card else []):
         columns[format.plain(head)] = [_cell(row.judged[index]) for row in card]
     return columns
+
+
+def _named(row: Row) -> str:
+    marks = [*([BREACH] if row.breach else []), *([BUSY] if busy_lines(row) else [])]
+    return "  ".join([f"**{format.plain(row.subject.label)}**", *marks])
+
+
+def busy_lines(row: Row) -> list[str]:
+    """Say of each batch size whether the race that answers ran on a busy machine, and who else used it."""
+    newest = {size: found[0] for size, found in sorted(row.evidence.races.items()) if found}
+    told = {size: words for size, one in newest.items() if (words := verdict.busy_words(one))}
+    return [f"At batch {size:,} measured {words}." for size, words in told.items()]
 
 
 def _word(state: State) -> str:

@@ -1,7 +1,7 @@
 """A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
 
-No Streamlit: what stands here is tested as text. `compare_results` draws it. A race that was graded F ranks
-nobody: its numbers are told, but never as a verdict.
+No Streamlit: what stands here is tested as text. `compare_results` draws it. What
+`verdict.is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core import contrast as contrasts
 from core.comparison import Comparison
 from core.errors import TunerError
 from core.guard import MARK
@@ -42,10 +41,20 @@ def against_reference(comparison: Comparison) -> dict[str, Contrast]:
 
 
 def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Trial -> {rank, ties}; empty where nobody is ranked."""
-    if verdict.is_rejected(comparison):
+    """Trial -> {rank, ties}, without those whose verdict was rejected; empty where nobody is ranked."""
+    if verdict.is_rejected(comparison.result):
         return {}
-    return {one["trial"]: one for one in (comparison.result or {}).get("ranks") or []}
+    found = against_reference(comparison)
+    return {
+        one["trial"]: one
+        for one in (comparison.result or {}).get("ranks") or []
+        if not verdict.is_rejected(found.get(one["trial"]))
+    }
+
+
+def is_per_row(comparison: Comparison) -> bool:
+    """Whether the contestants fed different numbers of rows: then everything is compared per row."""
+    return any(one.get("per_row") for one in (comparison.result or {}).get("contrasts") or [])
 
 
 def order(comparison: Comparison) -> list[str]:
@@ -62,20 +71,22 @@ def order(comparison: Comparison) -> list[str]:
 
 def headline(comparison: Comparison) -> str:
     """Say in a sentence or two who is ahead."""
-    if verdict.is_rejected(comparison):
+    if verdict.is_rejected(comparison.result):
         return "Rejected: nobody is ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     if not found:
         return "There is nothing to compare: fewer than two configurations came through."
     ranked = ranks(comparison)
     first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
+    if not first and any(map(verdict.is_rejected, found.values())):
+        return f"Nobody can be called the fastest: who came out ahead of {named[against]} was rejected."
     if not first:
         return f"Put against {named[against]}; too many configurations to rank."
     if first == [against]:
         return f"{named[against]}, the baseline, is the fastest.{_differing(comparison, first)}"
     best = first[0]
     wrong = _differing(comparison, first)
-    said = f"against {named[against]}: {contrasts.words(found[best])}" if best in found else ""
+    said = f"against {named[against]}: {verdict.words(found[best])}" if best in found else ""
     if len(first) == 1:
         return f"{named[best]} is the fastest; {said}.{wrong}"
     shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
@@ -97,7 +108,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def rows(comparison: Comparison, trials: Mapping[str, Trial]) -> list[dict[str, Any]]:
-    """Return one row per contestant in the order of the screen; what is not known is None."""
+    """Return one row per contestant in the order of the screen; what is not known is None.
+
+    Times are those of a run or, where the contestants fed different numbers of rows, all those of a row.
+    """
     return [_row(comparison, trial, trials.get(trial), trials) for trial in order(comparison)]
 
 
@@ -106,19 +120,21 @@ def _row(
 ) -> dict[str, Any]:
     result: Mapping[str, Any] = (trial.result if trial else None) or {}
     latency, size = result.get("latency") or {}, result.get("batch_size")
+    per_row = is_per_row(comparison)
+    unit, scale = ("per row", 1e3 / (size or 1)) if per_row else ("per run", 1e3)
     return {
         "Rank": rank_text(comparison, trial_id),
         "Configuration": labels(comparison)[trial_id],
         "Verdict": verdict_text(comparison, trial_id, trial),
         "Outputs": outputs_text(comparison, trial_id, trial),
-        "p50 (ms)": _scaled(latency.get("p50_s"), 1e3),
-        "p95 (ms)": _scaled(latency.get("p95_s"), 1e3),
+        f"p50 {unit} (ms)": _scaled(latency.get("p50_s"), scale),
+        f"p95 {unit} (ms)": _scaled(latency.get("p95_s"), scale),
         "Rows": size,
-        "p50 per row (ms)": _scaled(latency.get("p50_s"), 1e3 / size) if size else None,
         "Rows/s": result.get("throughput_per_s"),
-        "CPU per run (ms)": _scaled(result.get("cpu_s_per_inference"), 1e3),
+        f"CPU {unit} (ms)": _scaled(result.get("cpu_s_per_inference"), scale),
         "Peak memory (MiB)": _scaled(result.get("peak_rss_bytes"), 1 / MEBIBYTE),
         "Ran on": ran_on(result),
+        "Machine": verdict.busy_words(comparison.result),
         "Settings": settings_text(trial, trials.get(reference(comparison))),
         "Trial": trial_id[:12],
     }
@@ -149,8 +165,7 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
-    said = contrasts.words(found)
-    return f"rejected ({said})" if verdict.is_rejected(comparison) else said
+    return verdict.words(found)
 
 
 def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
@@ -187,12 +202,12 @@ def settings_text(trial: Trial | None, baseline: Trial | None) -> str:
 
 def cautions(comparison: Comparison) -> list[str]:
     """Warnings on single contestants, each with its name, and those of the whole race."""
-    named = labels(comparison)
-    lines = [
-        f"{named[trial]}: {note}"
-        for trial, one in against_reference(comparison).items()
-        for note in one.get("notes") or []
-    ]
+    named, found = labels(comparison), against_reference(comparison)
+    lines = [f"{named[trial]}: {note}" for trial, one in found.items() for note in one.get("notes") or []]
+    if any(map(verdict.is_older, found.values())):
+        lines.append(verdict.OLDER)
+    if any(map(verdict.is_rejected, found.values())) and not verdict.is_rejected(comparison.result):
+        lines.append(f"What would help: {verdict.MEASURE_BETTER}")
     told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
     notes = [str(note) for note in (comparison.result or {}).get("notes") or []]
     return [*lines, *(note for note in notes if not note.startswith(told))]
@@ -201,11 +216,12 @@ def cautions(comparison: Comparison) -> list[str]:
 def facts(comparison: Comparison) -> list[str]:
     """How the race was run, in a few words each."""
     result, protocol = comparison.result or {}, comparison.protocol
-    rounds = result.get("rounds") or 0
-    lines = [f"{rounds} round{'s' * (rounds != 1)} of {len(against_reference(comparison)) + 1}"]
+    lines = [f"{verdict.counted(result)} of {len(against_reference(comparison)) + 1}"]
     if result.get("wall_s") is not None:
         lines.append(format.duration(result["wall_s"]))
     lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")
+    if protocol.get("continues"):
+        lines.append(f"goes on from {protocol['continues'][:12]}")
     return lines
 
 
@@ -222,6 +238,7 @@ def past_row(comparison: Comparison) -> dict[str, Any]:
         "Configurations": f"{', '.join(_others(comparison))} against {against}",
         "Result": headline(comparison) if ended else _unfinished(comparison),
         "Grade": result.get("grade") or "",
+        "Machine": verdict.busy_words(result),
         "Precision": comparison.protocol.get("precision") or "",
         "Study": comparison.study,
         "Comparison": comparison.id[:12],

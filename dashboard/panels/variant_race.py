@@ -13,6 +13,7 @@ from core.errors import SpecError, TunerError
 from core.spec import ModelRef, ProtocolSpec, TrialSpec
 from core.store import ModelRecord
 from dashboard import contestants, state
+from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
 from dashboard.panels import variant_maker
 
 RACERS, PRECISION = "variants.racers", "variants.precision"
@@ -51,6 +52,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             help="How narrow the interval of every ratio must be: "
             + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
         )
+        wait_for_quiet()
         if st.button(
             "Start the race", key="variants.race.start", type="primary", icon=":material/play_arrow:"
         ):
@@ -72,6 +74,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             variants.race_of_family([root, *racers], base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,
+            wait_quiet_s=wait_quiet_s(),
         )
     except TunerError as error:
         state.report(error)

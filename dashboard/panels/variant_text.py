@@ -13,7 +13,7 @@ from core import guard, variants, wire
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import Step
 from core.store import ModelRecord
-from dashboard import format
+from dashboard import format, ratios
 from dashboard.panels import verdict as verdicts
 
 Facts = Mapping[str, Any]  # `details["variant"]` of a record
@@ -77,7 +77,8 @@ class Verdict:
     """What the latest race said of a variant against its original on default settings."""
 
     words: str
-    interval: str  # of the speed as a multiple of the original's; empty: there was no race
+    interval: str  # what the verdict rests on, and its grade; empty: there was no race
+    remark: str  # on the machine, or on how an earlier version raced; empty: there is none
     icon: str
     color: str
 
@@ -89,14 +90,22 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
         found: one of `variants.verdicts`; None: it has not raced.
     """
     if found is None:
-        return Verdict(words=NOT_RACED, interval="", icon=":material/hourglass_empty:", color="gray")
-    low, high = found["ratio_low"], found["ratio_high"]
-    span = "too few rounds for an interval" if None in (low, high) else f"95 % [{low:.3g}, {high:.3g}]×"
+        return Verdict(
+            words=NOT_RACED, interval="", remark="", icon=":material/hourglass_empty:", color="gray"
+        )
     icon, color = verdicts.LOOKS[found["verdict"]]
-    if found["grade"] == verdicts.REJECTED:
-        icon, color = ":material/block:", "red"
-    words = verdicts.short({"contrasts": [found], "grade": found["grade"]})
-    return Verdict(words=words, interval=f"{span}, grade {found['grade']}", icon=icon, color=color)
+    known = None not in (found["ratio_low"], found["ratio_high"])
+    rests_on = ratios.parts(found)[1] if known else "too few rounds for an interval"
+    if verdicts.is_rejected(found):
+        icon, color, rests_on = ":material/block:", "red", ratios.measured(found) if known else rests_on
+    remarks = [verdicts.busy_words(found), "one pair of processes" if verdicts.is_older(found) else ""]
+    return Verdict(
+        words=verdicts.short(found),
+        interval=f"{rests_on}, grade {found['grade']}",
+        remark="; ".join(one for one in remarks if one),
+        icon=icon,
+        color=color,
+    )
 
 
 # --- what was done ------------------------------------------------------------------------------------------

@@ -144,7 +144,9 @@ def _verdict(verdict: Verdict | None) -> None:
     with st.container(gap=None):
         st.badge(verdict.words, icon=verdict.icon, color=verdict.color)  # type: ignore[arg-type] # of `LOOKS`
         if verdict.interval:
-            st.caption(verdict.interval)
+            st.caption(format.plain(verdict.interval))
+        if verdict.remark:
+            st.caption(f":material/info: {format.plain(verdict.remark)}")
 
 
 def show(sha: str) -> None:

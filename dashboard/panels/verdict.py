@@ -1,7 +1,7 @@
 """A verdict as text: what the race said, how sure that is, and what a reader must know beside it.
 
-No Streamlit: what stands here is tested as text. `duel` draws it. A comparison that was graded F is rejected:
-its numbers are told, but never as a verdict.
+No Streamlit: what stands here is tested as text. `duel` draws it. `is_rejected` alone decides what is no
+verdict; a busy machine rejects nothing, its remark stands wherever the numbers of the race stand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 from core import contrast as contrasts
 from core.comparison import Comparison
-from dashboard import format
+from core.measurement import Trial
+from core.store import PRUNED
+from dashboard import format, ratios
 
 Contrast = Mapping[str, Any]
 
@@ -24,6 +26,19 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "SLOWER": (":material/trending_down:", "orange"),
     "EQUIVALENT": (":material/equal:", "blue"),
     "UNDECIDED": (":material/help:", "gray"),
+}
+BUSY = "busy machine"  # the remark where there is room for two words
+OLDER = (
+    "Raced by an earlier version of ORTune: its interval knows one pair of processes only, and may be too "
+    "narrow."
+)
+BUSY_MEANING = (
+    "Ratios are those of a busy machine; times, throughput and CPU time are not this configuration's alone."
+)
+MEASURE_BETTER = "Go on with the race, or measure when the machine is quieter."
+_SOURCES = {
+    "history": " (taken from earlier races on this machine)",
+    "assumed": " (assumed: this race saw too few processes)",
 }
 
 
@@ -36,9 +51,60 @@ class Card:
     color: str
     against: str  # what it was put against, in words
     facts: list[str]
+    noise: str  # the parts of the interval; empty where they are not known
     warnings: list[str]  # what changes the meaning of the numbers: outputs that differ, rows, drift
+    reason: str  # why it was rejected; empty: it was not
     advice: str  # what would help; empty where nothing must
     rejected: bool
+
+
+# --- what decides -------------------------------------------------------------------------------------------
+
+
+def is_rejected(graded: Mapping[str, Any] | None) -> bool:
+    """Whether no verdict may be drawn: of one contrast, or of any contrast of a race.
+
+    Args:
+        graded: a contrast, or the result of a comparison or of a trial, as they are stored; None: no result.
+    """
+    found = graded or {}
+    return found.get("holds") is False or found.get("grade") == REJECTED
+
+
+def is_older(contrast: Contrast) -> bool:
+    """Whether a race had one process of each configuration, as in earlier versions."""
+    return not contrast.get("generations")
+
+
+def busy_words(result: Mapping[str, Any] | None) -> str:
+    """Say what else used the machine: the remark beside all numbers of a race; empty on a quiet machine."""
+    return str(((result or {}).get("busy") or {}).get("words") or "")
+
+
+def busy_mark(result: Mapping[str, Any] | None) -> str:
+    """The remark in two words, behind a number in a list: " · busy machine"; empty on a quiet machine."""
+    return f" · {BUSY}" if busy_words(result) else ""
+
+
+def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
+    """Whether more generations may join a finished race.
+
+    Args:
+        comparison: that has ended.
+        trials: of its contestants, with or without samples.
+    """
+    return (
+        _has_generations(comparison)
+        and len(trials) == len(comparison.contestants)
+        and all(one.state == "COMPLETE" and PRUNED not in (one.result or {}) for one in trials)
+    )
+
+
+def _has_generations(comparison: Comparison) -> bool:
+    return bool((comparison.result or {}).get("generations")) and not comparison.protocol.get("runs")
+
+
+# --- one verdict --------------------------------------------------------------------------------------------
 
 
 def contrasts_of(comparison: Comparison, trial_id: str) -> list[Contrast]:
@@ -55,26 +121,29 @@ def label(comparison: Comparison, trial_id: str) -> str:
     return next((one.label for one in comparison.contestants if one.trial == trial_id), trial_id[:8])
 
 
-def is_rejected(comparison: Comparison) -> bool:
-    """True for a comparison that was graded F."""
-    return (comparison.result or {}).get("grade") == REJECTED
-
-
 def card(comparison: Comparison, contrast: Contrast) -> Card:
     """Return what may be said about one contrast of `comparison`."""
-    said = contrasts.words(contrast)
-    rejected = is_rejected(comparison)
+    rejected = is_rejected(contrast)
     icon, color = LOOKS[contrast["verdict"]]
     return Card(
-        headline=f"Rejected: no verdict ({said})" if rejected else sentence(said, stop=""),
+        headline=sentence(words(contrast), stop=""),
         icon=":material/block:" if rejected else icon,
         color="red" if rejected else color,
-        against=f"against {label(comparison, contrast['baseline'])}",
+        against=_against(comparison, contrast),
         facts=_facts(comparison, contrast),
-        warnings=[sentence(str(note)) for note in contrast.get("notes") or []],
+        noise=noise_words(contrast),
+        warnings=_warnings(contrast),
+        reason=_reason(comparison, contrast) if rejected else "",
         advice=_advice(comparison, contrast, rejected=rejected),
         rejected=rejected,
     )
+
+
+def words(contrast: Contrast) -> str:
+    """Say a contrast in words; one that was rejected is said to be no verdict."""
+    if is_rejected(contrast):
+        return f"rejected: no verdict ({ratios.measured(contrast)})"
+    return contrasts.words(contrast)
 
 
 def sentence(text: str, *, stop: str = ".") -> str:
@@ -82,15 +151,32 @@ def sentence(text: str, *, stop: str = ".") -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}{stop}"
 
 
+def _against(comparison: Comparison, contrast: Contrast) -> str:
+    unit = ", per row" if contrast.get("per_row") else ""
+    return f"against {label(comparison, contrast['baseline'])}{unit}"
+
+
 def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     result = comparison.result or {}
-    facts = [f"{contrast['rounds']} round{'s' if contrast['rounds'] != 1 else ''}"]
+    facts = [counted(contrast)]
     if flagged := contrast.get("flagged_rounds"):
         facts[0] += f", {flagged} of them disturbed"
     if (wall_s := contrast.get("wall_s") or result.get("wall_s")) is not None:
         facts.append(format.duration(wall_s))
     facts.append(precision_words(contrast, comparison.protocol.get("target")))
     return facts
+
+
+def counted(of: Mapping[str, Any]) -> str:
+    """Say how many generations and rounds there were: "9 generations, 54 rounds", of old races "16 rounds".
+
+    Args:
+        of: a contrast, a self-test, or the result of a comparison.
+    """
+    rounds, made = of.get("rounds") or 0, of.get("generations")
+    many = len(made) if isinstance(made, list) else made or 0
+    text = f"{rounds:,} round{'s' * (rounds != 1)}"
+    return f"{many:,} generation{'s' * (many != 1)}, {text}" if many else text
 
 
 def precision_words(contrast: Contrast, target: float | None) -> str:
@@ -100,30 +186,57 @@ def precision_words(contrast: Contrast, target: float | None) -> str:
     return f"no interval{asked}" if half is None else f"known to ±{100 * half:.2g} %{asked}"
 
 
+def noise_words(contrast: Contrast) -> str:
+    """Say what the interval is made of: "between processes ±0.6 %, within ±2.6 %"; empty where unknown."""
+    if is_older(contrast) or contrast.get("half_width") is None:
+        return ""
+    within, between = contrast["within_half_width"], contrast["between_half_width"]
+    if within is None or between is None:
+        return "what differs between processes and what differs between rounds is not told apart"
+    source = _SOURCES.get(contrast["between_from"], "")
+    return f"between processes ±{100 * between:.2g} %{source}, within ±{100 * within:.2g} %"
+
+
+def _warnings(contrast: Contrast) -> list[str]:
+    """Notes of a contrast, and that it is of an older version; why it was rejected has a box of its own."""
+    told = contrast.get("holds_reason")
+    notes = [sentence(str(note)) for note in contrast.get("notes") or [] if note != told]
+    return [*notes, OLDER] if is_older(contrast) else notes
+
+
+def _reason(comparison: Comparison, contrast: Contrast) -> str:
+    return str(contrast.get("holds_reason") or (comparison.result or {}).get("grade_reason") or "")
+
+
 def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> str:
     if rejected:
-        return str((comparison.result or {}).get("remedy") or "")
+        return str((comparison.result or {}).get("remedy") or MEASURE_BETTER)
     if contrast["verdict"] != "UNDECIDED":
         return ""
-    needed = rounds_to_decide(comparison, contrast)
-    more = needed is not None and needed > contrast["rounds"]
-    many = f"About {needed:,} rounds would decide it here. " if more else ""
-    return f"{many}Choose a higher precision or a larger budget, or measure when the machine is quieter."
+    needed = generations_to_decide(comparison, contrast)
+    more = needed is not None and needed > contrast["generations"]
+    many = f"About {needed:,} generations would decide it here. " if more else ""
+    first = "Go on with the race, choose" if _has_generations(comparison) else "Choose"
+    return f"{many}{first} a higher precision or a larger budget, or measure when the machine is quieter."
 
 
-def rounds_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
-    """Return about how many rounds an open question takes, if ratio and noise stay; None where unknown.
+def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
+    """Return about how many generations an open question takes, if ratio and noise stay; None: not known.
 
     Decided is what lies apart from 1, or wholly inside the margin: the interval must get narrower than the
     farther of the two.
     """
-    sigma, margin = contrast.get("sigma"), comparison.protocol.get("margin") or contrasts.DEFAULT_MARGIN
-    if not sigma or not contrast.get("ratio"):
+    sigma, between = contrast.get("sigma"), contrast.get("sigma_between")
+    if is_older(contrast) or not sigma or between is None or not contrast.get("ratio"):
         return None
+    margin = comparison.protocol.get("margin") or contrasts.DEFAULT_MARGIN
     distance = abs(math.log(contrast["ratio"]))
     reach = max(distance, math.log1p(margin) - distance)
-    looks = len(comparison.protocol.get("looks") or contrasts.PRECISIONS["quick"].looks)
-    return contrasts.predicted_rounds(sigma, reach, looks=looks)
+    each = contrast["rounds"] / contrast["generations"]
+    protocol = comparison.protocol
+    looks = protocol.get("splits") or len(protocol.get("looks") or contrasts.PRECISIONS["quick"].looks)
+    deviation = math.sqrt(between**2 + sigma**2 / each)
+    return contrasts.predicted_units(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED.df)
 
 
 # --- a default is nothing but itself ------------------------------------------------------------------------
@@ -136,30 +249,29 @@ def self_test_lines(comparison: Comparison) -> list[str]:
         low, high = test.get("ratio_low"), test.get("ratio_high")
         span = f", 95 % [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
         when = _WHEN.get(test["when"], test["when"])
-        lines.append(f"{when}: {test['ratio']:.3f}×{span}, {test['rounds']} rounds")
+        lines.append(f"{when}: {test['ratio']:.3f}×{span}, {counted(test)}")
     return lines
 
 
-_WHEN = {"before": "Before the race", "after": "After the race", "alone": "Self-test"}
+_WHEN = {
+    "during": "In the same rounds",
+    "before": "Before the race",
+    "after": "After the race",
+    "alone": "Self-test",
+}
 
 
 # --- a table of trials --------------------------------------------------------------------------------------
 
 
-def short(result: Mapping[str, Any]) -> str:
-    """A verdict in a few characters, for a table; empty where there is none."""
-    own: Sequence[Contrast] = result.get("contrasts") or []
-    if not own:
-        return ""
-    if result.get("grade") == REJECTED:
+def short(contrast: Contrast) -> str:
+    """A verdict in a few characters, for a table or beside a number."""
+    if is_rejected(contrast):
         return "rejected"
-    contrast = own[0]
-    ratio, low, high = contrast["ratio"], contrast["ratio_low"], contrast["ratio_high"]
-    match contrast["verdict"]:
-        case "FASTER":
-            return f"{contrasts.ratio_text(ratio, low, high)}× faster"
-        case "SLOWER":
-            return f"{contrasts.ratio_text(1 / ratio, 1 / high, 1 / low)}× slower"
-        case "EQUIVALENT":
-            return "no difference"
-    return "undecided"
+    return "no difference" if contrast["verdict"] == "EQUIVALENT" else ratios.parts(contrast)[0]
+
+
+def short_of(result: Mapping[str, Any]) -> str:
+    """The verdict of a trial's result in a few characters; empty where there is none."""
+    own: Sequence[Contrast] = result.get("contrasts") or []
+    return short(own[0]) if own else ""

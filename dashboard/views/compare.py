@@ -12,12 +12,15 @@ import streamlit as st
 from core.comparison import Comparison, Configuration, line_up
 from core.contrast import DEFAULT_MARGIN, PRECISIONS, Precision
 from core.errors import TunerError
+from core.measurement import Trial
 from core.prediction import Prediction, past, predict
 from core.store import ModelRecord
-from dashboard import contestants, controls, format, state
+from dashboard import contestants, controls, format, polling, state
 from dashboard.contestants import Entry
-from dashboard.panels import compare_results, entry_list, standings
+from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.panels import compare_results, entry_list, going_on, live_text, standings
 from dashboard.panels.compare_results import ACTIVE
+from dashboard.panels.live_text import Field
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
@@ -156,6 +159,7 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
             help="Seconds of rounds after which an open question stays UNDECIDED. Empty: what belongs to the "
             "precision.",
         )
+    wait_for_quiet()
 
 
 def _precision() -> Precision:
@@ -270,25 +274,34 @@ def _start() -> None:
             _asked(entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,
+            wait_quiet_s=wait_quiet_s(),
         )
     except TunerError as error:
         state.keep_error(error)
         return
+    _follow(comparison_id)
+
+
+def _follow(comparison_id: str) -> None:
+    """Show a race that this session has started: its model is the current one, its list stays."""
     st.session_state[FOLLOWED] = comparison_id
     show(comparison_id)
 
 
 def _race(shown: Comparison) -> None:
     with st.container(border=True, key="compare.race"):
+        trials = state.store().trials_of(shown.id)
         if shown.state in ACTIVE:
-            st.fragment(_live, run_every=state.RACE_POLL_S)(shown.id)
+            compare_results.header(shown, live=True)
+            again_s = polling.race_s(state.status(shown.id))
+            st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
             return
-        trials = {trial.id: trial for trial in state.store().trials_of(shown.id)}
-        compare_results.header(shown, partial(_buttons, shown))
-        compare_results.finished(shown, trials)
+        compare_results.header(shown, partial(_buttons, shown, trials))
+        compare_results.finished(shown, {trial.id: trial for trial in trials})
 
 
-def _buttons(shown: Comparison) -> None:
+def _buttons(shown: Comparison, trials: Sequence[Trial]) -> None:
+    going_on.button("compare", shown, trials, lambda more: _follow(more.id))
     st.button(
         "Take as list",
         key="compare.again",
@@ -310,21 +323,20 @@ def _retake(shown: Comparison) -> None:
         state.keep_error(error)
 
 
-def _live(comparison_id: str) -> None:
-    comparison = state.store().comparison(comparison_id)
-    if comparison.state not in ACTIVE:
-        st.rerun()  # one full run draws the result and ends the polling
-    compare_results.header(comparison)
-    status = state.status(comparison_id)
+def _live(race: Comparison, field: Field, again_s: float) -> None:
+    status = state.status(race.id)
+    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
+    if ended or polling.race_s(status) != again_s:
+        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
     with st.container(key="compare.live"):
-        compare_results.live(comparison, status, state.store().trials_of(comparison_id))
+        compare_results.live(race, status, field, state.store().trials_of(race.id))
         if status is not None:
             st.button(
                 "Cancel",
                 key="compare.cancel",
                 icon=":material/stop_circle:",
                 on_click=state.scheduler().cancel,
-                args=(comparison_id,),
+                args=(race.id,),
                 help="Ends all its workers. Rounds that were made are kept.",
             )
 

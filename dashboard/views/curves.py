@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -14,9 +15,11 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.sweep import Axis, Measured, Point
-from dashboard import controls, format, state
-from dashboard.panels import compare_results, curve_results
+from dashboard import controls, format, polling, state
+from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.panels import compare_results, curve_results, going_on, live_text, verdict
 from dashboard.panels.curve_results import ACTIVE, point_name
+from dashboard.panels.live_text import Field
 
 AXIS = "curves.axis"
 VALUES = "curves.values"  # + "." + name of the axis
@@ -49,11 +52,12 @@ def page() -> None:
     except TunerError as error:
         state.report(error)
         return
-    rows = _rows(record, points)
+    rows, races = _rows(record, points)
     race = _race()
     _run_box(record, base, points, rows)
     _live(race)
-    curve_results.results(one, points, rows, race)
+    busy = {known.id: verdict.busy_words(known.result) for known in races.values()}
+    curve_results.results(one, points, rows, race, busy, partial(_go_on, race, rows))
 
 
 def _base() -> TrialSpec | None:
@@ -142,8 +146,12 @@ def _axis_label(name: str) -> str:
 # --- what is measured already -------------------------------------------------------------------------
 
 
-def _rows(record: ModelRecord, points: Sequence[Point]) -> list[Measured]:
-    """Each point with its trial of this sweep, or an earlier one of the same settings on this machine."""
+def _rows(record: ModelRecord, points: Sequence[Point]) -> tuple[list[Measured], Mapping[str, Comparison]]:
+    """Each point with its trial of this sweep, or an earlier one of the same settings on this machine.
+
+    Returns:
+        The points, and the races by id in which they were measured.
+    """
     study = st.session_state.get(STUDY)
     own = state.store().trials(study=study) if study else []
     fingerprint = state.environment()["fingerprint"]
@@ -155,7 +163,8 @@ def _rows(record: ModelRecord, points: Sequence[Point]) -> list[Measured]:
         ):
             earlier[key] = found
     ids = {trial.comparison for trial in (*own, *earlier.values()) if trial.comparison}
-    return sweep.join(points, own, earlier, {one: race for one in ids if (race := _comparison(one))})
+    races = {one: race for one in ids if (race := _comparison(one))}
+    return sweep.join(points, own, earlier, races), races
 
 
 def _comparison(comparison_id: str) -> Comparison | None:
@@ -200,7 +209,10 @@ def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
             args=(record,),
         )
     if not active:
-        st.caption(_prediction(record, points, todo), text_alignment="right")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            wait_for_quiet()
+            st.space("stretch")
+            st.caption(_prediction(record, points, todo), width="content")
 
 
 def _run_label(count: int, *, active: bool) -> str:
@@ -236,10 +248,12 @@ def _start(record: ModelRecord) -> None:
     try:
         one = sweep.axis(name, sweep.parse_values(st.session_state[_values_key(name)], name=name))
         points = sweep.expand(state.current_spec(), [one], record.info)
-        todo = _todo(points, _rows(record, points))
+        todo = _todo(points, _rows(record, points)[0])
         study = sweep.study_name(one, uuid.uuid4().hex[:8])
         what = f"curve of {len(todo)} points of {record.name}"
-        state.scheduler().submit_comparison(_asked(todo), study=study, model_name=record.name, what=what)
+        state.scheduler().submit_comparison(
+            _asked(todo), study=study, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s()
+        )
     except TunerError as error:
         state.keep_error(error)
         return
@@ -255,26 +269,39 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
     ]
 
 
+def _go_on(race: Comparison | None, rows: Sequence[Measured]) -> None:
+    if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
+        return
+    going_on.button("curves", race, state.store().trials_of(race.id), _follow)
+
+
+def _follow(more: Comparison) -> None:
+    """A sweep is found by the name that its races share."""
+    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = more.study
+
+
 def _live(race: Comparison | None) -> None:
     """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
         if race is not None and race.state in ACTIVE:
-            st.fragment(_tick, run_every=state.RACE_POLL_S)(race.id)
+            again_s = polling.race_s(state.status(race.id))
+            field = live_text.field_of(race, state.store().trials_of(race.id))
+            st.fragment(_tick, run_every=again_s)(race, field, again_s)
 
 
-def _tick(race_id: str) -> None:
-    race = state.store().comparison(race_id)
-    if race.state not in ACTIVE:
+def _tick(race: Comparison, field: Field, again_s: float) -> None:
+    status = state.status(race.id)
+    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
+    if ended or polling.race_s(status) != again_s:
         st.rerun()
-    status = state.status(race_id)
-    compare_results.live(race, status, state.store().trials_of(race_id))
+    compare_results.live(race, status, field, state.store().trials_of(race.id))
     if status is not None:
         st.button(
             "Cancel",
             key="curves.cancel",
             icon=":material/stop:",
             on_click=state.scheduler().cancel,
-            args=(race_id,),
+            args=(race.id,),
             help="Ends the race of all points; what was measured is kept in History, as cancelled.",
         )
 

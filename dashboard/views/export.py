@@ -13,7 +13,7 @@ from core.guard import MARK, breach
 from core.measurement import Trial
 from core.spec import TrialSpec, spec_from_yaml
 from dashboard import controls, format, state
-from dashboard.panels import cells, verdict
+from dashboard.panels import cells, results, verdict
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -82,7 +82,8 @@ def _label(trial: Trial | None) -> str:
         return "The current settings, not measured"
     p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
     settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
-    parts = [trial.model_name, settings, f"p50 {format.ms(p50)}", format.when(trial.created_at), trial.id[:8]]
+    p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
+    parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
     if breach(trial.result):
         parts.append(f"{cells.WARNING} {MARK}")
     return " · ".join(parts)
@@ -120,6 +121,7 @@ def _trial(trial: Trial) -> None:
             icon=":material/warning:",
             color="orange",
         )
+    results.busy_note(trial.result)
     accepted = _accepted(trial)
     if accepted is None:
         return

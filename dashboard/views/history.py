@@ -109,6 +109,7 @@ def matches(trial: Trial, text: str) -> bool:
             " ".join(result.get("effective_providers") or ()),
             "fallback" if result.get("fallback") else "",
             MARK if breach(result) else "",
+            verdict.busy_words(result),
             trial.error["message"] if trial.error else "",
         ]
     ).lower()
@@ -131,8 +132,9 @@ def _row(trial: Trial) -> dict[str, Any]:
         "Ran on": ", ".join(format.provider(p) for p in result.get("effective_providers") or ())
         + (" (fallback)" if result.get("fallback") else ""),
         "Batch": result.get("batch_size"),
-        "Verdict": verdict.short(result),
+        "Verdict": verdict.short_of(result),
         "Grade": result.get("grade") or "",
+        "Machine": verdict.busy_words(result),
         "Outputs": cells.outputs_words(result),
         "p50 (ms)": _ms(latency.get("p50_s")),
         "p95 (ms)": _ms(latency.get("p95_s")),
@@ -180,7 +182,11 @@ def _table(trials: list[Trial]) -> list[Trial]:
                 help="Against the baseline that was pinned then, else against ONNX Runtime's default."
             ),
             "Grade": st.column_config.TextColumn(
-                help="How far the machine let the race be trusted: A, B, C, or F for rejected."
+                help="How fine the answer of the race is, by what two copies of one configuration differed: "
+                "A within 1 %, B within 3 %, C wider; F: rejected."
+            ),
+            "Machine": st.column_config.TextColumn(
+                width="small", help="Who else used it. Empty: nobody, or it was not looked at."
             ),
             "Outputs": st.column_config.TextColumn(
                 help="Against those of the original model, run without optimizations on the CPU on the same "

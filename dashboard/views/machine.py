@@ -7,7 +7,7 @@ import streamlit as st
 from core.errors import StoreError, TunerError
 from core.quietness import answer
 from core.scheduler import Status
-from dashboard import state
+from dashboard import polling, state
 from dashboard.panels import machine
 from dashboard.panels.queue_text import bar
 
@@ -56,7 +56,7 @@ def _quiet(fingerprint: str) -> None:
             else "A self-test is under way.",
         )
     if running is not None:
-        st.fragment(_live, run_every=state.RACE_POLL_S)(running.id)
+        st.fragment(_live, run_every=polling.RACE_S)(running.id)
     else:
         _report_end()
     try:

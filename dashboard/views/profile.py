@@ -10,8 +10,8 @@ from core.errors import TunerError
 from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import controls, format, state
-from dashboard.panels import profile_results
+from dashboard import controls, format, polling, state
+from dashboard.panels import profile_results, verdict
 from dashboard.panels.queue_text import bar
 
 SHOWN = "profile.shown"  # id of the profile that is shown
@@ -125,7 +125,8 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 
 def _measured_label(trial: Trial) -> str:
     p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {_asked_for(trial)}"
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_asked_for(trial)}"
 
 
 # --- run, cancel, choose ------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def _live(shown: Trial | None) -> None:
         )
 
     with st.container(key="profile.live"):
-        st.fragment(tick, run_every=state.POLL_S if active else None)()
+        st.fragment(tick, run_every=polling.POLL_S if active else None)()
 
 
 # --- the result ---------------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from core.spec import TrialSpec, spec_from_yaml, yaml_from_spec
 from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
-from dashboard import contestants, controls, format, state
+from dashboard import contestants, controls, format, polling, state
 from dashboard.controls import dataset
+from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
 from dashboard.panels import scorecard, scorecard_targets
 from dashboard.panels.queue_text import bar
 
@@ -277,6 +278,7 @@ def _measuring(card: Sequence[Row]) -> None:
             persist_state="session",
             help="Higher ones take longer and narrow the intervals.",
         )
+        wait_for_quiet()
         st.button(
             "Measuring" if active else "Measure what is missing",
             key="scorecard.run",
@@ -305,7 +307,7 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
 
 def _start(work: Needed) -> None:
     try:
-        st.session_state[JOBS] = start(state.scheduler(), work)
+        st.session_state[JOBS] = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
     except TunerError as error:
         state.keep_error(error)
 
@@ -339,7 +341,7 @@ def _live(active: Sequence[Status]) -> None:
         )
 
     with st.container(key="scorecard.live"):
-        st.fragment(tick, run_every=state.RACE_POLL_S if active else None)()
+        st.fragment(tick, run_every=polling.RACE_S if active else None)()
 
 
 def _cancel(jobs: Sequence[str]) -> None:
@@ -376,6 +378,8 @@ def _details(row: Row) -> None:
         st.warning(
             f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
         )
+    for line in scorecard.busy_lines(row):
+        st.caption(f":material/groups: {format.plain(line)}")
     st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-from core.comparison import ANCHOR_LABEL, same_request
+from core.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.contrast import DEFAULT_MARGIN
 from core.errors import TunerError
 from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import controls, format, state
-from dashboard.panels import cells, duel, results
+from dashboard import controls, format, polling, state
+from dashboard.controls.protocol import wait_quiet_s
+from dashboard.panels import cells, duel, going_on, results
+from dashboard.panels.live_text import Field
 from dashboard.panels.queue_text import bar
 
 RACING = "rounds"  # stage of a race in which its interval still shrinks
@@ -107,7 +111,7 @@ def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec |
         spec = state.current_spec()
     except TunerError as error:
         return None, f"{error.message} {error.hint}"
-    if trial is not None and trial.state in ("WAITING", "RUNNING"):
+    if trial is not None and _is_active(trial):
         return spec, "A trial is running; wait for it or cancel it."
     return spec, ""
 
@@ -125,7 +129,10 @@ def run() -> None:
         spec = state.current_spec()
         record = state.current_model()
         trial_id = state.scheduler().submit(
-            spec, baseline=state.pinned(spec), model_name=record.name if record else None
+            spec,
+            baseline=state.pinned(spec),
+            model_name=record.name if record else None,
+            wait_quiet_s=wait_quiet_s(),
         )
     except TunerError as error:
         state.keep_error(error)
@@ -138,12 +145,11 @@ def run() -> None:
 
 def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     state.show_kept_error()
-    active = trial is not None and trial.state in ("WAITING", "RUNNING")
     if trial is None:
         _empty(record)
         return
-    if active:
-        st.fragment(_live, run_every=state.RACE_POLL_S)(trial.id)
+    if _is_active(trial):
+        _watch(trial)
         return
     if trial.state == "COMPLETE" and trial.result:
         _complete(trial)
@@ -163,31 +169,40 @@ def _empty(record: ModelRecord | None) -> None:
         st.page_link("views/history.py", label="Or reopen an earlier trial", icon=":material/history:")
 
 
-def _live(trial_id: str) -> None:
-    trial = state.store().trial(trial_id)
-    if trial.state not in ("WAITING", "RUNNING"):
-        st.rerun()  # one full run draws the result and ends the polling
-    status = state.status(trial_id)
-    results.header(trial)
+def _watch(trial: Trial) -> None:
+    """Draw what stays while a trial runs, and the box that follows it."""
+    results.header(trial, live=True)
+    again_s = polling.race_s(state.status(trial.id))
+    st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s)
+
+
+def _live(trial: Trial, field: Field, margin: float, again_s: float) -> None:
+    status = state.status(trial.id)
+    ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
+    if ended or polling.race_s(status) != again_s:
+        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
     with st.container(border=True, key="live"):
         if status is None:
             st.progress(
                 0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
             )
-        else:
-            share, text = bar(status, "this one")
-            st.progress(share, text=text)
-            if status.live:
-                duel.live(trial, status.live, margin=_margin(trial), racing=status.stage == RACING)
-        if status is not None:
-            st.button(
-                "Cancel",
-                key="cancel",
-                icon=":material/stop_circle:",
-                on_click=state.scheduler().cancel,
-                args=(trial_id,),
-                help="Stops the worker process; the trial is kept as cancelled.",
-            )
+            return
+        share, text = bar(status, "this one")
+        st.progress(share, text=text)
+        if status.live:
+            duel.live(trial.id, status.live, field, margin=margin, racing=status.stage == RACING)
+        st.button(
+            "Cancel",
+            key="cancel",
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(trial.id,),
+            help="Stops the worker process; the trial is kept as cancelled.",
+        )
+
+
+def _is_active(trial: Trial) -> bool:
+    return trial.state in ("WAITING", "RUNNING")
 
 
 def _margin(trial: Trial) -> float:
@@ -203,7 +218,7 @@ def _complete(trial: Trial) -> None:
     results.header(trial)
     _actions(trial, pinned, race)
     if race is not None:
-        duel.card(race)
+        duel.card(race, partial(_go_on, trial, race.comparison))
     if pinned is not None and pinned.id != trial.id and not _raced(race, pinned):
         duel.never_raced(trial, pinned)
     duel.numbers(trial, race)
@@ -217,6 +232,13 @@ def _complete(trial: Trial) -> None:
     results.what_ran(trial.result or {})
     if race is not None and race.baseline is not None:
         _beside(trial, race.baseline)
+
+
+def _go_on(trial: Trial, race: Comparison) -> None:
+    def follow(more: Comparison) -> None:
+        state.own_trial(going_on.same_place(trial.id, race, more))
+
+    going_on.button("tune", race, state.store().trials_of(race.id), follow)
 
 
 def _pinned(trial: Trial) -> Trial | None:

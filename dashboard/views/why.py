@@ -13,8 +13,8 @@ from core.measurement import Trial
 from core.profiling.difference import Difference
 from core.scheduler import Status
 from core.store import ModelRecord
-from dashboard import controls, format, state
-from dashboard.panels import job_box, why_results
+from dashboard import controls, format, polling, state
+from dashboard.panels import job_box, results, verdict, why_results
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -49,6 +49,7 @@ def page() -> None:
         _buttons(of, job, again=found is not None)
     _live(of, job)
     if found is not None:
+        _remarks(of)
         why_results.result(found)
     elif not state.is_active(job):
         _empty()
@@ -154,7 +155,8 @@ def _label(trial: Trial) -> str:
     asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50} · {asked}{beside}{differ}"
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {asked}{beside}{differ}"
 
 
 # --- explaining -------------------------------------------------------------------------------------------
@@ -223,8 +225,26 @@ def _live(of: Pair, job: Status | None) -> None:
     elif job is not None and job.error is not None:
         state.report_record(job.error)
     job_box.draw(
-        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=state.RACE_POLL_S
+        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=polling.RACE_S
     )
+
+
+def _remarks(of: Pair) -> None:
+    """Say what machine the numbers are of, once where the two raced together, and why there is no verdict."""
+    stored = [
+        one for trial in (of.candidate, of.baseline) for one in (trial.result or {}).get("contrasts") or []
+    ]
+    names = {of.baseline.id, of.candidate.id}
+    found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
+    if verdict.is_rejected(found) and found is not None and found.get("holds_reason"):
+        st.error(
+            format.plain(f"{found['holds_reason']} {verdict.MEASURE_BETTER}"),
+            title="Their race gives no verdict",
+            icon=":material/block:",
+        )
+    told = [one.result for one in (of.baseline, of.candidate)]
+    for result in told[:1] if verdict.busy_words(told[0]) == verdict.busy_words(told[1]) else told:
+        results.busy_note(result)
 
 
 def _empty() -> None:

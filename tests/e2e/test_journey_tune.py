@@ -11,9 +11,9 @@ import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from core.contrast import words
 from core.spec import spec_from_yaml
 from core.store import Store
+from dashboard.panels import verdict
 from tests import tiny_models
 from tests.e2e.conftest import run, run_button, started, visit
 
@@ -134,20 +134,43 @@ def test_a_duel_to_its_verdict_with_a_reload_on_the_way(open_browser: Open, home
     set_number(page, "intra_op_num_threads", 1)
     expect(page.locator(".st-key-runbar")).to_contain_text("against ORT default")
     started(page, run_button(page))
-    expect(page.locator(".st-key-live")).to_contain_text("as fast as ORT default so far")
+    expect(page.locator(".st-key-live")).to_contain_text(
+        re.compile("(faster|slower) than ORT default so far")
+    )
+    expect(page.locator(".st-key-live")).to_contain_text(re.compile(r"generation \d+ · .* · p50 [\d.,]+ ms"))
     expect(page.locator(".st-key-live canvas")).to_be_visible()
     page.reload()
     expect(page.locator(".st-key-live").or_(page.locator(".st-key-verdict"))).to_be_visible()
     expect(headline(page)).to_be_visible()
     trial = Store(home / "ortune.db").trial(shown_trial(page))
     assert trial.result is not None
-    expect(headline(page)).to_contain_text(words(trial.result["contrasts"][0])[1:])
+    expect(headline(page)).to_contain_text(verdict.words(trial.result["contrasts"][0])[1:])
     expect(page.locator(".st-key-verdict")).to_contain_text(f"Grade {trial.result['grade']}")
     expect(page.locator(".st-key-cold_start")).to_contain_text("Break-even")
     expect(page.locator(".st-key-cost")).to_contain_text("CPU while idle")
     expect(page.get_by_text("Time since the first block (s)")).to_be_visible()
     page.get_by_role("tab", name="Distribution").click()
     expect(page.get_by_text("Fraction of runs at or below")).to_be_visible()
+
+
+def test_a_finished_race_goes_on_and_a_reload_finds_it(page: Page, home: Path) -> None:
+    short(page)
+    set_number(page, "intra_op_num_threads", 1)
+    run(page)
+    first = shown_trial(page)
+    go_on = page.locator(".st-key-tune-go_on button")
+    started(page, go_on.first)
+    expect(page.locator(".st-key-live")).to_contain_text("so far")
+    expect(go_on).to_have_count(0)
+    page.reload()
+    expect(page.locator(".st-key-live")).to_contain_text("so far")
+    more = shown_trial(page)
+    page.get_by_role("button", name="Cancel").first.click()
+    expect(page.get_by_text("This trial was cancelled")).to_be_visible()
+    store = Store(home / "ortune.db")
+    races = [store.comparison(store.trial(one).comparison) for one in (first, more)]
+    assert races[1].protocol["continues"] == races[0].id
+    assert races[0].state == "COMPLETE"
 
 
 def test_a_pinned_baseline_races_in_the_next_run(page: Page, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from core.benchmark import contestant as module
+from core.benchmark import inference, layout
 from core.benchmark.contestant import Contestant
 from core.errors import ModelError, SpecError, TunerError, WorkerError
 from tests import tiny_models
@@ -200,6 +202,136 @@ def test_the_collector_never_runs_once_it_is_loaded(tmp_path: Path) -> None:
     assert gc.get_freeze_count() > 10_000
 
 
+# -- the layout of its memory ------------------------------------------------------------------------------
+
+
+def placed(model: Path, seed: int | None, **changes: Any) -> tuple[Contestant, Any]:
+    """Load `model` in the layout that `seed` draws."""
+    contestant = Contestant()
+    plan = contestant_plan(model, **changes)
+    return contestant, contestant.load(plan if seed is None else plan | {"layout_seed": seed})
+
+
+def inputs_in_page(contestant: Contestant) -> list[int]:
+    """Where in its page each input begins that a run is given."""
+    contender = contestant._loaded.contender
+    _, values = contender.call.args
+    return [array.ctypes.data % layout.PAGE for array in values.values()]
+
+
+def test_inputs_lie_where_the_layout_says_and_each_at_a_place_of_its_own(tmp_path: Path) -> None:
+    model = tiny_models.every_dtype(tmp_path / "m.onnx")
+    found = []
+    for seed in range(4):
+        contestant, reply = placed(model, seed)
+        offsets = inputs_in_page(contestant)
+        assert offsets[0] == reply["layout"]["buffer_offset"]
+        assert {offset % layout.ALIGNMENT for offset in offsets} == {0}
+        assert len(set(offsets)) > len(offsets) / 2, "the inputs are drawn apart"
+        found.append(offsets)
+    assert len(set(map(tuple, found))) == 4
+    again, _ = placed(model, 3)
+    assert inputs_in_page(again) == found[3]
+
+
+def test_bound_inputs_lie_where_the_layout_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[Any] = []
+    make = inference._ort_value
+
+    def remember(*given: Any) -> Any:
+        bound.append(make(*given))
+        return bound[-1]
+
+    monkeypatch.setattr(inference, "_ort_value", remember)
+    model = tiny_models.mlp(tmp_path / "m.onnx")
+    for seed in range(4):
+        _, reply = placed(model, seed, use_io_binding=True)
+        assert bound[-1].data_ptr() % layout.PAGE == reply["layout"]["buffer_offset"]
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_layout_changes_where_things_lie_and_not_what_comes_out(tmp_path: Path, bound: bool) -> None:
+    for build in (tiny_models.conv, tiny_models.tokens, tiny_models.scalar, tiny_models.every_dtype):
+        model = build(tmp_path / "m.onnx")
+        as_it_comes, reply = placed(model, None, use_io_binding=bound)
+        assert set(reply["layout"].values()) == {0}
+        path = str(tmp_path / "o")
+        as_it_comes.save_outputs(path=path)
+        for seed in (1, 2):
+            drawn, reply = placed(model, seed, use_io_binding=bound)
+            assert set(reply["layout"].values()) != {0}
+            assert drawn.compare_outputs(path=path)["max_abs"] == 0.0
+            block = drawn.block(**QUICK)  # as deep in the stack as the layout says
+            assert len(block["latencies_ns"]) == 3
+
+
+def test_types_that_numpy_does_not_have_and_inputs_without_a_value_are_placed_too(tmp_path: Path) -> None:
+    low, _ = placed(tiny_models.identity(tmp_path / "low.onnx", "bfloat16"), 5, use_io_binding=True)
+    assert low.block(**QUICK)["latencies_ns"]
+    empty = contestant_plan(tiny_models.identity(tmp_path / "empty.onnx", "float32", ["batch", "n"]))
+    empty["feeds"]["inputs"][0]["shape"] = [2, 0]
+    contestant = Contestant()
+    assert contestant.load(empty | {"layout_seed": 5})["outputs"][0]["shape"] == [2, 0]
+
+
+def test_other_shapes_are_placed_like_the_first(tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "m.onnx")
+    contestant, reply = placed(model, 7)
+    contender = contestant._loaded.contender
+    other = contender.refed(contestant_plan(model, batch=9)["feeds"])
+    _, values = other.call.args
+    assert values["x"].shape == (9, 16)
+    assert values["x"].ctypes.data % layout.PAGE == reply["layout"]["buffer_offset"]
+
+
+def test_the_timed_loop_runs_as_deep_in_the_stack_as_was_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What holds a frame alive here is Python's own call of C, so that native frames move with it."""
+    depths: list[int] = []
+    time_block = module.timing.time_block
+
+    def look(*given: Any, **named: Any) -> Any:
+        frame, depth = sys._getframe(), 0
+        while frame.f_back is not None:
+            frame, depth = frame.f_back, depth + (frame.f_code is layout.at_depth.__code__)
+        depths.append(depth)
+        return time_block(*given, **named)
+
+    monkeypatch.setattr(module.timing, "time_block", look)
+    drawn = []
+    for seed in range(5):
+        contestant, reply = placed(tiny_models.mul(tmp_path / "m.onnx"), seed)
+        depths.clear()
+        contestant.block(**QUICK)
+        drawn.append((reply["layout"]["stack_frames"], depths[0]))
+    base = drawn[0][1] - drawn[0][0]
+    assert [depth - frames for frames, depth in drawn] == [base] * 5
+    assert len({frames for frames, _ in drawn}) > 1
+
+
+def test_a_second_process_leaves_out_what_the_first_one_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_models.mlp(tmp_path / "m.onnx")
+    _, first = load(model)
+    monkeypatch.setattr(module.footprint, "load_libraries", lambda: pytest.fail("told already"))
+    monkeypatch.setattr(module.timing, "clock_share_ns", lambda: pytest.fail("told already"))
+    contestant = Contestant()
+    reply = contestant.load(contestant_plan(model) | {"again": True})
+    told_once = {
+        "clock_ns",
+        "session_creation_s",
+        "first_run_ns",
+        "baseline_rss_bytes",
+        "load_peak_rss_bytes",
+    }
+    assert {name: one for name, one in reply.items() if name not in told_once} == {
+        name: one for name, one in first.items() if name not in told_once
+    }
+    assert contestant.block(**QUICK)["latencies_ns"]
+
+
 # -- warm --------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +352,42 @@ def test_a_number_of_warm_up_runs_is_obeyed(tmp_path: Path, runs: int) -> None:
     assert reply["median_ns"] > 0
     if runs == 0:
         assert reply["median_ns"] == loaded["first_run_ns"]
+
+
+def test_a_process_that_runs_like_those_before_it_is_warm_at_once(tmp_path: Path) -> None:
+    model = tiny_models.steady(tmp_path / "m.onnx")
+    first, _ = load(model, warmup_runs=None)
+    known = first.warm()
+    second, _ = load(model, warmup_runs=None)
+    reply = second.warm(known_ns=10 * known["median_ns"])  # whatever this machine does: it is not slower
+    assert reply["steady"]
+    assert len(reply["latencies_ns"]) < len(known["latencies_ns"])
+    assert sum(reply["latencies_ns"]) < sum(known["latencies_ns"])
+
+
+def test_a_process_that_is_slower_than_those_before_it_is_warmed_up_like_the_first(tmp_path: Path) -> None:
+    first, _ = load(tiny_models.steady(tmp_path / "m.onnx"), warmup_runs=None)
+    known = first.warm()
+    contestant, _ = load(tiny_models.steady(tmp_path / "m.onnx"), warmup_runs=None)
+    reply = contestant.warm(known_ns=known["median_ns"] // 10)  # none is so fast
+    assert sum(reply["latencies_ns"]) >= module.warmup.MIN_NS or not reply["steady"]
+    assert min(reply["latencies_ns"]) <= reply["median_ns"] <= max(reply["latencies_ns"])
+
+
+def test_a_warm_up_has_no_more_time_than_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.warmup, "is_steady", lambda latencies: False)
+    contestant, _ = load(tiny_models.steady(tmp_path / "m.onnx"), warmup_runs=None)
+    for cap_s in (0.05, 0.2):
+        reply = contestant.warm(cap_s=cap_s)
+        *before, last = reply["latencies_ns"]
+        assert sum(before) <= cap_s * 1e9 < sum(reply["latencies_ns"]) + 2 * last + 0.1 * cap_s * 1e9
+        assert not reply["steady"]
+    assert len(contestant.warm(cap_s=0.0)["latencies_ns"]) <= 1  # the budget holds no warm-up at all
+
+
+def test_a_number_of_warm_up_runs_is_obeyed_whatever_is_known(tmp_path: Path) -> None:
+    contestant, _ = load(tiny_models.mul(tmp_path / "m.onnx"), warmup_runs=7)
+    assert len(contestant.warm(known_ns=10**9, cap_s=0.0)["latencies_ns"]) == 7
 
 
 # -- block -------------------------------------------------------------------------------------------------
@@ -244,6 +412,21 @@ def test_a_block_ends_between_its_smallest_and_largest_number_of_runs(tmp_path: 
     for block_ns, low, high, runs in ((0, 1, 1, 1), (0, 25, 1000, 25), (10**12, 1, 17, 17), (0, 5, 3, 3)):
         reply = contestant.block(block_ns=block_ns, min_runs=low, max_runs=high)
         assert len(reply["latencies_ns"]) == runs
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+def test_a_block_without_a_run_for_the_caches_has_none_to_keep_apart(tmp_path: Path, runs: int) -> None:
+    contestant, _ = load(tiny_models.mul(tmp_path / "m.onnx"))
+    calls: list[int] = []
+    contender = contestant._loaded.contender
+    counted = dataclasses.replace(contender, call=lambda: calls.append(1))
+    contestant._loaded = dataclasses.replace(contestant._loaded, contender=counted)
+    bare = contestant.block(block_ns=0, min_runs=runs, max_runs=runs, refill=False)
+    assert (bare["refill_ns"], len(bare["latencies_ns"]), len(calls)) == (None, runs, runs)
+    calls.clear()
+    full = contestant.block(block_ns=0, min_runs=runs, max_runs=runs)
+    assert full["refill_ns"] >= 0
+    assert (len(full["latencies_ns"]), len(calls)) == (runs, runs + 1)
 
 
 def test_a_block_names_what_the_process_used(tmp_path: Path) -> None:
@@ -294,6 +477,20 @@ def test_peak_memory_grows_with_the_work(tmp_path: Path) -> None:
     assert loaded["load_peak_rss_bytes"] > 80 << 20
     assert much["gpu_memory_bytes"] is None
     assert much["notes"] == []
+
+
+def test_no_runs_tell_the_peak_of_all_that_was_run(tmp_path: Path) -> None:
+    """Of a slow model: its own process has done nothing but run, so that nothing must run again."""
+    model = tiny_models.mul_batch(tmp_path / "m.onnx")
+    contestant, _ = load(model, batch=1 << 19)
+    calls: list[int] = []
+    contender = contestant._loaded.contender
+    counted = dataclasses.replace(contender, call=lambda: calls.append(1) or contender.call())
+    contestant._loaded = dataclasses.replace(contestant._loaded, contender=counted)
+    contestant.block(**QUICK)
+    made = len(calls)
+    assert contestant.footprint(runs=0)["run_peak_rss_bytes"] > 20 << 20  # 12 MiB in, as much out
+    assert len(calls) == made
 
 
 def test_where_the_peak_cannot_be_reset_a_note_says_so(
@@ -419,8 +616,23 @@ def test_the_whole_life_of_a_contestant_over_its_protocol(tmp_path: Path) -> Non
         ("compare_outputs", {"path": path}),
     ):
         reply = ask(contestant, command, arguments)
-        assert list(reply) == ["ok"], (command, reply)
+        assert list(reply) == ["id", "ok"], (command, reply)
         json.dumps(reply, allow_nan=False)
+
+
+def test_a_reply_has_the_number_of_its_request(tmp_path: Path) -> None:
+    contestant = Contestant()
+    for line, number in (
+        (b'{"id": 7, "do": "block", "with": {"block_ns": 0, "min_runs": 1, "max_runs": 1}}', 7),  # an error
+        (b'{"id": 8, "do": "block", "with": {"no": 1}}', 8),  # a surprise
+        (b'{"do": "block"}', None),
+    ):
+        reply = contestant.answer(line)
+        assert (reply["id"], list(reply)) == (number, ["id", "error"])
+    plan = contestant_plan(tiny_models.mul(tmp_path / "m.onnx"))
+    reply = contestant.answer(json.dumps({"id": "x", "do": "load", "with": plan}).encode())
+    assert (reply["id"], list(reply)) == ("x", ["id", "ok"])
+    assert list(contestant.answer(b"nonsense")) == ["error"]  # it has no number
 
 
 def test_errors_are_replies_and_the_contestant_goes_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -329,7 +330,7 @@ def test_a_crash_is_seen_by_the_end_of_the_channel_and_by_reaping(
 def test_the_end_of_its_channel_ends_a_contestant(server: Server, plan: Any) -> None:
     contestant = server.fork()
     contestant.ok("load", plan)
-    assert server.ask("reap", {"pid": contestant.pid}) == {"ok": {"status": None}}
+    assert server.ask("reap", {"pid": contestant.pid})["ok"] == {"status": None}
     contestant.close()
     assert server.reap(contestant.pid) == 0
 
@@ -418,6 +419,56 @@ def test_a_killed_parent_leaves_neither_server_nor_frozen_contestant() -> None:
         wait_until_gone(pid)
 
 
+# A child that takes its time before it asks to die with its parent, as one does on a busy machine.
+WITH_A_SLOW_CHILD = """
+import os, time
+import core.worker as worker
+from core import lifeline
+
+tie = lifeline.die_with_parent
+
+def late(parent=None):
+    time.sleep(0.3 if parent is not None else 0)
+    tie(parent)
+
+lifeline.die_with_parent = late
+worker.main()
+"""
+
+
+@pytest.mark.parametrize("leave", [kill, terminate, close_socket, close_stdin])
+def test_a_contestant_that_is_frozen_as_soon_as_it_is_known_ends_with_its_server(
+    tmp_path: Path, leave: Callable[[Server], None]
+) -> None:
+    """Frozen before it could ask to die with its parent, it would stay for ever."""
+    server = Server(tmp_path, "-c", WITH_A_SLOW_CHILD)
+    try:
+        pids = []
+        for _ in range(3):
+            contestant = server.fork()
+            os.kill(contestant.pid, signal.SIGSTOP)
+            pids.append(contestant.pid)
+        leave(server)
+        server.process.wait(30)
+        for pid in pids:
+            wait_until_gone(pid)
+    finally:
+        server.end()
+        for contestant in server.contestants:  # a test that fails leaves nobody either
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(contestant.pid, signal.SIGKILL)
+
+
+def test_a_child_that_dies_before_it_is_tied_is_answered_and_reaped(tmp_path: Path) -> None:
+    dies = WITH_A_SLOW_CHILD.replace("tie(parent)", "os._exit(3) if parent is not None else tie()")
+    server = Server(tmp_path, "-c", dies)
+    try:
+        contestant = server.fork()
+        assert os.waitstatus_to_exitcode(server.reap(contestant.pid)) == 3
+    finally:
+        server.end()
+
+
 # -- requests ----------------------------------------------------------------------------------------------
 
 
@@ -441,6 +492,25 @@ def test_a_fork_without_its_descriptors_is_refused(server: Server) -> None:
 
 def test_several_requests_in_one_packet_are_answered_in_order(server: Server) -> None:
     contestant = server.fork()
-    request = json.dumps({"do": "reap", "with": {"pid": contestant.pid}}).encode() + b"\n"
-    server.socket.sendall(request * 3)
-    assert [json.loads(server.replies.readline()) for _ in range(3)] == [{"ok": {"status": None}}] * 3
+    for number in (7, 8, 9):
+        request = {"id": number, "do": "reap", "with": {"pid": contestant.pid}}
+        server.socket.sendall(json.dumps(request).encode() + b"\n")
+    answers = [json.loads(server.replies.readline()) for _ in range(3)]
+    assert answers == [{"id": number, "ok": {"status": None}} for number in (7, 8, 9)]
+
+
+def test_a_reply_says_which_request_it_is_for(server: Server, tmp_path: Path) -> None:
+    """Errors too; what is no request has none to name."""
+    contestant = server.fork()
+    for line, number in (
+        (b'{"id": 4, "do": "sing"}', 4),
+        (b'{"id": 5, "do": "fork"}', 5),  # without its descriptors
+        (b'{"do": "sing"}', None),
+        (b"nonsense", None),
+    ):
+        server.socket.sendall(line + b"\n")
+        answer = json.loads(server.replies.readline())
+        assert (answer["id"], list(answer)) == (number, ["id", "error"])
+    contestant.socket.sendall(b'{"id": 11, "do": "block", "with": {"block_ns": 1, "min_runs": 1}}\n')
+    answer = json.loads(contestant.replies.readline())
+    assert (answer["id"], list(answer)) == (11, ["id", "error"])

@@ -333,20 +333,30 @@ class FakeRace:
         self.lost: dict[int, Exception] = {}
         monkeypatch.setattr(comparison_run, "race", self)
 
-    def __call__(self, entries, settings, *, cancel, on_progress, on_live):
+    def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None):
         assert len(entries) == len(self.medians_s)
         self.settings, self.labels = settings, [one.label for one in entries]
         on_progress(Progress(stage="rounds", done=3, total=8))
         contrast = {"candidate": 0, "baseline": settings.baseline, "label": entries[0].label, "ratio": 1.5}
-        on_live({"rounds": 3, "predicted_rounds": 8, "elapsed_s": 0.1, "contrasts": [contrast]})
+        on_live(
+            {
+                "rounds": 3,
+                "generation": 1,
+                "predicted_rounds": 8,
+                "elapsed_s": 0.1,
+                "contrasts": [contrast],
+                "p50_s": {0: 0.002, settings.baseline: 0.003},
+            }
+        )
         self.running.set()
         while not self.go.wait(0.01):
             if cancel.is_set():
-                return self.record(outcome="cancelled", rounds=3)
+                return self.record(outcome="cancelled", generations=1, rounds=3)
         return self.record()
 
     def record(self, **facts: Any):
-        found = races.record(self.medians_s, **{**self.facts, **facts})
+        known = {"generations": 4, "rounds": 4, "anchor": self.settings.anchor}
+        found = races.record(self.medians_s, **{**known, **self.facts, **facts})
         for index, error in self.lost.items():
             found.ran[index].error = error
         return found
@@ -374,6 +384,8 @@ def test_a_duel_is_one_job_with_its_references(schedulers, tmp_path, monkeypatch
     ]
     (live,) = status.live["contrasts"]
     assert (live["candidate"], live["baseline"]) == (trial, reference.trial)
+    assert status.live["p50_s"] == {trial: 0.002, reference.trial: 0.003}
+    assert (status.live["generation"], status.live["rounds"]) == (1, 3)
     assert one.status(race.id).kind == "comparison"
     assert [entry.id for entry in one.active()] == [race.id]
     assert (fake.settings.baseline, fake.settings.anchor, fake.settings.runs) == (1, 2, 20)
@@ -394,7 +406,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, tmp_path, monkeypatch
     assert (ended.state, ended.model_name, ended.fingerprint) == ("COMPLETE", "m", stored[0].fingerprint)
     assert ended.protocol["seed"] == fake.settings.seed
     assert len(ended.result["contrasts"]) == 4
-    assert [entry["when"] for entry in one.store.self_tests(ended.fingerprint)] == ["after", "before"]
+    assert [entry["when"] for entry in one.store.self_tests(ended.fingerprint)] == ["during"]
 
 
 def test_what_asks_for_the_same_does_not_race_twice(schedulers, tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ def test_figures_of_trials_have_units_and_name_a_fallback() -> None:
         requested_providers=["CUDAExecutionProvider", "CPUExecutionProvider"],
     )
     figure = latency_ecdf([side(fell)])
-    assert "Latency (ms)" in figure.to_json()
+    assert "Latency per run (ms)" in figure.to_json()
     assert all("fallback, CUDA was asked" in trace.name for trace in figure.data)
     assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
 
@@ -186,7 +186,7 @@ def test_a_curve_has_one_series_per_statistic_with_its_interval() -> None:
     assert info.series[0].y == pytest.approx([1, 4])
     assert info.series[0].low == pytest.approx([0.9, 3.6])
     assert info.series[1].low == [None, None]
-    assert info.y_title == "Latency (ms)"
+    assert info.y_title == "Latency per run (ms)"
     assert "p50: 1 ms" in info.series[0].hover[0]
     assert "95 %: 0.9 to 1.1 ms" in info.series[0].hover[0]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
 from dashboard.charts.compare_charts import (
     BASELINE,
+    REJECTED,
     VERDICTS,
+    axis_title,
     forest,
     forest_info,
     live_forest,
@@ -43,7 +46,7 @@ def test_every_contestant_is_a_row_and_the_baseline_is_the_last() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02)
     assert [row.label for row in info.rows] == [LABELS[one] for one in ("a", "b", "c", "base")]
     assert [row.verdict for row in info.rows] == ["FASTER", "EQUIVALENT", "UNDECIDED", BASELINE]
-    assert info.rows[0].short == "1.42×"
+    assert [row.short for row in info.rows] == ["1.42× faster", "no difference", "undecided", "baseline"]
     assert info.rows[2].low is None
     assert info.band == (pytest.approx(1 / 1.02), 1.02)
 
@@ -66,19 +69,23 @@ def test_a_contrast_without_a_ratio_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (0.97, 1.03, [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]),
-        (0.6, 1.5, [0.6, 0.8, 1.0, 1.2, 1.4]),
+        (1 / 1.03, 1.03, [1 / 1.03, 1 / 1.02, 1 / 1.01, 1.0, 1.01, 1.02, 1.03]),
+        (0.6, 1.5, [1 / 1.6, 1 / 1.4, 1 / 1.2, 1.0, 1.2, 1.4]),
         (0.2, 30.0, [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]),
+        (0.99, 1.5, [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]),
     ],
 )
-def test_ticks_are_round_and_hold_one(low: float, high: float, expected: list[float]) -> None:
-    assert ratio_ticks(low, high) == expected
+def test_ticks_are_round_factors_to_both_sides_and_hold_one(
+    low: float, high: float, expected: list[float]
+) -> None:
+    assert ratio_ticks(low, high) == pytest.approx(expected)
 
 
 def test_the_forest_is_drawn_with_one_series_per_verdict_on_a_logarithmic_axis() -> None:
     figure = json.loads(forest(forest_info(FOUND, LABELS, baseline="base", margin=0.02)).to_json())
     series = {one["name"]: one for one in figure["data"]}
     assert set(series) == {VERDICTS[name][2] for name in ("FASTER", "EQUIVALENT", "UNDECIDED", BASELINE)}
+    assert figure["layout"]["xaxis"]["title"]["text"] == "← slower · speed against ORT default · faster →"
     assert len({one["marker"]["symbol"] for one in series.values()}) == 4  # not by colour alone
     assert figure["layout"]["xaxis"]["type"] == "log"
     assert series["undecided"]["error_x"]["array"] == [0.0]
@@ -89,19 +96,61 @@ def test_names_from_outside_are_drawn_as_text() -> None:
     assert "<b>" not in json.dumps(json.loads(figure)["layout"]["annotations"])
 
 
-def test_a_rejected_race_has_no_colours_of_verdicts() -> None:
-    figure = forest(forest_info(FOUND, LABELS, baseline="base", margin=0.02), muted=True)
-    assert len({one.marker.color for one in figure.data}) == 1
+def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> None:
+    info = forest_info([contrast("a", 0.5, 0.04, "SLOWER")], LABELS, baseline="base", margin=0.02)
+    row = info.rows[0]
+    assert row.short == "2.00× slower"
+    assert "2.00× slower" in row.hover
+    assert "95 % [1.92, 2.08]" in row.hover
+    figure = json.loads(forest(info).to_json())
+    slower = next(one for one in figure["data"] if one["name"] == "slower")
+    assert slower["x"] == [0.5]  # left of 1
+    axis = figure["layout"]["xaxis"]
+    ticks = dict(zip(axis["ticktext"], axis["tickvals"], strict=False))
+    assert min(axis["tickvals"]) < 1
+    assert all(float(text.removesuffix("×")) >= 1 for text in axis["ticktext"])
+    assert ticks
+
+
+def test_the_axis_says_when_rows_are_compared() -> None:
+    found = [{**FOUND[0], "per_row": True}]
+    info = forest_info(found, LABELS, baseline="base", margin=0.02)
+    assert axis_title(info) == "← slower · speed per row against ORT default · faster →"
+    assert "per row" not in axis_title(forest_info(FOUND, LABELS, baseline="base", margin=0.02))
+
+
+def test_what_was_rejected_has_no_colour_of_a_verdict() -> None:
+    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, muted=["a"])
+    assert [row.verdict for row in info.rows] == [REJECTED, "EQUIVALENT", "UNDECIDED", BASELINE]
+    assert info.rows[0].short == "rejected"
+    assert "faster" not in info.rows[0].short
+    series = {one.name: one for one in forest(info).data}
+    assert "faster" not in series
+    assert series["rejected: no verdict"].marker.color == VERDICTS[BASELINE][0]
+    nobody = forest_info(FOUND, LABELS, baseline="base", margin=0.02, muted=["a", "b", "c"])
+    assert len({one.marker.color for one in forest(nobody).data}) == 1
 
 
 def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02)
+    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
     option = live_forest(info)
     json.dumps(option)
     points, *bars = option["series"]
-    assert [x for x, _ in points["data"]] == [1.42, 1.003, 0.7]
+    assert [math.exp(x) for x, _ in points["data"]] == pytest.approx([1.42, 1.003, 0.7])
     assert [bar["data"][0][1] for bar in bars] == [0, 1]
-    assert bars[0]["data"][0][0] == pytest.approx(1.42 * 0.97)
-    assert option["xAxis"]["min"] < 0.7
+    assert math.exp(bars[0]["data"][0][0]) == pytest.approx(1.42 * 0.97)
+    assert math.exp(option["xAxis"]["min"]) < 0.7
     assert not option["animation"]
-    assert live_height(info) > live_height(forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02))
+    few = forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02, final=False)
+    assert live_height(info) > live_height(few)
+
+
+def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> None:
+    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
+    option = live_forest(info)
+    assert option["xAxis"]["name"] == axis_title(info)
+    assert option["yAxis"]["data"][0].endswith("1.42× faster so far")
+    assert option["yAxis"]["data"][2].endswith("about 1.4× slower so far")
+    ticks = {one["label"]["formatter"]: one["xAxis"] for one in option["series"][0]["markLine"]["data"]}
+    assert ticks["1×"] == 0
+    assert len(option["series"][0]["markLine"]["data"]) == len(info.ticks)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant, line_up, same_request
+from core.contrast import Prior
 from core.errors import WorkerError
-from core.evidence import OUTCOMES, Entrant, Evidence, self_test_result
-from core.race.record import Block, Discarded, RaceRecord
+from core.evidence import OUTCOMES, Evidence, self_test_result
+from core.race.record import Block, Discarded
 from core.spec import TrialSpec, spec_from_dict
 from tests import races
+from tests.races import evidence
 
 SHA = "ab" * 32
 
@@ -95,49 +98,19 @@ def test_the_same_request_is_told_by_content_and_whatever_the_precision():
 # --- contrasts --------------------------------------------------------------------------------------------
 
 
-def feeds(**changes: Any) -> Any:
-    inputs = [{"name": "x", "dtype": "float32", "shape": [1, 16], "low": None, "high": None}]
-    return {"inputs": inputs, "source": "random", "path": None, "seed": 7, "values": {}, **changes}
-
-
-def evidence(record: RaceRecord, **changes: Any) -> Evidence:
-    """Candidates, and the anchor last."""
-    labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
-    entrants = [
-        Entrant(
-            contestant=Contestant(
-                trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
-            ),
-            precision="fp32",
-            feeds=feeds(),
-        )
-        for label in labels
-    ]
-    last = len(entrants) - 1
-    facts: dict[str, Any] = {
-        "comparison": "c1",
-        "record": record,
-        "entrants": entrants,
-        "looks": 4,
-        "margin": 0.02,
-        "baseline": last,
-        "anchor": last,
-        "environment": None,
-    }
-    return Evidence(**{**facts, **changes})
-
-
 def test_verdict_is_what_is_true_although_the_machine_moves():
     (found,) = evidence(races.record([0.001, 0.0012], shared=0.5)).contrasts
     assert (found["candidate"], found["baseline"]) == ("t-c0", "t-anchor")
     assert found["verdict"] == "FASTER"
     assert found["ratio_low"] < 1.2 < found["ratio_high"]
     assert found["ratio"] == pytest.approx(1.2, rel=0.02)
-    assert (found["rounds"], found["wall_s"], found["per_row"]) == (16, 9.0, False)
+    assert (found["rounds"], found["generations"]) == (64, 8)
+    assert (found["wall_s"], found["per_row"]) == (9.0, False)
+    assert (found["holds"], found["holds_reason"], found["grade"]) == (True, "", "A")
     assert found["notes"] == []
     slower = evidence(races.record([0.0012, 0.001])).contrasts[0]
     assert (slower["verdict"], slower["ratio"]) == ("SLOWER", pytest.approx(1 / 1.2, rel=0.02))
-    equal = evidence(races.record([0.001, 0.001], rounds=64)).contrasts[0]
+    equal = evidence(races.record([0.001, 0.001], generations=14)).contrasts[0]
     assert equal["verdict"] == "EQUIVALENT"
 
 
@@ -173,7 +146,6 @@ def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
 
     record = races.record(
         [0.001, 0.001],
-        rounds=64,
         noise=0.001,
         disturb=lambda c, n: {"throttled_periods": 1} if bad(c, n) else {},
         slower=lambda c, n: 1.5 if bad(c, n) else 1.0,
@@ -190,20 +162,33 @@ def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
 def test_a_disturbed_part_that_agrees_changes_nothing():
     record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n % 4 == 0)})
     (found,) = evidence(record).contrasts
-    assert (found["verdict"], found["flagged_rounds"]) == ("FASTER", 4)
+    assert (found["verdict"], found["flagged_rounds"]) == ("FASTER", 16)
     assert found["without_flagged"]["verdict"] == "FASTER"
 
 
-def test_too_few_undisturbed_rounds_say_nothing():
-    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n > 6)})
-    assert evidence(record).contrasts[0]["without_flagged"] is None
+@pytest.mark.parametrize(
+    ("clean", "rounds"),
+    [
+        (range(7), None),  # of one generation, and seven
+        (range(24), None),  # of three generations
+        (range(0, 32, 8), None),  # four
+        (range(32), 32),
+        (range(0, 64, 8), 8),
+    ],
+)
+def test_undisturbed_rounds_speak_for_themselves_from_eight_in_four_generations_on(
+    clean: range, rounds: int | None
+):
+    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n not in clean)})
+    without = evidence(record).contrasts[0]["without_flagged"]
+    assert (without and without["rounds"]) == rounds
 
 
 def test_a_ratio_that_moves_is_told():
-    record = races.record([0.001, 0.001], rounds=32, slower=lambda c, n: 1 + 0.01 * n * c)
+    record = races.record([0.001, 0.001], slower=lambda c, n: 1 + 0.005 * n * c)
     (found,) = evidence(record).contrasts
     assert found["drifting"]
-    assert any("steady state" in note for note in found["notes"])
+    assert found["notes"] == ["The ratio itself moved from the first generations to the last."]
 
 
 def test_a_crash_takes_its_contrasts_and_leaves_the_others():
@@ -215,7 +200,7 @@ def test_a_crash_takes_its_contrasts_and_leaves_the_others():
     assert "t-c0" not in {one["trial"] for one in found.to_dict()["ranks"]}
     partial = found.trial_result(0)
     assert partial is not None
-    assert len(partial["latencies_s"]) == 16 * races.RUNS
+    assert len(partial["latencies_s"]) == 8 * 8 * races.RUNS
     assert partial["contrasts"] == []
 
 
@@ -305,7 +290,7 @@ def test_outputs_that_nobody_compared_are_not_known_and_say_why():
 # --- the whole --------------------------------------------------------------------------------------------
 
 
-def test_a_quiet_race_has_grade_ranks_and_self_tests():
+def test_a_quiet_race_has_grade_ranks_and_an_aa_test():
     found = evidence(races.record([0.001, 0.002, 0.001])).to_dict()
     assert found["grade"] == "A"
     assert [(one["trial"], one["rank"]) for one in found["ranks"]] == [
@@ -314,24 +299,165 @@ def test_a_quiet_race_has_grade_ranks_and_self_tests():
         ("t-c1", 3),
     ]
     assert found["ranks"][0]["ties"] == ["t-anchor"]
-    assert [one["when"] for one in found["self_tests"]] == ["before", "after"]
-    test = found["self_tests"][0]
+    (test,) = found["self_tests"]
     assert test["ratio_low"] < 1 < test["ratio_high"]
-    assert (test["rounds"], found["rounds"], found["groups"]) == (12, 16, [["t-c0", "t-c1", "t-anchor"]])
-    assert sorted(found["orders"][0]) == ["t-anchor", "t-c0", "t-c1"]
-    assert found["notes"] == []
+    assert (test["when"], test["rounds"], test["generations"]) == ("during", 64, 8)
+    assert len(test["log_ratios"]) == 64
+    assert test["run_s"] == pytest.approx(0.001, rel=0.2)
+    assert 0 < test["sigma_between"] < 0.02
+    assert (found["rounds"], found["groups"]) == (64, [["t-c0", "t-c1", "t-anchor"]])
+    assert sorted(found["orders"][0]) == ["t-anchor", "t-anchor", "t-c0", "t-c1"]
+    assert (found["busy"], found["notes"]) == (None, [])
 
 
-def test_a_rejected_race_keeps_its_verdict_and_ranks_nobody():
-    record = races.record([0.001, 0.002], self_tests=[races.self_test(bias=0.3)])
+def test_every_generation_is_told_with_the_order_of_its_starts_and_their_layouts():
+    record = races.record([0.001, 0.002], generations=3, rounds=5)
+    found = evidence(record).to_dict()["generations"]
+    assert [(one["generation"], one["rounds"], one["start_s"]) for one in found] == [
+        (0, 5, 0.5),
+        (1, 5, 0.5),
+        (2, 5, 0.5),
+    ]
+    for told, made in zip(found, record.generations, strict=True):
+        assert set(told["order"]) == set(told["layouts"]) == {"t-c0", "t-anchor", "t-anchor/1"}
+        assert told["layouts"]["t-anchor/1"] == made.layouts[1, 1]
+
+
+def test_the_unit_is_the_generation_and_not_the_round():
+    """Hundreds of rounds of two pairs of processes know little of the next pair."""
+    deep = races.record([0.001, 0.001], generations=2, rounds=64, between=0.01)
+    wide = races.record([0.001, 0.001], generations=16, rounds=8, between=0.01)
+    few, many = evidence(deep).contrasts[0], evidence(wide).contrasts[0]
+    assert few["rounds"] == many["rounds"]
+    assert few["half_width"] > 3 * many["half_width"]
+    assert few["between_half_width"] > 3 * few["within_half_width"]
+
+
+def test_the_anchor_is_both_of_its_processes():
+    """Its copies are a fifth apart: the candidate is put against their middle, the A/A test against each."""
+    record = races.record([0.001, 0.001], twin=1.2, noise=0.001, between=0.0)
     found = evidence(record)
-    assert found.to_dict()["grade"] == "F"
-    assert found.to_dict()["ranks"] == []
-    assert (found.contrasts[0]["verdict"], found.contrasts[0]["grade"]) == ("FASTER", "F")
+    assert found.contrasts[0]["ratio"] == pytest.approx(math.sqrt(1.2), rel=0.002)
+    assert found.aa is not None
+    assert found.aa.ratio == pytest.approx(1 / 1.2, rel=0.002)
+    own, other = found.trial_result(0), found.trial_result(1)
+    assert own is not None
+    assert other is not None
+    assert (own["runs"], other["runs"]) == (640, 1280)
+    assert [one["copy"] for one in other["blocks"]].count(1) == 64
+    assert {one["copy"] for one in own["blocks"]} == {0}
+
+
+def test_the_spread_between_processes_that_the_race_was_told_counts():
+    record = races.record([0.001, 0.00103], generations=3, noise=0.002)
+    assert evidence(record).contrasts[0]["between_from"] == "assumed"
+    record.prior = Prior(sigma_between=0.3, df=4.0, source="history")
+    (found,) = evidence(record).contrasts
+    assert (found["between_from"], found["verdict"]) == ("history", "UNDECIDED")
+    assert found["sigma_between"] > 0.1
+
+
+# --- does a verdict stand? --------------------------------------------------------------------------------
+
+
+def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
+    found = evidence(races.record([0.001, 0.002], twin=1.4))
+    whole = found.to_dict()
+    assert (whole["grade"], whole["ranks"]) == ("F", [])
+    assert "two copies of the same configuration came out at 0.7" in whole["grade_reason"]
+    (contrast,) = found.contrasts
+    assert (contrast["verdict"], contrast["holds"], contrast["grade"]) == ("UNDECIDED", False, "F")
+    assert contrast["ratio_low"] > 1  # its numbers are kept
+    assert contrast["holds_reason"] in contrast["notes"]
     result = found.trial_result(0)
     assert result is not None
-    assert result["grade"] == "F"
-    assert result["remedy"]
+    assert (result["grade"], result["contrasts"]) == ("F", [contrast])
+    assert result["remedy"] == whole["remedy"] == "Wait for quiet, and measure again."
+    assert contrast["holds_reason"] in result["notes"]
+
+
+def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does_not():
+    found = evidence(races.record([0.001, 0.0095, 0.01], twin=1.1))
+    large, small = found.contrasts
+    assert (large["verdict"], large["holds"], large["grade"]) == ("FASTER", True, "A")
+    assert (small["verdict"], small["holds"], small["grade"]) == ("UNDECIDED", False, "F")
+    assert found.grade.grade != "F"  # something stands
+    assert found.to_dict()["ranks"] != []
+
+
+def test_two_copies_that_differ_do_not_touch_what_is_undecided_anyway():
+    found = evidence(races.record([math.sqrt(2), 1.0], generations=6, noise=0.2, twin=2.0))
+    (contrast,) = found.contrasts
+    assert (contrast["verdict"], contrast["holds"]) == ("UNDECIDED", True)
+
+
+def test_a_race_of_one_alone_is_rejected_where_its_copies_differ():
+    assert evidence(races.record([0.001])).grade.grade == "A"
+    assert evidence(races.record([0.001], twin=1.2)).grade.grade == "F"
+
+
+def test_without_a_twin_nothing_is_known_of_the_measurement_itself():
+    record = races.record([0.001, 0.002])
+    record.blocks = [one for one in record.blocks if not one.copy]
+    found = evidence(record)
+    assert found.aa is None
+    assert found.to_dict()["self_tests"] == []
+    assert "The A/A test was too short" in found.grade.reason
+    assert (found.contrasts[0]["verdict"], found.contrasts[0]["holds"]) == ("FASTER", True)
+
+
+def test_the_grade_is_that_of_the_widest_verdict_against_the_baseline():
+    record = races.record([0.001, 0.002, 0.004], noise=0.002)
+    wild = [
+        replace(one, latencies_s=[2.0 ** (one.round % 3 - 1) * s for s in one.latencies_s])
+        if one.contestant == 1
+        else one
+        for one in record.blocks
+    ]
+    found = evidence(races.record([0.001, 0.002, 0.004], noise=0.002, blocks=wild))
+    assert [one["grade"] for one in found.contrasts] == ["A", "C"]
+    assert found.grade.grade == "C"
+    assert "The widest interval of the answer is ±" in found.grade.reason
+    assert evidence(record).grade.grade == "A"
+
+
+def test_a_twin_that_failed_half_way_leaves_the_rounds_that_it_had():
+    record = races.record([0.001, 0.002])
+    record.blocks = [one for one in record.blocks if not (one.copy and one.generation >= 4)]
+    found = evidence(record)
+    assert found.aa is not None
+    assert (found.aa.generations, found.aa.rounds) == (4, 32)
+    assert found.contrasts[0]["generations"] == 8
+
+
+# --- a busy machine ---------------------------------------------------------------------------------------
+
+
+BESIDE = {"busy_s": 0.04, "cpu_s": 0.02}  # of 20 ms on two CPUs, another program has one of them
+
+
+def test_a_busy_machine_is_told_wherever_its_numbers_stand_and_changes_no_verdict():
+    def disturbed(contestant: int, number: int) -> dict[str, Any]:
+        return BESIDE if number >= 16 else {}
+
+    quiet = evidence(races.record([0.001, 0.0015]))
+    busy = evidence(races.record([0.001, 0.0015], disturb=disturbed))
+    result = busy.trial_result(0)
+    assert result is not None
+    told = busy.to_dict()["busy"]
+    assert told["words"] == "on a busy machine: others used 1.0 cores"
+    assert told["reasons"] == ["foreign_load"]
+    assert result["busy"] == told
+    for name in ("verdict", "ratio", "ratio_low", "ratio_high", "holds", "grade"):
+        assert busy.contrasts[0][name] == quiet.contrasts[0][name]
+    assert busy.to_dict()["grade"] == quiet.to_dict()["grade"] == "A"
+    assert busy.to_dict()["ranks"] == quiet.to_dict()["ranks"] != []
+    assert "other programs used the CPUs" in busy.grade.reason
+
+
+def test_neighbours_for_a_fifth_of_the_blocks_do_not_make_it_busy():
+    record = races.record([0.001, 0.0015], disturb=lambda c, n: BESIDE if n < 8 else {})
+    assert evidence(record).busy is None
 
 
 def test_what_departed_from_the_protocol_is_said_everywhere():
@@ -388,9 +514,12 @@ def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
     assert len(result["contrasts"]) == 1
     first = result["blocks"][0]
     assert set(first) == {
-        *("round", "position", "at_s", "runs", "refill_s", "median_s", "counters", "flags"),
+        *("generation", "copy", "round", "position", "at_s", "runs", "refill_s"),
+        *("median_s", "counters", "flags"),
     }
-    assert result["interference"]["blocks"] == 16
+    assert result["interference"]["blocks"] == 64
+    assert result["generations"] == 8
+    assert [one["generation"] for one in result["blocks"]] == [n // 8 for n in range(64)]
 
 
 def test_what_is_not_known_of_a_contestant_is_null():
@@ -425,7 +554,45 @@ def test_doubts_about_one_contestant_are_notes():
     assert "0.4 µs" in text
 
 
-def test_a_self_test_of_its_own_has_a_grade():
-    quiet = self_test_result(races.self_test(rounds=48), None)
-    assert (quiet["grade"], quiet["rounds"], quiet["fingerprint"]) == ("A", 48, "")
-    assert self_test_result(races.self_test(bias=0.2), None)["grade"] == "F"
+def test_cpu_time_has_the_spread_of_its_blocks_and_the_run_for_the_caches_counts():
+    # 20 ms of CPU time a block, of ten runs and one before them; without it, of ten
+    record = races.record([0.001, 0.002], disturb=lambda c, n: {"cpu_s": 0.02 + 0.001 * (n % 2)})
+    result = evidence(record).trial_result(0)
+    assert result is not None
+    low, high = result["cpu_s_per_inference_low"], result["cpu_s_per_inference_high"]
+    assert low < 0.0205 / 11 < high
+    assert high - low < 0.0001
+    long_runs = [replace(one, refill_s=None) for one in record.blocks]
+    record.blocks = long_runs
+    result = evidence(record).trial_result(0)
+    assert result is not None
+    assert result["cpu_s_per_inference_low"] < 0.0205 / 10 < result["cpu_s_per_inference_high"]
+
+
+def test_the_interval_of_a_time_holds_for_new_processes():
+    """What a process keeps for its life is no smaller for having been seen in hundreds of runs."""
+    calm = evidence(races.record([0.001, 0.001], between=0.0, shared=0.0)).trial_result(0)
+    uneven = evidence(races.record([0.001, 0.001], between=0.05, shared=0.0)).trial_result(0)
+    assert calm is not None
+    assert uneven is not None
+
+    def width(of: dict[str, Any]) -> float:
+        return float(of["latency"]["mean_s_high"] - of["latency"]["mean_s_low"])
+
+    assert width(uneven) > 5 * width(calm)
+
+
+def test_a_self_test_of_its_own_has_a_grade_and_says_how_long_a_generation_takes():
+    quiet = self_test_result(evidence(races.record([0.001], generations=9, wall_s=18.0)))
+    assert (quiet["when"], quiet["grade"], quiet["fingerprint"]) == ("alone", "A", "")
+    assert (quiet["rounds"], quiet["generations"]) == (72, 9)
+    assert (quiet["seconds_per_generation"], quiet["rounds_per_generation"]) == (2.0, 8.0)
+    assert quiet["busy"] is None
+    assert self_test_result(evidence(races.record([0.001], twin=1.2)))["grade"] == "F"
+
+
+def test_a_self_test_without_a_second_process_is_an_error():
+    record = races.record([0.001], notes=["The A/A test ended early: it crashed."])
+    record.blocks = [one for one in record.blocks if not one.copy]
+    with pytest.raises(WorkerError, match="ended early: it crashed"):
+        self_test_result(evidence(record))

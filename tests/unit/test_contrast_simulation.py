@@ -1,34 +1,46 @@
 """Every estimator of a comparison against invented machines whose truth is known: coverage, alarms, power.
 
-Seeds are fixed, so nothing here fails by chance. Each bound says what the protocol promises; `slack` is the
-one-sided 99 % sampling error of a share, where a promise is met exactly rather than with room to spare.
+Noise has two levels: what a process keeps for its life is drawn once per generation, what differs from round
+to round once per round. Seeds are fixed, so nothing here fails by chance. Each bound says what the protocol
+promises; `slack` is the one-sided 99 % sampling error of a share, where a promise is met exactly rather than
+with room to spare.
 """
 
 import math
+import statistics
 
 import numpy as np
 import pytest
 
+from core import continuation
+from core.comparison import Comparison
 from core.contrast import (
+    ASSUMED,
     PRECISIONS,
+    Prior,
     contrast,
     hopeless,
-    predicted_rounds,
-    ranks,
+    predicted_units,
     settled,
 )
+from core.interference import stands
+from core.prior import spread
 from core.race.record import Settings
 from core.race.standing import Standing
+from core.ranking import ranks
 
 QUICK = PRECISIONS["quick"]
 MARGIN = 0.02
+ROUNDS = 8
+DIFFERENT = ("FASTER", "SLOWER")
+RIGHT = Prior(sigma_between=0.01, df=4.0, source="history")
 
 
 def slack(share, n):
     return 2.33 * math.sqrt(share * (1 - share) / n)
 
 
-# --- invented noise: log ratios of pairs, in units of their typical deviation ---------------------------
+# --- invented noise, in units of its typical deviation ---------------------------------------------------
 
 
 def normal(rng, shape):
@@ -36,231 +48,474 @@ def normal(rng, shape):
 
 
 def heavy(rng, shape):
+    """One draw in ten is five times as wide."""
+    return rng.normal(size=shape) * np.where(rng.random(shape) < 0.1, 5, 1)
+
+
+def student(rng, shape):
     """Student's t with 3 degrees of freedom, deviation 1."""
     return rng.standard_t(3, shape) / math.sqrt(3)
 
 
-def bursts(rng, shape):
-    """A neighbour makes every seventh round five times as wild."""
-    return rng.normal(size=shape) * np.where(rng.random(shape) < 1 / 7, 5, 1)
+def invented(
+    seed, runs, generations, rounds=ROUNDS, *, between=0.01, within=0.05, ratio=1.0, processes=normal
+):
+    """ln ratios [run][generation][round]; rounds are heavy-tailed, as beside a neighbour."""
+    rng = np.random.default_rng(seed)
+    kept = between * processes(rng, (runs, generations, 1))
+    return (math.log(ratio) + kept + within * heavy(rng, (runs, generations, rounds))).tolist()
 
 
 def lasting(rng, shape, persistence):
-    """Heavy noise in which a round resembles the one before, as beside a neighbour that comes and goes."""
-    noise = heavy(rng, shape)
+    """Noise in which a unit resembles the one before."""
+    noise = student(rng, shape)
     for i in range(1, shape[1]):
         noise[:, i] = persistence * noise[:, i - 1] + math.sqrt(1 - persistence**2) * noise[:, i]
     return noise
 
 
-NOISES = pytest.mark.parametrize("noise", [normal, heavy, bursts])
+def flat(rounds, **how):
+    """Rounds as units: the design of one process for each side."""
+    return contrast([[one] for one in rounds], prior=None, **how)
 
 
-def sides(rng, runs, rounds, ratio=1.0, contestants=2):
-    """ln latencies [contestant, run, round]: own bursts of each side, on a machine that wanders by 30 %.
+def share(found, *verdicts):
+    return sum(one.verdict in verdicts for one in found) / len(found)
+
+
+def covered(found, ratio=1.0):
+    return sum(one.ratio_low is None or one.ratio_low <= ratio <= one.ratio_high for one in found) / len(
+        found
+    )
+
+
+def z_scores(found, ratio=1.0):
+    """What would be standard normal if the intervals were exact at every confidence."""
+    scores = [(math.log(one.ratio / ratio) / one.standard_error, one.df) for one in found]
+    return [statistics.NormalDist().inv_cdf(min(max(t_cdf(t, df), 1e-12), 1 - 1e-12)) for t, df in scores]
+
+
+def t_cdf(t, df):
+    """Student's t, by Simpson's rule over the angle: exact to six digits, and no code of the project's."""
+    angle, steps = math.atan(t / math.sqrt(df)), 64
+    norm = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
+    heights = [math.cos(angle * i / steps) ** (df - 1) for i in range(steps + 1)]
+    area = heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
+    return 0.5 + norm * area * angle / steps / 3
+
+
+def test_the_yardstick_itself():
+    assert t_cdf(2.570582, 5) == pytest.approx(0.975, abs=1e-6)
+    assert t_cdf(-12.7062, 1) == pytest.approx(0.025, abs=1e-6)
+    assert t_cdf(0.0, 3) == 0.5
+
+
+PROCESSES = pytest.mark.parametrize("processes", [normal, heavy])
+NOISES = pytest.mark.parametrize("noise", [normal, student, heavy])
+
+
+# --- one interval ---------------------------------------------------------------------------------------
+
+
+@PROCESSES
+@pytest.mark.parametrize("generations", [1, 2, 3, 4, 6, 9, 16, 32])
+@pytest.mark.parametrize("within", [0.01, 0.1])
+def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generations, within):
+    runs = 400
+    rows = invented(generations, runs, generations, within=within, ratio=1.3, processes=processes)
+    found = [contrast(row) for row in rows]
+    assert covered(found, 1.3) >= 0.93
+    assert share(found, "SLOWER") == 0
+
+
+@PROCESSES
+@pytest.mark.parametrize(
+    ("generations", "least"), [(1, 0.65), (2, 0.8), (3, 0.8), (6, 0.85), (9, 0.85), (32, 0.85)]
+)
+def test_standard_errors_are_as_large_as_the_errors(processes, generations, least):
+    """With very few generations an interval is wider than it needs to be, and never much too narrow."""
+    for within in (0.02, 0.1):
+        found = [contrast(row) for row in invented(2, 600, generations, within=within, processes=processes)]
+        assert least <= statistics.pstdev(z_scores(found)) <= 1.15
+
+
+@pytest.mark.parametrize(
+    ("between", "within"),
+    [(0.003, 0.1), (0.005, 0.05), (0.01, 0.01), (0.02, 0.05), (0.03, 0.05), (0.03, 0.1)],
+)
+def test_from_sixteen_generations_on_a_prior_that_is_wrong_makes_little_difference(between, within):
+    for processes in (normal, heavy):
+        rows = invented(5, 300, 20, between=between, within=within, processes=processes)
+        found = [contrast(row) for row in rows]
+        assert 0.85 <= statistics.pstdev(z_scores(found)) <= 1.15
+        assert covered(found) >= 0.93
+
+
+@PROCESSES
+@pytest.mark.parametrize("generations", [1, 2, 3])
+@pytest.mark.parametrize("between", [0.003, 0.01, 0.03])
+def test_a_verdict_of_one_to_three_generations_is_as_sure_as_any(processes, generations, between):
+    """What is assumed before a race keeps it from believing its luck, though processes differ by 3 %."""
+    for within in (0.01, 0.1):
+        rows = invented(7, 600, generations, between=between, within=within, processes=processes)
+        found = [contrast(row, looks=len(QUICK.looks)) for row in rows]
+        assert share(found, *DIFFERENT) <= 0.05
+        assert covered(found) >= 0.95
+
+
+def test_and_can_be_had_where_the_difference_is_large():
+    """Whoever has time for a single generation learns of a factor of two, and of nothing small."""
+    rows = invented(8, 200, 1, ratio=2.0)
+    assert share([contrast(row, looks=8) for row in rows], "FASTER") >= 0.95
+    rows = invented(8, 200, 3, ratio=1.3)
+    assert share([contrast(row, looks=8) for row in rows], "FASTER") >= 0.95
+    rows = invented(8, 200, 1, ratio=1.05)
+    assert share([contrast(row, looks=8) for row in rows], "FASTER") <= 0.05
+
+
+# --- why generations are the units ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("between", [0.005, 0.01, 0.03])
+def test_one_pair_of_processes_called_equals_different_and_generations_do_not(between):
+    """Rounds of one process of each side, as races were before: the more of them, the surer and wronger."""
+    runs, found = 400, {}
+    for rounds in (32, 64):
+        rows = invented(3, runs, 1, rounds, between=between, within=0.01)
+        found[rounds] = share([flat(row[0], margin=0.0) for row in rows], *DIFFERENT)
+    rows = invented(3, runs, 8, between=min(between, 0.01), within=0.01)
+    fair = share([contrast(row, margin=0.0) for row in rows], *DIFFERENT)
+    assert found[64] >= found[32] >= 0.2
+    assert fair <= 0.05
+    assert found[64] > 4 * fair
+
+
+# --- rounds that cancel, and those that do not -----------------------------------------------------------
+
+
+def sides(seed, runs, generations, ratio=1.0, contestants=2, between=0.005):
+    """ln latencies [contestant, run, generation, round]: own bursts, on a machine that wanders by 30 %.
 
     A burst only ever slows a side down, so its noise is skewed. The first side is `ratio` times faster.
     """
-    machine = np.cumsum(rng.normal(0, 0.1, (runs, rounds)), axis=1)
-    own = 0.02 * rng.normal(size=(contestants, runs, rounds))
-    hit = rng.random((contestants, runs, rounds)) < 0.15
-    own += hit * rng.exponential(0.15, (contestants, runs, rounds))
+    rng = np.random.default_rng(seed)
+    shape = (runs, generations, ROUNDS)
+    machine = np.cumsum(rng.normal(0, 0.1, (runs, generations * ROUNDS)), axis=1).reshape(shape)
+    own = 0.02 * rng.normal(size=(contestants, *shape))
+    hit = rng.random((contestants, *shape)) < 0.15
+    own += hit * rng.exponential(0.15, (contestants, *shape))
+    own += between * rng.normal(size=(contestants, runs, generations, 1))
     own[0] -= math.log(ratio)
     return machine + own
 
 
-# --- one contrast ---------------------------------------------------------------------------------------
+def test_a_wandering_machine_and_one_sided_bursts_cancel_in_pairs():
+    candidate, baseline = sides(5, 500, 8, ratio=1.1)
+    found = [contrast(row) for row in (baseline - candidate).tolist()]
+    assert covered(found, 1.1) >= 0.93
+    assert np.median([one.half_width for one in found]) < 0.03  # the machine wandered by 10 % a round
+
+
+def test_units_that_resemble_the_one_before_cost_little_coverage():
+    rows = lasting(np.random.default_rng(7), (1000, 64), 0.3).tolist()
+    assert covered([flat(row) for row in rows]) >= 0.92  # else 0.85
 
 
 @NOISES
 @pytest.mark.parametrize("n", [8, 24, 64])
-def test_intervals_cover_the_truth(noise, n):
+def test_units_alone_cover_the_truth(noise, n):
     rng = np.random.default_rng(n)
-    found = [contrast(row) for row in (0.3 + 0.05 * noise(rng, (1500, n))).tolist()]
-    covered = sum(one.ratio_low <= math.exp(0.3) <= one.ratio_high for one in found) / len(found)
-    assert 0.93 <= covered <= 0.97  # nor is it wasteful
+    found = [flat(row) for row in (0.3 + 0.05 * noise(rng, (800, n))).tolist()]
+    assert 0.93 <= covered(found, math.exp(0.3)) <= 0.98  # nor is it wasteful
 
 
-def test_a_wandering_machine_and_one_sided_bursts_cancel_in_pairs():
-    rng = np.random.default_rng(5)
-    candidate, baseline = sides(rng, 1500, 32, ratio=1.1)
-    found = [contrast(row) for row in (baseline - candidate).tolist()]
-    covered = sum(one.ratio_low <= 1.1 <= one.ratio_high for one in found) / len(found)
-    assert 0.93 <= covered <= 0.98
-    assert np.median([one.half_width for one in found]) < 0.03  # the machine wandered by 10 % a round
+# --- the whole procedure --------------------------------------------------------------------------------
 
 
-def test_bursts_that_last_for_rounds_cost_little_coverage():
-    rows = lasting(np.random.default_rng(7), (1500, 64), 0.3).tolist()
-    found = [contrast(row) for row in rows]
-    assert sum(one.ratio_low <= 1 <= one.ratio_high for one in found) / len(found) >= 0.92  # else 0.85
+def duel(row, precision=QUICK, prior=ASSUMED, splits=None, most=None):
+    """Race with these generations, by the rule of the race: it ends at a look, or where the budget does."""
+    splits, most = splits or len(precision.looks), min(most or len(row), precision.looks[-1])
+    for n in (*(look for look in precision.looks if look < most), most):
+        found = contrast(row[:n], looks=splits, margin=MARGIN, prior=prior)
+        if settled(found, precision.target) or hopeless(found, looks=splits, left=most - n):
+            break
+    return found
 
 
-def test_bursts_that_last_for_rounds_are_rarely_called_a_difference():
-    """A/A races beside ten jobs on two cores had a mean correlation of 0.09, a tenth of them 0.3 or more."""
-    _, share = verdicts(lambda rng, shape: lasting(rng, shape, 0.15), 0.05, 1.0, 300)
-    assert share["FASTER"] + share["SLOWER"] <= 0.05
+def duels(rows, **how):
+    return [duel(row, **how) for row in rows]
+
+
+def budgets(seed, runs, most):
+    """Where the budget ends each race: anywhere."""
+    return np.random.default_rng(seed).integers(1, most + 1, runs).tolist()
+
+
+@PROCESSES
+@pytest.mark.parametrize(
+    ("between", "within"), [(0.003, 0.01), (0.003, 0.1), (0.01, 0.03), (0.02, 0.05), (0.03, 0.1)]
+)
+def test_like_against_like_is_rarely_called_different(processes, between, within):
+    """Races that stop at looks, or anywhere because the budget is over."""
+    runs = 400
+    rows = invented(11, runs, 40, between=between, within=within, processes=processes)
+    ends = zip(rows, budgets(1, runs, 40), strict=True)
+    found = [duel(row, most=most) for row, most in ends]
+    assert share(found, *DIFFERENT) <= 0.05
+    assert covered(found) >= 0.93
+
+
+@PROCESSES
+@pytest.mark.parametrize("truth", [0.005, 0.02], ids=["too-large", "too-small"])
+@pytest.mark.parametrize("prior", [ASSUMED, RIGHT], ids=["assumed", "history"])
+def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
+    rows = invented(12, 300, 32, between=truth, within=0.05, processes=processes)
+    found = duels(rows, prior=prior)
+    assert share(found, *DIFFERENT) <= 0.05
+    assert covered(found) >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("between", "prior"), [(0.03, ASSUMED), (0.02, RIGHT)], ids=["three-times-assumed", "twice-history"]
+)
+def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(between, prior):
+    found = duels(invented(12, 2000, 32, between=between, within=0.01), prior=prior)
+    assert share(found, *DIFFERENT) <= 0.05
+
+
+@PROCESSES
+def test_history_that_is_right_makes_small_differences_visible_sooner(processes):
+    """Processes that differ by 0.3 %, as a quiet machine's do, and a model 3 % slower."""
+    calm = Prior(sigma_between=0.003, df=4.0, source="history")
+    rows = invented(13, 200, 9, between=0.003, within=0.02, ratio=1 / 1.03, processes=processes)
+    assumed, known = duels(rows), duels(rows, prior=calm)
+    assert share(known, "SLOWER") >= max(0.95, share(assumed, "SLOWER"))
+    assert np.mean([one.generations for one in known]) < np.mean([one.generations for one in assumed])
+    equal = duels(invented(14, 300, 32, between=0.003, within=0.02, processes=processes), prior=calm)
+    assert share(equal, *DIFFERENT) <= 0.05
+    assert covered(equal) >= 0.93
+
+
+@pytest.mark.parametrize(("between", "within"), [(0.003, 0.02), (0.01, 0.05), (0.03, 0.05)])
+def test_what_races_learn_from_those_before_them_keeps_them_honest(between, within):
+    """Each race reads the A/A tests of the ones before it: what they find must not run away."""
+    kept, found = [], []
+    for row in invented(15, 150, 9, between=between, within=within):
+        prior = spread(kept, 0.001)
+        found.append(contrast(row, prior=prior))
+        kept.append({"sigma_between": found[-1].sigma_between, "generations": 9, "run_s": 0.001})
+    assert covered(found) >= 0.93
+    assert 0.7 * between <= prior.sigma_between <= between + within / 2
+
+
+@pytest.mark.parametrize(("generations", "looks"), [(2, 8), (2, 1), (8, 1)])
+def test_generations_of_one_round_are_rarely_called_different(generations, looks):
+    """Slow models, and races with an exact number of runs, have such."""
+    found = [contrast(row, looks=looks) for row in invented(16, 1000, generations, 1, within=0.1)]
+    assert covered(found) >= 0.93
+
+
+def test_a_slowdown_of_three_percent_is_found_and_five_even_sooner():
+    three = duels(invented(17, 200, 48, within=0.05, ratio=1 / 1.03))
+    assert share(three, "SLOWER") >= 0.95
+    assert share(three, "FASTER") == 0
+    five = duels(invented(17, 200, 48, within=0.05, ratio=1 / 1.05))
+    assert share(five, "SLOWER") >= 0.99
+    assert np.mean([one.generations for one in five]) < np.mean([one.generations for one in three]) < 48
+
+
+@pytest.mark.parametrize(
+    ("between", "within", "generations"), [(0.003, 0.01, 4), (0.01, 0.03, 14), (0.03, 0.03, 48)]
+)
+def test_how_many_generations_five_percent_take(between, within, generations):
+    """On a quiet machine the first look is enough; processes that differ by 3 % take a long race."""
+    found = duels(invented(18, 120, generations, between=between, within=within, ratio=1.05))
+    assert share(found, "FASTER") >= 0.9
+
+
+def test_claimed_ratios_are_honest_wherever_the_race_stopped():
+    for ratio in (1.03, 1.3):
+        found = duels(invented(19, 250, 32, ratio=ratio))
+        assert len({one.generations for one in found}) >= 3
+        assert covered(found, ratio) >= 0.93
+
+
+@pytest.mark.parametrize("ratio", [1 + MARGIN, 1 / (1 + MARGIN)])
+def test_a_difference_at_the_margin_is_rarely_called_equivalent(ratio):
+    for between, within in ((0.003, 0.02), (0.01, 0.05)):
+        found = duels(invented(20, 250, 48, between=between, within=within, ratio=ratio))
+        assert share(found, "EQUIVALENT") <= 0.05
+
+
+@pytest.mark.parametrize(("between", "within"), [(0.003, 0.02), (0.003, 0.05), (0.01, 0.03)])
+def test_like_against_like_is_called_equivalent_where_the_noise_allows(between, within):
+    found = duels(invented(21, 120, 72, between=between, within=within))
+    assert share(found, "EQUIVALENT") >= 0.95
 
 
 @NOISES
 def test_all_looks_hold_together(noise):
     """With the 5 % split, no interval of a race misses; its budget may end it between two looks."""
     rng = np.random.default_rng(8)
-    runs, missed, unsplit = 1500, 0, 0
-    for row, budget in zip(noise(rng, (runs, 64)).tolist(), rng.integers(33, 65, runs).tolist(), strict=True):
+    runs, missed, unsplit = 500, 0, 0
+    rows = noise(rng, (runs, 64)).tolist()
+    for row, budget in zip(rows, rng.integers(33, 65, runs).tolist(), strict=True):
         looks = [row[:n] for n in (8, 16, 32, budget)]
-        missed += any(excludes_1(contrast(look, looks=4)) for look in looks)
-        unsplit += any(excludes_1(contrast(look, looks=1)) for look in looks)
+        missed += any(excludes_1(flat(look, looks=4)) for look in looks)
+        unsplit += any(excludes_1(flat(look, looks=1)) for look in looks)
     assert missed / runs <= 0.05
-    assert unsplit / runs > 0.09  # what the split is for
+    assert unsplit / runs > 0.08  # what the split is for
 
 
 def excludes_1(found):
     return found.ratio_low > 1 or found.ratio_high < 1
 
 
-# --- the whole procedure --------------------------------------------------------------------------------
-
-
-def duel(row, precision=QUICK):
-    """Race with these log ratios, by the rule of the race itself."""
-    looks = len(precision.looks)
-    for n in precision.looks:
-        found = contrast(row[:n], looks=looks, margin=MARGIN)
-        left = precision.looks[-1] - n
-        if settled(found, precision.target) or hopeless(
-            row[:n], looks=looks, margin=MARGIN, rounds_left=left
-        ):
-            return found
-    return found
-
-
-def verdicts(noise, sigma, ratio, runs, seed=1):
-    rows = math.log(ratio) + sigma * noise(np.random.default_rng(seed), (runs, QUICK.looks[-1]))
-    found = [duel(row) for row in rows.tolist()]
-    shares = {
-        name: sum(one.verdict == name for one in found) / runs
-        for name in ("FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED")
-    }
-    return found, shares
-
-
-@NOISES
-@pytest.mark.parametrize("sigma", [0.02, 0.05, 0.15])
-def test_like_against_like_is_rarely_called_different(noise, sigma):
-    found, share = verdicts(noise, sigma, 1.0, 250)
-    assert share["FASTER"] + share["SLOWER"] <= 0.05
-    assert sum(one.ratio_low <= 1 <= one.ratio_high for one in found) / len(found) >= 0.93
-
-
 def test_the_rule_of_the_race_itself_calls_few_equals_different():
     """It also goes on for a p99 where it could stop, and may then end between two looks."""
-    rows = 0.05 * heavy(np.random.default_rng(11), (80, QUICK.looks[-1]))
-    found = [raced(row, round_s=0.2) for row in rows.tolist()]
-    assert sum(one.verdict in ("FASTER", "SLOWER") for one in found) / 80 <= 0.05
-    assert sum(one.ratio_low <= 1 <= one.ratio_high for one in found) / 80 >= 0.93
-    assert any(one.rounds not in QUICK.looks for one in found)
+    found = [raced(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
+    assert share(found, *DIFFERENT) <= 0.05
+    assert covered(found) >= 0.93
+    assert any(one.generations not in QUICK.looks for one in found)
 
 
-def raced(row, round_s):
-    asked = Settings(
-        precision=QUICK, budget_s=30.0, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
-    )
-    standing, n = Standing(asked), 0
-    while not standing.stop([0, 1], [0, 1], n, elapsed_s=n * round_s, budget_s=30.0):
-        standing.add(0, n, 1e-3 * math.exp(row[n]))
-        standing.add(1, n, 1e-3)
-        n += 1
+def raced(row):
+    """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
+    asked = Settings(precision=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
+    standing, made = Standing(asked), 0
+    for generation, rounds in enumerate(row):
+        for value in rounds[:4]:
+            standing.add((0, 0), generation, made, 1e-3 * math.exp(value))
+            standing.add((1, 0), generation, made, 1e-3)
+            made += 1
+        left = len(row) - generation - 1
+        if standing.stop([0, 1], [0, 1], generation + 1, rounds=made, elapsed_s=0.0, left=left):
+            break
     return standing.contrasts([1], [0, 1])[1]
 
 
-def test_a_slowdown_of_three_percent_is_found_and_five_even_sooner():
-    three, share = verdicts(heavy, 0.07, 1 / 1.03, 500)
-    assert share["SLOWER"] >= 0.95
-    assert share["FASTER"] == 0
-    five, share = verdicts(heavy, 0.07, 1 / 1.05, 500)
-    assert share["SLOWER"] >= 0.99
-    assert np.mean([one.rounds for one in five]) < np.mean([one.rounds for one in three]) < 52
-
-
-def test_claimed_ratios_are_honest_wherever_the_race_stopped():
-    for ratio in (1.03, 1.3):
-        found, _ = verdicts(heavy, 0.05, ratio, 500, seed=3)
-        assert {one.rounds for one in found} >= {16, 32}
-        assert sum(one.ratio_low <= ratio <= one.ratio_high for one in found) / len(found) >= 0.93
-
-
-@pytest.mark.parametrize("ratio", [1 + MARGIN, 1 / (1 + MARGIN)])
-def test_a_difference_at_the_margin_is_rarely_called_equivalent(ratio):
-    for sigma in (0.02, 0.04):
-        _, share = verdicts(heavy, sigma, ratio, 500)
-        assert share["EQUIVALENT"] <= 0.05
-
-
-def test_like_against_like_is_called_equivalent_where_the_noise_allows():
-    _, share = verdicts(heavy, 0.03, 1.0, 300)
-    assert share["EQUIVALENT"] >= 0.9
-
-
 def test_what_is_given_up_would_not_have_been_decided():
-    rng = np.random.default_rng(4)
     given_up = decided = 0
     for ratio in (1.0, 1.02, 1.05):
-        rows = math.log(ratio) + 0.12 * heavy(rng, (700, 64))
-        for row in rows.tolist():
-            if hopeless(row[:32], looks=4, margin=MARGIN, rounds_left=32):
+        for row in invented(24, 120, 24, between=0.03, within=0.15, ratio=ratio):
+            found = contrast(row[:12], looks=8, margin=MARGIN)
+            if hopeless(found, looks=8, left=12):
                 given_up += 1
-                decided += contrast(row, looks=4, margin=MARGIN).verdict != "UNDECIDED"
-    assert given_up > 200  # it does happen: a third of the equal pairs
+                decided += contrast(row, looks=8, margin=MARGIN).verdict != "UNDECIDED"
+    assert given_up > 80  # it does happen
     assert decided / given_up <= 0.05
 
 
 def test_giving_up_costs_no_power():
-    rounds, looks = QUICK.looks[-1], len(QUICK.looks)
-    rows = (math.log(1.025) + 0.12 * heavy(np.random.default_rng(6), (150, rounds))).tolist()
-    to_the_end = sum(contrast(row, looks=looks).verdict == "FASTER" for row in rows)
-    by_the_rule = sum(duel(row).verdict == "FASTER" for row in rows)
-    assert 75 < to_the_end < 145  # hard enough to be given up now and then
-    assert by_the_rule >= 0.95 * to_the_end
+    rows = invented(25, 120, 48, between=0.01, within=0.1, ratio=1.025)
+    to_the_end = sum(contrast(row, looks=8).verdict == "FASTER" for row in rows)
+    by_the_rule = share(duels(rows), "FASTER") * len(rows)
+    assert 0.3 < to_the_end / len(rows) < 0.95  # hard enough to be given up now and then
+    assert by_the_rule >= 0.93 * to_the_end
 
 
-@NOISES
-def test_predicted_rounds_reach_the_target_and_not_much_more(noise):
-    """Predicted from a self-test of 64 rounds, as the screen does it before a start."""
-    rng = np.random.default_rng(9)
+@PROCESSES
+def test_predicted_generations_reach_the_target_and_not_many_more(processes):
+    """Predicted from a self-test of 20 generations, as the page of the machine does it before a start."""
     reached = []
-    for _ in range(100):
-        test = contrast((0.06 * noise(rng, 64)).tolist())
-        n = predicted_rounds(test.sigma, 0.03)
-        reached.append(contrast((0.06 * noise(rng, n)).tolist(), looks=6).half_width)
-    assert 0.85 <= np.median(reached) / 0.03 <= 1.10
+    for row in invented(26, 60, 20, between=0.01, within=0.06, processes=processes):
+        test = contrast(row)
+        deviation = math.sqrt(test.sigma_between**2 + test.sigma**2 / ROUNDS)
+        n = predicted_units(deviation, 0.02, looks=8, prior_df=ASSUMED.df)
+        (again,) = invented(n, 1, n, between=0.01, within=0.06, processes=processes)
+        reached.append(contrast(again, looks=8).half_width)
+    assert 0.8 <= np.median(reached) / 0.02 <= 1.2
+
+
+# --- going on with a race -------------------------------------------------------------------------------
+
+
+def gone_on(row, first=QUICK, then=QUICK, times=1):
+    """A race that its budget ends, and that goes on `times` times by what `continuation` makes of it.
+
+    Yes where any of its answers says that equals differ: whoever goes on has seen the one before.
+    """
+    protocol = {"looks": list(first.looks), "precision": first.name, "margin": MARGIN, "runs": None}
+    made = len(row) // (times + 1)
+    found = duel(row, first, most=made)
+    wrong = found.verdict in DIFFERENT
+    for part in range(2, times + 2):
+        race = Comparison(
+            id="r",
+            state="COMPLETE",
+            model_name="m",
+            model_sha256="",
+            contestants=(),
+            protocol=protocol,
+            created_at=0.0,
+            result={"generations": [{}] * found.generations},
+        )
+        protocol = continuation.protocol(race, then.name, None)
+        looks = tuple(look for look in protocol["looks"] if look > found.generations)
+        asked = type(then)(name=then.name, target=then.target, budget_s=then.budget_s, looks=looks)
+        found = duel(row, asked, splits=continuation.splits(protocol), most=len(row) * part // (times + 1))
+        wrong = wrong or found.verdict in DIFFERENT
+    return wrong
+
+
+@PROCESSES
+@pytest.mark.parametrize("then", ["quick", "publish"])
+@pytest.mark.parametrize("most", [18, 96], ids=["some-looks-left", "all-spent"])
+def test_going_on_with_a_race_keeps_false_answers_rare(processes, then, most):
+    """6.25 % where all the looks were spent before: the last quarter of it is for those to come."""
+    runs = 200
+    rows = invented(27, runs, most, within=0.03, processes=processes)
+    wrong = sum(gone_on(row, then=PRECISIONS[then]) for row in rows) / runs
+    assert wrong <= 0.0625
+
+
+# --- the gate of the A/A test ---------------------------------------------------------------------------
+
+
+def test_an_honest_race_is_rarely_doubted_and_a_fault_of_the_measurement_is():
+    """Differences of 2 % in races whose two copies are equal, and in some whose second copy is 4 % slower."""
+    effects = [contrast(row) for row in invented(28, 300, 9, within=0.02, ratio=1.02)]
+    decided = [one for one in effects if one.verdict == "FASTER"]
+    assert len(decided) > 100
+    honest = [contrast(row) for row in invented(29, len(decided), 9, within=0.02)]
+    faulty = [contrast(row) for row in invented(30, len(decided), 9, within=0.02, ratio=1.04)]
+    doubted = [sum(bool(stands(a, b)) for a, b in zip(decided, aa, strict=True)) for aa in (honest, faulty)]
+    assert doubted[0] / len(decided) <= 0.01 + slack(0.01, len(decided))
+    assert doubted[1] / len(decided) >= 0.9
 
 
 # --- ranks ----------------------------------------------------------------------------------------------
 
 
 def placed(latencies):
-    """Ranks of each run of ln latencies [contestant, run, round]."""
+    """Ranks of each run of ln latencies [contestant, run, generation, round]."""
     names = "abcdefgh"[: len(latencies)]
     for run in range(latencies.shape[1]):
-        table = {name: dict(enumerate(latencies[i, run].tolist())) for i, name in enumerate(names)}
+        table = {
+            name: {
+                (g, r): value
+                for g, rounds in enumerate(latencies[i, run].tolist())
+                for r, value in enumerate(rounds)
+            }
+            for i, name in enumerate(names)
+        }
         yield {one.name: one.rank for one in ranks(table, margin=0.0)}
 
 
-def test_three_equal_contestants_are_rarely_ranked_apart():
-    latencies = sides(np.random.default_rng(12), 800, 32, contestants=3)
-    apart = sum(set(found.values()) != {1} for found in placed(latencies)) / 800
-    assert apart <= 0.05
+@pytest.mark.parametrize(("between", "generations"), [(0.003, 4), (0.007, 6), (0.01, 16)])
+def test_three_equal_contestants_are_rarely_ranked_apart(between, generations):
+    latencies = sides(12, 300, generations, contestants=3, between=between)
+    assert sum(set(found.values()) != {1} for found in placed(latencies)) / 300 <= 0.05
 
 
 def test_bonferroni_is_needed_for_eight_equal_contestants():
-    latencies = sides(np.random.default_rng(13), 100, 32, contestants=8)
-    assert sum(set(found.values()) != {1} for found in placed(latencies)) / 100 <= 0.05 + slack(0.05, 100)
+    latencies = sides(13, 60, 8, contestants=8)
+    assert sum(set(found.values()) != {1} for found in placed(latencies)) / 60 <= 0.05 + slack(0.05, 60)
 
 
 def test_a_faster_contestant_ranks_first_and_the_others_tie():
-    latencies = sides(np.random.default_rng(14), 200, 32, ratio=1.08, contestants=3)
-    right = sum(found == {"a": 1, "b": 2, "c": 2} for found in placed(latencies)) / 200
+    latencies = sides(14, 100, 9, ratio=1.08, contestants=3)
+    right = sum(found == {"a": 1, "b": 2, "c": 2} for found in placed(latencies)) / 100
     assert right >= 0.9
 
 
@@ -270,16 +525,16 @@ def test_a_faster_contestant_ranks_first_and_the_others_tie():
 @NOISES
 @pytest.mark.parametrize("n", [8, 32, 64])
 def test_drift_is_rarely_seen_where_there_is_none(noise, n):
-    rows = 0.3 * noise(np.random.default_rng(n), (1500, n))  # so wild that every trend is larger than 2 %
-    alarms = sum(contrast(row).drifting for row in rows.tolist()) / 1500
-    assert alarms <= 0.01 + slack(0.01, 1500)
+    rows = 0.3 * noise(np.random.default_rng(n), (800, n))  # so wild that every trend is larger than 2 %
+    alarms = sum(flat(row).drifting for row in rows.tolist()) / 800
+    assert alarms <= 0.01 + slack(0.01, 800)
     if n >= 32:
         assert alarms >= 0.002  # at its nominal 1 %, not asleep
 
 
 def test_drift_is_seen_where_it_matters():
-    rng = np.random.default_rng(2)
     for total, least, most in ((0.10, 0.95, 1.0), (0.005, 0.0, 0.05)):
-        rows = 0.03 * heavy(rng, (200, 64)) + np.linspace(0, total, 64)
-        share = sum(contrast(row).drifting for row in rows.tolist()) / 200
-        assert least <= share <= most
+        rows = np.array(invented(2, 150, 24, between=0.005, within=0.03))
+        rows += np.linspace(0, total, 24)[:, None]
+        seen = sum(contrast(row).drifting for row in rows.tolist()) / 150
+        assert least <= seen <= most

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.interference import FLAGS
-from dashboard.charts import Side
+from dashboard.charts import Side, pruned
 from dashboard.charts.duel_charts import (
     CALM,
     CAUSE,
@@ -139,6 +139,28 @@ def test_a_trial_of_before_there_were_races_is_one_block_without_a_strip() -> No
     assert info.strip is None
     assert info.sides[0].at_s == [0.0, 0.001, None]
     assert timeline(info).to_json()
+
+
+def test_a_block_names_its_generation_and_may_have_no_run_for_the_caches() -> None:
+    blocks = [
+        block(0.0, runs=1) | {"generation": 1, "copy": 0, "refill_s": None},
+        block(1.0, runs=1) | {"generation": 1, "copy": 1, "refill_s": None},
+    ]
+    info = timeline_info([side("a", [0.5, 0.6], blocks)])
+    assert info.sides[0].at_s == [0.0, None, 1.0, None]
+    assert info.sides[0].block_hover[1].startswith("generation 2, round 2, 1 runs")
+    assert info.strip is not None
+    assert info.strip.edges_s == [0.0, 1.0, pytest.approx(1.02)]
+
+
+def test_a_trial_whose_samples_were_pruned_is_not_drawn_and_is_named() -> None:
+    gone = Side(name="gone", result={"samples_pruned_at": 1.0, "latency": {"p50_s": 0.001}})
+    kept = side("kept", [0.002] * 2, [block(0.0)])
+    info = timeline_info([gone, kept])
+    assert [one.name for one in info.sides] == ["kept"]
+    assert timeline(timeline_info([gone])).to_json()
+    assert pruned([gone, kept]) == ["gone"]
+    assert pruned([Side(name="empty", result={"latencies_s": []})]) == []
 
 
 def test_a_trial_without_samples_is_not_drawn() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from core.explanation import Pair, end_to_end
 from core.measurement import Trial
+from core.store import PRUNED
 
 MACHINE = {
     "cpu": {
@@ -61,7 +62,23 @@ def stored(candidate: str, baseline: str, ratio: float = 2.0, **changes: Any) ->
 
 
 def blocks(median_s: float, count: int = 12) -> list[dict[str, Any]]:
+    """Of a race of the version that knew one process of each side."""
     return [{"round": n, "median_s": median_s * (1 + 0.001 * (n % 3))} for n in range(count)]
+
+
+def generations(median_s: float, own: list[float], copies: int = 1, rounds: int = 8) -> list[dict[str, Any]]:
+    """Blocks of as many generations as there are factors of a process."""
+    return [
+        {
+            "generation": generation,
+            "copy": copy,
+            "round": generation * rounds + number,
+            "median_s": median_s * factor * (1 + 0.002 * ((number + copy) % 3)),
+        }
+        for generation, factor in enumerate(own)
+        for number in range(rounds)
+        for copy in range(copies)
+    ]
 
 
 def test_two_that_raced_have_the_verdict_of_their_race() -> None:
@@ -87,13 +104,102 @@ def test_two_candidates_of_one_race_are_compared_by_their_rounds() -> None:
     )
     found = end_to_end(of, looks=4)
     assert (found.verdict, found.raced, found.per_row) == ("UNDECIDED", True, True)  # no spread: no interval
-    assert found.candidate_s == pytest.approx(0.001)
+    assert found.candidate_s == pytest.approx(0.00401 / 4)  # of the rounds, as the ratio
     noisy = [{**one, "median_s": one["median_s"] * (1 + 0.01 * (one["round"] % 5))} for one in blocks(0.004)]
     of = Pair(
         baseline=of.baseline,
         candidate=trial("b", 0.004, comparison="race", blocks=noisy, batch_size=4),
     )
     assert end_to_end(of, looks=4).verdict == "FASTER"
+
+
+EVEN, UNEVEN = [1.0, 1.002, 0.998, 1.001, 0.999, 1.0], [1.0, 1.2, 0.9, 1.1, 0.8, 1.0]
+
+
+@pytest.mark.parametrize(("own", "verdict"), [(EVEN, "FASTER"), (UNEVEN, "UNDECIDED")])
+def test_two_candidates_are_compared_by_generations_where_there_are_some(
+    own: list[float], verdict: str
+) -> None:
+    """48 rounds say the same each time; what processes differ by decides how sure that is."""
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN[::-1])),
+        candidate=trial("b", 0.0019, comparison="race", blocks=generations(0.0019, own)),
+    )
+    found = end_to_end(of, looks=8)
+    assert (found.verdict, found.raced) == (verdict, True)
+    assert found.candidate_s == pytest.approx(0.0019, rel=0.01)
+
+
+def test_a_side_of_two_processes_counts_as_their_geometric_mean() -> None:
+    anchor = generations(0.002, EVEN, copies=2)
+    for block in anchor:
+        block["median_s"] *= 4 if block["copy"] else 1
+    of = Pair(
+        baseline=trial("a", 0.004, comparison="race", blocks=anchor),
+        candidate=trial("b", 0.002, comparison="race", blocks=generations(0.002, EVEN)),
+    )
+    found = end_to_end(of, looks=8)
+    assert found.candidate_s == pytest.approx(0.004 / 2, rel=0.002)
+    assert "2.0" in found.words
+
+
+def test_the_times_of_both_sides_never_contradict_their_ratio() -> None:
+    """Their own medians were taken over different rounds, and would say the opposite."""
+    candidate = trial("b", 0.0021, contrasts=[stored("b", "a", ratio=1.25)])
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=candidate))
+    assert found.candidate_s == pytest.approx(0.0016)
+    assert found.difference_s == pytest.approx(-0.0004)
+    assert found.low_s is not None
+    assert found.high_s is not None
+    assert found.low_s < found.difference_s < found.high_s
+
+
+def test_a_verdict_that_the_aa_test_does_not_let_stand_is_none_with_its_reason() -> None:
+    doubt = "Two copies of the same configuration differed by 9.0 %."
+    contrast = stored("b", "a", verdict="UNDECIDED", holds=False, holds_reason=doubt, generations=9)
+    candidate = trial("b", 0.001, contrasts=[contrast], grade="F", grade_reason="In the A/A test …")
+    for of in (
+        Pair(baseline=trial("a", 0.002), candidate=candidate),
+        Pair(baseline=candidate, candidate=trial("a", 0.002)),
+    ):
+        found = end_to_end(of)
+        assert found.verdict == "UNDECIDED"
+        assert found.words.startswith("undecided: between ")
+        assert found.words.endswith(": Two copies of the same configuration differed by 9.0 %")
+
+
+def test_a_verdict_that_stands_in_a_race_of_which_another_does_not() -> None:
+    contrast = stored("b", "a", holds=True, holds_reason="", generations=9)
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, contrasts=[contrast])))
+    assert (found.verdict, found.raced) == ("FASTER", True)
+
+
+def test_two_candidates_of_a_race_that_was_rejected_decide_nothing() -> None:
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN)),
+        candidate=trial(
+            "b",
+            0.001,
+            comparison="race",
+            blocks=generations(0.001, EVEN),
+            grade="F",
+            grade_reason="It was off.",
+        ),
+    )
+    found = end_to_end(of)
+    assert (found.verdict, found.words) == ("UNDECIDED", "their race was rejected, grade F: It was off")
+
+
+def test_samples_that_were_pruned_are_missed_by_name() -> None:
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="race", **{PRUNED: True}),
+        candidate=trial("b", 0.001, comparison="race", **{PRUNED: True}),
+    )
+    found = end_to_end(of)
+    assert (found.verdict, found.raced) == ("UNDECIDED", True)
+    assert found.words == "they raced together, but the samples that would tell were pruned"
+    stays = trial("b", 0.001, comparison="race", contrasts=[stored("b", "a")], **{PRUNED: True})
+    assert end_to_end(Pair(baseline=of.baseline, candidate=stays)).verdict == "FASTER"
 
 
 def test_two_that_did_not_race_are_compared_by_the_worst_of_their_intervals() -> None:

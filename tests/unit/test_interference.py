@@ -9,11 +9,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.interference import CAUSES, FLAGS, discard_reason, flag_blocks, grade, summarize, windows
+from core.contrast import Contrast, contrast
+from core.interference import (
+    CAUSES,
+    FLAGS,
+    Grade,
+    biased,
+    busy,
+    discard_reason,
+    fineness,
+    flag_blocks,
+    grade,
+    stands,
+    summarize,
+    windows,
+)
+from core.neighbours import Neighbours, Program
 from core.wire import Counters
-
-QUIET_TEST = [0.002 * (-1) ** i for i in range(24)]
 
 
 def counters(**changes: Any) -> Counters:
@@ -88,9 +103,49 @@ def _shown(truth: Sequence[float]) -> float:
     return math.fsum(math.floor(one * 100) / 100 for one in truth)
 
 
-def judged(blocks: Sequence[Counters], self_tests: Sequence[Sequence[float]] = (QUIET_TEST,), **how: Any):
+def contrasted(
+    ratio: float = 1.0, *, error: float = 0.002, df: float = 10.0, margin: float = 0.02
+) -> Contrast:
+    """The contrast of 9 generations with that standard error, put together by hand."""
+    reach = {10.0: 2.228139, 1000.0: 1.962339}[df] * error
+    low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
+    equal = low >= 1 / (1 + margin) and high <= 1 + margin
+    return Contrast(
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        verdict="EQUIVALENT" if equal else "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED",
+        rounds=72,
+        generations=9,
+        sigma=0.01,
+        sigma_between=0.003,
+        between_from="race",
+        half_width=math.sinh(reach),
+        within_half_width=None,
+        between_half_width=None,
+        standard_error=error,
+        df=df,
+        drifting=False,
+        margin=margin,
+    )
+
+
+QUIET_TEST = contrasted()
+
+
+def judged(
+    blocks: Sequence[Counters],
+    aa: Contrast | None = QUIET_TEST,
+    half_widths: Sequence[float | None] = (0.005,),
+    **how: Any,
+) -> Grade:
     flags = flag_blocks(blocks, [0] * len(blocks), cpus=how.pop("cpus", 2))
-    return grade(self_tests, summarize(blocks, flags), frozen=how.pop("frozen", True))
+    facts = {"rejected": False, "frozen": True, **how}
+    return grade(aa, half_widths, summarize(blocks, flags), **facts)
+
+
+def busy_with(blocks: Sequence[Counters], neighbours: Neighbours | None = None) -> dict[str, Any] | None:
+    return busy(summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2)), neighbours)
 
 
 # --- every threshold, a little below and a little above -----------------------------------------------------
@@ -294,35 +349,82 @@ def test_a_summary_has_the_numbers_of_the_run() -> None:
     assert summary.to_dict()["run_flags"] == ["foreign_load", "throttled", "pressure"]
 
 
-# --- grades -------------------------------------------------------------------------------------------------
+# --- a busy machine -----------------------------------------------------------------------------------------
 
 
-def test_a_quiet_machine_gets_an_a() -> None:
+CHROMIUM = Neighbours(
+    seconds=30.0,
+    cores=1.2,
+    programs=(Program(name="chromium", cores=1.1), Program(name="make", cores=0.1)),
+    unnamed_cores=0.0,
+    unnamed="others",
+)
+
+
+def test_a_quiet_machine_is_not_busy() -> None:
     for seed in range(20):
-        found = judged(simulated(foreign=0.0, seed=seed))
-        assert found.grade == "A", found
-        assert found.remedy == ""
-        assert "(24 rounds)" in found.reason
+        assert busy_with(simulated(foreign=0.0, seed=seed)) is None
+    assert busy_with([]) is None
 
 
-def test_a_burning_neighbour_gets_an_f_with_its_numbers() -> None:
-    quiet, loud = simulated(foreign=0.0, seconds=3.84), simulated(foreign=0.9, seconds=6.16)
-    found = judged([*loud, *quiet])
-    assert found.grade == "F"
-    assert re.fullmatch(r"A neighbour used 0\.[89] cores during 6[0-5] % of the blocks\.", found.reason)
-    assert found.remedy == "Stop the other programs, or measure when the machine is idle."
+def test_a_neighbour_is_named_with_the_cores_that_it_took_beside_the_blocks() -> None:
+    found = busy_with(simulated(foreign=0.9), CHROMIUM)
+    assert found is not None
+    assert re.fullmatch(r"on a busy machine: chromium and make used (0\.[89]|1\.0) cores", found["words"])
+    assert found["cores"] == pytest.approx(0.9, abs=0.15)
+    assert found["programs"] == [{"name": "chromium", "cores": 1.1}, {"name": "make", "cores": 0.1}]
+    assert found["reasons"] == ["foreign_load"]
 
 
-def test_a_neighbour_for_less_than_half_of_the_time_rejects_nothing() -> None:
-    quiet, loud = simulated(foreign=0.0, seconds=6.0), simulated(foreign=0.9, seconds=4.0)
-    found = judged([*loud, *quiet])
-    assert found.grade == "B"
-    assert "other programs used the CPUs (40 % of the blocks)" in found.reason
-    assert found.remedy
+def test_where_nobody_knows_who_it_was_the_cores_are_told() -> None:
+    found = busy_with(simulated(foreign=0.9))
+    assert found is not None
+    assert re.fullmatch(r"on a busy machine: others used (0\.[89]|1\.0) cores", found["words"])
+    assert found["programs"] == []
 
 
-def test_symptoms_alone_never_reject() -> None:
-    """On a busy host most blocks show a deficit; when nobody can be named, the self-test decides."""
+@pytest.mark.parametrize(
+    ("odd", "limit"),
+    [
+        ({"busy_s": 290.0}, 20),
+        ({"throttled_periods": 1}, 20),
+        ({"gpu": {"foreign_processes": 1.0}}, 20),
+    ],
+)
+def test_a_fifth_of_the_blocks_is_the_limit(odd: dict[str, Any], limit: int) -> None:
+    def of(many: int) -> dict[str, Any] | None:
+        return busy_with([counters(**odd)] * many + [counters()] * (100 - many))
+
+    assert of(limit) is None
+    assert of(limit + 1) is not None
+
+
+def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:
+    assert busy_with([counters(steal_s=10.5)] * 10) is None  # 4.99 % of the CPU time asked for
+    found = busy_with([counters(steal_s=23.0)] * 10)
+    assert found is not None
+    assert found["words"] == "on a busy machine: the hypervisor gave 10 % of the CPU time to other guests"
+    assert (found["reasons"], found["cores"]) == (["steal"], 0.0)
+    assert found["steal_share"] == pytest.approx(23 / 223)
+
+
+def test_every_cause_is_told_and_names_only_what_it_knows() -> None:
+    blocks = [counters(throttled_periods=1, gpu={"foreign_processes": 2.0}, busy_s=290.0)] * 10
+    found = busy_with(blocks, CHROMIUM)
+    assert found is not None
+    assert found["words"] == (
+        "on a busy machine: chromium and make used 0.9 cores; "
+        "the container's CPU quota stopped it during 100 % of the blocks; "
+        "other programs (2) were on the GPU"
+    )
+    assert set(found["reasons"]) == CAUSES
+    alone = busy_with([counters(throttled_periods=1)] * 10, CHROMIUM)
+    assert alone is not None
+    assert (alone["programs"], alone["cores"]) == ([], 0.0)  # they were there, and took nothing
+
+
+def test_symptoms_alone_make_no_machine_busy() -> None:
+    """On a busy host most blocks show a deficit; when nobody can be named, nobody is."""
     rng = random.Random(1)
     blocks = [
         counters(cpu_s=200 * rng.choice((1.0, 0.9, 0.8)), wait_s=rng.choice((0.0, 30.0))) for _ in range(200)
@@ -330,79 +432,170 @@ def test_symptoms_alone_never_reject() -> None:
     blocks = [{**one, "busy_s": one["cpu_s"]} for one in blocks]  # type: ignore[misc]
     summary = summarize(blocks, flag_blocks(blocks, [0] * 200, cpus=2))
     assert summary.flagged_share > 0.5
-    assert summary.disturbed_share == 0
-    assert grade([QUIET_TEST], summary, frozen=True).grade == "B"
+    assert busy(summary, CHROMIUM) is None
 
 
-def scattered(half_width: float, *, rounds: int = 24, ratio: float = 1.0) -> list[float]:
-    """Log-ratios whose interval has very nearly that half-width."""
-    from core.contrast import contrast
+# --- does a verdict stand? ----------------------------------------------------------------------------------
 
-    shape = [math.sin(2.4 * i) for i in range(rounds)]
-    unit = contrast([0.01 * x for x in shape])
-    assert unit.half_width is not None
-    return [math.log(ratio) + 0.01 * half_width / unit.half_width * x for x in shape]
+
+@pytest.mark.parametrize(
+    ("aa", "sure"),
+    [
+        (None, False),
+        (contrasted(1.0), False),
+        (contrasted(1.0095), False),  # sure, and too little to matter: the limit is a log ratio of 0.01
+        (contrasted(1.011), True),
+        (contrasted(1 / 1.011), True),
+        # the 99.5 % point of t with 10 degrees of freedom is 3.169273
+        (contrasted(math.exp(0.0316), error=0.01), False),
+        (contrasted(math.exp(0.0318), error=0.01), True),
+        (contrasted(math.exp(0.0257), error=0.01, df=1000.0), False),
+        (contrasted(math.exp(0.0259), error=0.01, df=1000.0), True),
+    ],
+)
+def test_copies_differ_where_chance_does_not_explain_it_and_it_matters(
+    aa: Contrast | None, sure: bool
+) -> None:
+    assert biased(aa) is sure
+    assert bool(stands(contrasted(1.012, error=0.0005, margin=0.0), aa)) is sure
+
+
+@pytest.mark.parametrize("way", [1, -1])
+@pytest.mark.parametrize(
+    ("effect", "error", "stand"),
+    [
+        (0.31, 0.01, True),  # three times the fault of 0.1, and its interval ends beyond it
+        (0.29, 0.01, False),  # less than three times
+        (0.50, 0.17, True),  # the interval begins at 0.5 - 2.228 * 0.17 = 0.121
+        (0.50, 0.19, False),  # at 0.077, where the fault would explain it
+        (2.00, 0.01, True),
+    ],
+)
+def test_an_effect_several_times_the_fault_stands_whatever_its_direction(
+    way: int, effect: float, error: float, stand: bool
+) -> None:
+    for fault in (0.1, -0.1):
+        found = contrasted(math.exp(way * effect), error=error)
+        assert found.verdict == ("FASTER" if way > 0 else "SLOWER")
+        assert (stands(found, contrasted(math.exp(fault))) == "") is stand
+
+
+def test_no_difference_stands_where_it_would_with_the_fault_added() -> None:
+    equal = contrasted(1.0, error=0.001, margin=0.05)  # within 0.0022 of 1, allowed is a log ratio of 0.0488
+    assert equal.verdict == "EQUIVALENT"
+    assert stands(equal, contrasted(math.exp(0.046), error=0.001)) == ""
+    doubt = stands(equal, contrasted(math.exp(0.047), error=0.001))
+    assert "differed by 4.8 % in the A/A test" in doubt
+    assert stands(contrasted(1.0, error=0.001), contrasted(math.exp(0.03), error=0.001))
+
+
+def test_what_is_undecided_cannot_be_doubted() -> None:
+    fault = contrasted(2.0)
+    assert stands(contrasted(1.01, error=0.05), fault) == ""
+    short = contrast([[0.1, 0.1]])
+    assert stands(short, fault) == ""
+    assert stands(contrasted(1.5), short) == ""
+
+
+@given(st.floats(-1, 1), st.floats(0.001, 0.2), st.floats(-0.5, 0.5))
+def test_doubt_is_the_same_seen_from_the_other_side(effect: float, error: float, fault: float) -> None:
+    there, back = (contrasted(math.exp(way * effect), error=error) for way in (1, -1))
+    aa, turned = contrasted(math.exp(fault)), contrasted(math.exp(-fault))
+    assert bool(stands(there, aa)) == bool(stands(back, aa)) == bool(stands(there, turned))
+
+
+def test_honest_copies_are_seldom_called_different() -> None:
+    """Two equal copies that scatter by 4 % a round and 1 % a process: one race in a hundred is unlucky."""
+    rng = random.Random(5)
+    tests = []
+    for _ in range(1000):
+        kept = [rng.gauss(0, 0.01) for _ in range(6)]
+        tests.append(contrast([[own + rng.gauss(0, 0.04) for _ in range(4)] for own in kept]))
+    assert sum(map(biased, tests)) <= 18  # 10, and 2.5 standard deviations
+
+
+# --- grades -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("half_width", "letter"),
+    [(0.0, "A"), (0.01, "A"), (0.0101, "B"), (0.03, "B"), (0.0301, "C"), (0.5, "C")],
+)
+def test_the_widest_interval_of_the_answer_makes_the_grade(half_width: float, letter: str) -> None:
+    found = judged([counters()] * 20, half_widths=[0.0, half_width])
+    assert found.grade == fineness(half_width) == letter
+    assert bool(found.remedy) == (letter != "A")
+    assert found.reason == (
+        f"The widest interval of the answer is ±{100 * half_width:.1f} %. In the A/A test (9 generations, 72 "
+        "rounds) two copies of the same configuration came out at 1.000×, ±0.4 %. Nothing disturbed the run."
+    )
+    alone = judged([counters()] * 20, half_widths=[half_width])
+    assert alone.grade == letter
+    assert alone.reason.startswith(f"The interval of the answer is ±{100 * half_width:.1f} %. In the")
+
+
+@pytest.mark.parametrize(("error", "letter"), [(0.004, "A"), (0.005, "B"), (0.013, "B"), (0.014, "C")])
+def test_where_the_aa_test_was_the_question_its_own_interval_makes_the_grade(
+    error: float, letter: str
+) -> None:
+    """t with 10 degrees of freedom is 2.228: half-widths of 0.89, 1.11, 2.90 and 3.12 %."""
+    found = judged([counters()] * 20, contrasted(error=error), half_widths=())
+    assert found.grade == letter
+    assert found.reason.startswith("In the A/A test (9 generations, 72 rounds)")
+
+
+@pytest.mark.parametrize("half_widths", [[None], [0.005, None]])
+def test_an_answer_without_an_interval_is_as_coarse_as_can_be(half_widths: list[float | None]) -> None:
+    found = judged([counters()] * 20, half_widths=half_widths)
+    assert (found.grade, fineness(None)) == ("C", "C")
+    assert found.reason.startswith("An interval is missing: there were too few rounds. In the A/A test")
+    assert found.remedy
+
+
+def test_a_quiet_machine_gets_an_a() -> None:
+    for seed in range(20):
+        found = judged(simulated(foreign=0.0, seed=seed))
+        assert (found.grade, found.remedy) == ("A", ""), found
+
+
+@pytest.mark.parametrize(
+    "odd",
     [
-        (0.0099, "A"),
-        (0.0101, "B"),
-        (0.0297, "B"),
-        (0.0303, "C"),
-        (0.098, "C"),
-        (0.102, "F"),
+        {"busy_s": 290.0},
+        {"throttled_periods": 1},
+        {"gpu": {"foreign_processes": 2.0}},
+        {"steal_s": 60.0},
+        {"cpu_s": 150.0},
     ],
 )
-def test_the_width_of_the_self_test_makes_the_grade(half_width: float, letter: str) -> None:
-    found = judged([counters()] * 20, [scattered(half_width)])
-    assert found.grade == letter
-    assert bool(found.remedy) == (letter != "A")
-    assert "two copies of the same configuration" in found.reason
+def test_nothing_that_disturbs_the_blocks_changes_the_letter_and_all_of_it_is_told(
+    odd: dict[str, Any],
+) -> None:
+    """What the A/A test shows is how fine it is all the same; who was there is another question."""
+    quiet, loud = judged([counters()] * 20), judged([counters(**odd)] * 15 + [counters()] * 5)
+    assert quiet.grade == loud.grade == "A"
+    assert "Nothing disturbed the run." in quiet.reason
+    assert "Disturbed: " in loud.reason
 
 
-def test_both_self_tests_count_as_one() -> None:
-    whole = scattered(0.0099)
-    assert judged([counters()] * 20, [whole[:12], whole[12:]]).grade == "A"
-    assert judged([counters()] * 20, [whole[:12]]).grade == "B"
+def test_a_coarser_answer_says_what_would_make_it_finer() -> None:
+    def remedy(odd: dict[str, Any]) -> str:
+        return judged([counters(**odd)] * 20, half_widths=[0.02]).remedy
 
-
-def test_two_copies_that_differ_are_a_rejection() -> None:
-    assert judged([counters()] * 20, [scattered(0.004, ratio=1.0095)]).grade == "A"  # too little to matter
-    found = judged([counters()] * 20, [scattered(0.004, ratio=1.02)])
-    assert found.grade == "F"
-    assert "differed by 2.0 %" in found.reason
-    assert "99 % interval" in found.reason
-    assert judged([counters()] * 20, [scattered(0.018, ratio=1.02)]).grade == "B"  # chance explains it
-
-
-def test_honest_self_tests_are_seldom_rejected() -> None:
-    """Two equal copies that scatter by 4 %: one in a hundred is unlucky, not one in twenty."""
-    rng = random.Random(5)
-    tests = [[rng.gauss(0, 0.04) for _ in range(24)] for _ in range(1000)]
-    rejected = sum(judged([counters()], [one]).grade == "F" for one in tests)
-    assert rejected < 20
-
-
-def test_half_of_the_blocks_is_the_limit() -> None:
-    throttled = counters(throttled_periods=1)
-    assert judged([throttled] * 50 + [counters()] * 50).grade == "B"
-    found = judged([throttled] * 51 + [counters()] * 49)
-    assert found.grade == "F"
-    assert found.reason == "The container's CPU quota stopped the measurement during 51 % of the blocks."
-    assert "quota" in found.remedy
-
-
-def test_the_other_causes_are_told_as_well() -> None:
-    found = judged([counters(gpu={"foreign_processes": 2.0})] * 10)
-    assert (found.grade, found.reason[:26]) == ("F", "Other programs (2) were on")
-    assert judged([counters(steal_s=21.0)] * 10).grade == "B"  # 9.5 % of the CPU time asked for
-    found = judged([counters(steal_s=23.0)] * 10)
-    assert (found.grade, found.reason) == (
-        "F",
-        "The hypervisor gave 10 % of the CPU time to other guests.",
+    assert remedy({}) == "Go on with it for a finer answer."
+    assert remedy({"busy_s": 290.0}) == (
+        "Wait for quiet before it begins, or go on with it for a finer answer."
     )
+    assert "quota" in remedy({"throttled_periods": 1})
+    assert "dedicated CPUs" in remedy({"steal_s": 23.0})
+    assert "GPU" in remedy({"gpu": {"foreign_processes": 2.0}})
+
+
+def test_an_f_is_for_a_race_of_which_no_verdict_stands() -> None:
+    found = judged([counters()] * 20, contrasted(1.2), rejected=True)
+    assert found.grade == "F"
+    assert "two copies of the same configuration came out at 1.200×, ±0.4 %." in found.reason
+    assert found.remedy == "Wait for quiet, and measure again."
 
 
 def test_workers_that_were_not_stopped_allow_no_a() -> None:
@@ -410,11 +603,14 @@ def test_workers_that_were_not_stopped_allow_no_a() -> None:
     assert found.grade == "B"
     assert "could not be stopped" in found.reason
     assert "Linux or macOS" in found.remedy
+    assert judged([counters()] * 20, half_widths=[0.2], frozen=False).grade == "C"
 
 
-@pytest.mark.parametrize("tests", [[], [[]], [[0.01, -0.01, 0.0, 0.005]]])
-def test_without_a_self_test_there_is_a_ranking_at_most(tests: list[list[float]]) -> None:
-    found = judged([counters()] * 20, tests)
-    assert found.grade == "C"
-    assert "No self-test" in found.reason
-    assert found.remedy
+@pytest.mark.parametrize("aa", [None, contrast([[0.01, -0.01, 0.0, 0.005]]), contrast([[0.0] * 8] * 4)])
+def test_without_an_aa_test_that_is_told_and_the_answer_is_as_fine_as_it_is(aa: Contrast | None) -> None:
+    found = judged([counters()] * 20, aa)
+    assert found.grade == "A"
+    assert "The A/A test was too short to show how far two equal" in found.reason
+    asked = judged([counters()] * 20, aa, half_widths=())
+    assert asked.grade == "C"
+    assert asked.remedy

@@ -53,5 +53,6 @@ def test_every_contract_name_is_there_even_in_a_failed_trial():
     assert data["error"]["type"] == "ModelError"
     assert {"latency", "throughput_per_s", "placement", "fallback", "environment"} <= set(data)
     assert {"contrasts", "grade", "blocks", "steady", "comparison"} <= set(data)
+    assert {"busy", "generations"} <= set(data)
     assert data["latencies_s"] is None
     assert data["model"] == {"path": "m.onnx", "sha256": None, "precision": "fp32", "name": "m"}

@@ -92,6 +92,9 @@ def put(store: Store) -> Put:
             "latency": latency_summary(SAMPLES, rounds=[40] * 50),
             "cpu_s_per_inference": 0.004,
             "peak_rss_bytes": 10_000_000,
+            "cpu_s_per_inference_low": 0.0039,
+            "cpu_s_per_inference_high": 0.0041,
+            "generations": 9,
             "blocks": [{"runs": 40, "counters": {"cpu_s": 41 * 0.004}}] * 50,
         } | changes.pop("result", {})
         facts: dict[str, Any] = {
@@ -188,7 +191,7 @@ def test_the_newest_race_that_can_answer_does(store: Store, put: Put) -> None:
     slow = [0.02 * (1 + 0.001 * (k % 7)) for k in range(2000)]
     put(spec(), at=1000.0)
     put(spec(), at=2000.0, result={"latency": latency_summary(slow, rounds=[40] * 50)})
-    put(spec(), at=3000.0, result={"grade": "F", "grade_reason": "Noise."})
+    put(spec(), at=3000.0, result={"grade": "F", "grade_reason": "Noise.", "generations": None})  # an old one
     put(spec(), at=4000.0, result={"latency": latency_summary([0.02] * 10)})  # too few for a p99
     assert states(card(store, subject())) == [["MISSED"]]
 
@@ -201,11 +204,22 @@ def test_each_target_looks_at_its_own_batch(store: Store, put: Put) -> None:
     assert list(needed(found).races) == [1]
 
 
-def test_cpu_time_is_read_from_the_blocks(store: Store, put: Put) -> None:
+def test_cpu_time_has_the_interval_that_the_race_found(store: Store, put: Put) -> None:
     trial = put(spec())
     found = card(store, subject(), targets=(target("cpu_s", "5 ms"),))
-    assert found[0].judged[0].low == pytest.approx(0.004)
+    assert (found[0].judged[0].low, found[0].judged[0].high) == (0.0039, 0.0041)
     assert found[0].evidence.races[1][0]["trial"] == trial.id
+
+
+def test_a_time_that_a_busy_machine_did_not_reach_is_measured_again(store: Store, put: Put) -> None:
+    busy = {"words": "on a busy machine: others used 1.0 cores"}
+    put(spec(), result={"busy": busy})
+    lax, strict = target("latency_p99", "3 s", batch_size=1), target("latency_p99", 1e-9, batch_size=1)
+    assert states(card(store, subject(), targets=(lax,))) == [["MET"]]
+    found = card(store, subject(), targets=(strict,))
+    assert states(found) == [["UNKNOWN"]]
+    assert found[0].judged[0].cause == "busy"
+    assert list(needed(found).races) == [1]
 
 
 def test_a_failed_trial_says_why(store: Store, put: Put) -> None:

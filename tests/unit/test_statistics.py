@@ -289,3 +289,109 @@ def test_a_latency_summary_says_which_runs_and_rounds_its_missing_percentiles_ne
     in_one_go = latency_summary(samples)
     assert (in_one_go["needs_runs"], in_one_go["needs_rounds"]) == ({}, {})
     assert latency_summary(samples[:100])["needs_runs"] == {"p99_s": 368}
+
+
+# --- runs of several processes --------------------------------------------------------------------------
+
+
+def in_processes(seed, processes, rounds=8, runs=10, between=0.02):
+    """Latencies around 1 ms of rounds that take turns between generations, and who made each round."""
+    rng = np.random.default_rng(seed)
+    own = between * rng.normal(size=(processes, 1, 1))
+    logs = (
+        own
+        + 0.02 * rng.normal(size=(processes, rounds, 1))
+        + 0.05 * rng.normal(size=(processes, rounds, runs))
+    )
+    deviation = math.sqrt(between**2 + 0.02**2 + 0.05**2)
+    made = [process for process in range(processes) for _ in range(rounds)]
+    return (1e-3 * np.exp(logs)).ravel().tolist(), [runs] * len(made), made, deviation
+
+
+@pytest.mark.parametrize("processes", [5, 9, 16])
+@pytest.mark.parametrize("between", [0.003, 0.02])
+def test_intervals_of_a_time_hold_for_new_processes(processes, between):
+    """The truth is that of all processes that there could be; rounds of a few of them know too little."""
+    covered, by_rounds = {"p50_s": 0, "mean_s": 0}, {"p50_s": 0, "mean_s": 0}
+    for seed in range(100):
+        samples, rounds, made, deviation = in_processes(seed, processes, between=between)
+        truth = {"p50_s": 1e-3, "mean_s": 1e-3 * math.exp(deviation**2 / 2)}
+        for found, count in (
+            (latency_summary(samples, rounds, made), covered),
+            (latency_summary(samples, rounds), by_rounds),
+        ):
+            for name, value in truth.items():
+                count[name] += found[f"{name}_low"] <= value <= found[f"{name}_high"]
+    assert min(covered.values()) >= 0.9 * 100
+    if between == 0.02:
+        assert max(by_rounds.values()) < 0.85 * 100  # why processes count
+
+
+def test_tails_hold_for_new_processes_where_these_differ_little():
+    covered = told = 0
+    for seed in range(120):
+        samples, rounds, made, deviation = in_processes(seed, 9, between=0.005)
+        found = latency_summary(samples, rounds, made)
+        if found["p95_s"] is not None:
+            told += 1
+            high = found["p95_s_high"]
+            covered += found["p95_s_low"] <= 1e-3 * math.exp(1.644854 * deviation) <= (high or math.inf)
+    assert told >= 110
+    assert covered / told >= 0.93
+
+
+def test_processes_that_differ_much_leave_no_tail():
+    """Whose p95 would it be? Six processes know it as well as six runs do."""
+    samples, rounds, made, _ = in_processes(1, 6, between=0.5)
+    found = latency_summary(samples, rounds, made)
+    assert found["p95_s"] is None
+    assert found["needs_runs"]["p95_s"] > 2 * len(samples)
+    assert latency_summary(samples, rounds)["p95_s"] is not None
+
+
+def test_below_five_processes_the_rounds_are_all_there_is():
+    samples, rounds, made, _ = in_processes(2, 4)
+    assert latency_summary(samples, rounds, made) == latency_summary(samples, rounds)
+    assert latency_summary(samples, rounds, [0] * len(rounds)) == latency_summary(samples, rounds)
+    assert latency_summary(samples, None, None) == latency_summary(samples)
+
+
+def test_rounds_of_processes_that_take_turns_are_sorted_by_process():
+    """The two copies of an anchor share every round; who came first in it does not matter."""
+    samples, rounds, made, _ = in_processes(3, 6)
+    blocks = [samples[10 * i : 10 * i + 10] for i in range(len(rounds))]
+    turns = sorted(range(len(blocks)), key=lambda i: (i % 8, i))
+    mixed = [x for i in turns for x in blocks[i]]
+    one = latency_summary(samples, rounds, made)
+    other = latency_summary(mixed, rounds, [made[i] for i in turns])
+    for name in (
+        "p50_s",
+        "p50_s_low",
+        "p50_s_high",
+        "mean_s_low",
+        "mean_s_high",
+        "needs_runs",
+        "needs_rounds",
+    ):
+        assert other[name] == pytest.approx(one[name])
+
+
+def test_a_tail_takes_rounds_and_not_as_many_processes():
+    """40 rounds of a p99 may come from eight processes."""
+    samples, rounds, made, _ = in_processes(4, 8, rounds=5, runs=60, between=0.0)
+    assert latency_summary(samples, rounds, made)["p99_s"] is not None
+    fewer = latency_summary(samples[:-60], rounds[:-1], made[:-1])
+    assert fewer["p99_s"] is None
+    assert fewer["needs_rounds"]["p99_s"] >= 40
+    estimate = statistics.percentile_estimate
+    assert estimate(samples, 0.99, [300] * 8, made=40) is not None
+    assert estimate(samples, 0.99, [300] * 8) is None  # eight rounds, had they been rounds
+    assert statistics.percentile_needs(samples[:300], 0.99, [100] * 3, made=30).rounds == 40
+
+
+@pytest.mark.parametrize(
+    ("p", "df", "expected"),
+    [(0.975, 1, 12.706205), (0.975, 2.5, 3.574655), (0.996875, 6.2, 4.054184)],
+)
+def test_t_quantile_takes_parts_of_a_degree_of_freedom(p, df, expected):
+    assert statistics.t_quantile(p, df) == pytest.approx(expected, abs=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from core import wire
 from core.comparison import Comparison, Contestant
 from core.errors import StoreError
 from core.measurement import Trial
-from core.store import RAW_FIELDS, ModelRecord, Store, database, home
+from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
 
 ROOT = Path(__file__).parents[2]
 SHA = "0123456789abcdef" * 4
@@ -54,6 +55,11 @@ def result(**changes: Any) -> dict[str, Any]:
         "fingerprint": "f1",
         **changes,
     }
+
+
+def noise(runs: int) -> list[float]:
+    """Latencies that no compression makes small, in seconds."""
+    return [ns / 1e9 for ns in random.Random(0).choices(range(1 << 30, 1 << 31), k=runs)]
 
 
 def record(content: str = SHA, **changes: Any) -> ModelRecord:
@@ -367,6 +373,204 @@ def test_self_tests_are_kept_by_machine_newest_first_and_not_for_ever(store, mon
     assert store.self_tests("") == []
 
 
+# --- pruning --------------------------------------------------------------------------------------------
+
+
+def put_ended(store: Store, id: str, *, at: float, runs: int = 2000, **changes: Any) -> None:
+    """A duel that ended `at`, with samples on both sides."""
+    store.create_comparison(comparison(f"race {id}", trials=[id, f"{id} base"], state="COMPLETE"))
+    for name, kind in ((id, "measure"), (f"{id} base", "reference")):
+        values = {"kind": kind, "state": "COMPLETE", "created_at": at - 9, "finished_at": at, **changes}
+        store.create_trial(
+            trial(name, comparison=f"race {id}", result=result(latencies_s=noise(runs)), **values)
+        )
+
+
+def has_samples(store: Store, *ids: str) -> list[bool]:
+    return ["latencies_s" in (store.trial(one).result or {}) for one in ids]
+
+
+def test_pruning_by_age_drops_samples_marks_the_trials_and_keeps_the_numbers(store):
+    put_ended(store, "first1", at=100.0)
+    put_ended(store, "second", at=200.0)
+    before = time.time()
+    done = store.prune(before=150.0)
+    assert done.trials == ("first1", "first1 base")
+    assert has_samples(store, "first1", "first1 base", "second", "second base") == [False, False, True, True]
+    kept = store.trial("first1")
+    assert before <= kept.result.pop(PRUNED) <= time.time()
+    assert kept.result == {k: v for k, v in result().items() if k not in RAW_FIELDS}
+    assert kept.state == "COMPLETE"
+    assert store.trials()[1].result[PRUNED]
+    assert PRUNED not in store.trial("second").result
+    assert store.trial("first1").to_dict()["latencies_s"] is None
+    assert store.prune(before=150.0).trials == ()
+
+
+def test_pruning_by_size_takes_the_oldest_races_and_no_more_of_them_than_it_must(store):
+    for number, name in enumerate(["ccc", "aaa", "bbb"]):
+        put_ended(store, name, at=100.0 + number)
+    everything = store.prune(keep_bytes=10**9)
+    assert everything.trials == ()
+    one_race = everything.kept_bytes // 3
+    done = store.prune(keep_bytes=2 * one_race)
+    assert done.trials == ("ccc", "ccc base")
+    assert done.kept_bytes <= 2 * one_race
+    assert done.samples_bytes + done.kept_bytes == everything.kept_bytes
+    assert store.prune(keep_bytes=0).trials == ("aaa", "aaa base", "bbb", "bbb base")
+    assert store.prune(keep_bytes=0).kept_bytes == 0
+
+
+def test_age_and_size_hold_together(store):
+    for number in range(3):
+        put_ended(store, f"t{number}", at=100.0 + number)
+    total = store.prune(keep_bytes=10**9).kept_bytes
+    assert store.prune(before=100.5, keep_bytes=total * 2 // 3).trials == ("t0", "t0 base")
+    assert store.prune(before=100.5, keep_bytes=total // 3).trials == ("t1", "t1 base")
+
+
+def test_both_sides_of_a_race_go_together_when_the_later_one_is_old_enough(store):
+    put_ended(store, "duel", at=100.0)
+    store.update_trial("duel base", finished_at=200.0)
+    assert store.prune(before=150.0).trials == ()
+    assert store.prune(before=250.0).trials == ("duel", "duel base")
+
+
+def test_pinned_baselines_profiles_and_unfinished_races_keep_their_samples(store):
+    put_ended(store, "pinned", at=1.0)
+    store.pin_baseline("sha", "pinned")
+    put_ended(store, "running", at=2.0)
+    store.update_trial("running base", state="RUNNING")
+    store.create_trial(trial("prof", kind="profile", state="COMPLETE", result=result(profile={"nodes": []})))
+    done = store.prune(before=1e12, keep_bytes=0)
+    assert done.trials == ("pinned base",)
+    assert done.baselines_kept == 1
+    assert has_samples(store, "pinned", "running", "running base", "prof") == [True] * 4
+    assert store.trial("prof").result["profile"] == {"nodes": []}
+    store.pin_baseline("sha", None)
+    assert store.prune(before=1e12).trials == ("pinned",)
+
+
+def test_baseline_that_is_pinned_while_others_are_dropped_keeps_its_samples(store, monkeypatch):
+    for name in ("early1", "later1"):
+        put_ended(store, name, at=1.0)
+    original = pruning._drop_one
+
+    def slow(db, trial_id, now):
+        if trial_id == "later1":
+            db.execute("INSERT INTO settings VALUES ('baseline:sha', 'later1')")
+        return original(db, trial_id, now)
+
+    monkeypatch.setattr(pruning, "_drop_one", slow)
+    assert store.prune(before=2.0).trials == ("early1", "early1 base", "later1 base")
+    assert has_samples(store, "later1") == [True]
+
+
+def test_pruning_of_one_model_leaves_the_others_alone(store):
+    put_ended(store, "mine", at=1.0, model_sha256="mine")
+    put_ended(store, "theirs", at=1.0, model_sha256="theirs")
+    done = store.prune(before=2.0, keep_bytes=0, model_sha256="mine")
+    assert done.trials == ("mine", "mine base")
+    assert has_samples(store, "theirs") == [True]
+
+
+def test_trial_whose_result_is_gone_but_whose_samples_are_left_is_pruned_as_well(store):
+    put_ended(store, "odd", at=1.0)
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("UPDATE trials SET result = NULL WHERE id = 'odd'")
+        db.commit()
+    assert store.prune(before=2.0).trials == ("odd", "odd base")
+    assert store.trial("odd").result is None
+
+
+def test_freed_space_leaves_the_file_and_a_trial_run_tells_how_much(store):
+    for number in range(4):
+        put_ended(store, f"t{number}", at=100.0 + number, runs=40_000)
+    whole = store.path.stat().st_size
+    would = store.prune(before=103.0, dry_run=True)
+    assert store.path.stat().st_size == whole
+    assert has_samples(store, "t0", "t3") == [True, True]
+    done = store.prune(before=103.0)
+    assert (done.trials, done.samples_bytes, done.kept_bytes) == (
+        would.trials,
+        would.samples_bytes,
+        would.kept_bytes,
+    )
+    assert done.file_bytes == store.path.stat().st_size == whole - done.freed_bytes
+    assert done.freed_bytes > whole // 2
+    assert would.freed_bytes == pytest.approx(done.freed_bytes, rel=0.05)
+    assert [one.id for one in store.trials()] == ["t3", "t2", "t1", "t0"]
+    assert len(store.comparisons()) == 4
+    assert Store(store.path).trial("t3").result["latencies_s"] == noise(40_000)
+
+
+def test_trials_of_the_same_instant_keep_their_order_when_the_file_is_written_anew(store):
+    for number in range(9):
+        store.create_trial(trial(f"t{number}", state="COMPLETE", comparison="race", result=result()))
+    store.delete_trials(["t0", "t4"])
+    assert store.prune(before=1e12).trials
+    assert [one.id for one in store.trials()] == ["t8", "t7", "t6", "t5", "t3", "t2", "t1"]
+    assert [one.id for one in store.trials_of("race")] == ["t1", "t2", "t3", "t5", "t6", "t7", "t8"]
+
+
+def test_pruning_while_another_process_writes_changes_nothing_and_says_so(store, monkeypatch):
+    put_ended(store, "t", at=1.0)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="Another process has been writing"):
+            store.prune(before=2.0)
+        assert has_samples(store, "t") == [True]
+
+
+def test_writer_that_comes_between_is_told_with_what_is_done_already(store, monkeypatch):
+    put_ended(store, "t", at=1.0, runs=40_000)
+    whole = store.path.stat().st_size
+    original = database.Database.shrink
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+
+        def late(self):
+            other.execute("BEGIN IMMEDIATE")
+            original(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(database.Database, "shrink", late)
+            with pytest.raises(
+                StoreError, match=r"writing to .* 2 trials lost their raw samples, and the file"
+            ):
+                store.prune(before=2.0)
+        other.execute("ROLLBACK")
+    assert has_samples(store, "t") == [False]
+    done = store.prune(before=2.0)
+    assert done.trials == ()
+    assert done.file_bytes < whole // 2
+
+
+def test_reader_that_stays_keeps_the_file_large_and_is_named(store, monkeypatch):
+    put_ended(store, "t", at=1.0, runs=40_000)
+    whole = store.path.stat().st_size
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM trials").fetchall()
+        with pytest.raises(StoreError, match="Another process has been reading"):
+            store.prune(before=2.0)
+        assert len(reader.execute("SELECT * FROM samples").fetchall()) == 2  # its view does not change
+    store.prune(before=2.0)
+    assert store.path.stat().st_size < whole // 2
+
+
+def test_samples_that_are_damaged_are_an_error_in_words_and_lists_do_not_care(store):
+    store.create_trial(trial(result=result()))
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("UPDATE samples SET data = x'01ff'")
+        db.commit()
+    with pytest.raises(StoreError, match=r"samples of trial `aaaaaa000001` .* cannot be read"):
+        store.trial("aaaaaa000001")
+    assert store.trials()[0].result["batch_size"] == 2
+
+
 # --- results that the database does not take ------------------------------------------------------------
 
 
@@ -396,7 +600,7 @@ def full(store):
 
 
 def test_full_disk_is_named_and_nothing_is_half_written(store, full):
-    long = result(latencies_s=[0.1] * 20_000)
+    long = result(latencies_s=noise(20_000))
     with pytest.raises(StoreError, match="disk is full") as caught:
         store.update_trial("aaaaaa000001", state="COMPLETE", result=long)
     assert "Free disk space" in caught.value.hint
@@ -404,7 +608,7 @@ def test_full_disk_is_named_and_nothing_is_half_written(store, full):
 
 
 def test_rescued_result_is_taken_back_when_there_is_space_again(store, full):
-    finished = trial(state="COMPLETE", result=result(latencies_s=[0.1] * 20_000), fingerprint="f1")
+    finished = trial(state="COMPLETE", result=result(latencies_s=noise(20_000)), fingerprint="f1")
     path = store.rescue(finished)
     assert path.parent == store.folder
     with pytest.raises(StoreError, match="disk is full"):
@@ -454,7 +658,7 @@ def test_really_full_file_system_is_named(tmp_path):
         store = Store(folder / "ortune.db")
         store.create_trial(trial())
         with pytest.raises(StoreError, match="disk is full"):
-            store.update_trial("aaaaaa000001", result=result(latencies_s=[0.123456789] * 50_000))
+            store.update_trial("aaaaaa000001", result=result(latencies_s=noise(200_000)))
         assert store.trial("aaaaaa000001") == trial()
     finally:
         subprocess.run(["umount", str(folder)], check=True)
@@ -657,6 +861,122 @@ def test_store_of_the_first_format_keeps_its_trials(tmp_path, monkeypatch):
     assert found.result == {"batch_size": 1, "latencies_s": [0.5]}
     put_race(store, "race", ["cand", "base"])
     assert len(store.trials()) == 2
+
+
+# the third format, whose samples are JSON text, as its version wrote it
+FORMAT_3 = (
+    """CREATE TABLE trials (
+        id TEXT PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, spec TEXT NOT NULL,
+        model_name TEXT NOT NULL, model_sha256 TEXT NOT NULL, key TEXT NOT NULL, study TEXT NOT NULL,
+        owner TEXT NOT NULL, created_at REAL NOT NULL, started_at REAL, finished_at REAL,
+        error TEXT, result TEXT, fingerprint TEXT NOT NULL, process TEXT NOT NULL DEFAULT '',
+        comparison TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX trials_by_age ON trials (created_at)",
+    "CREATE INDEX trials_by_key ON trials (key)",
+    "CREATE INDEX trials_by_comparison ON trials (comparison) WHERE comparison <> ''",
+    """CREATE TABLE samples (
+        trial TEXT PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE, data TEXT NOT NULL)""",
+    """CREATE TABLE models (
+        content_sha256 TEXT PRIMARY KEY, sha256 TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL,
+        source TEXT NOT NULL, note TEXT NOT NULL, info TEXT NOT NULL, created_at REAL NOT NULL,
+        details TEXT NOT NULL)""",
+    "CREATE TABLE inspections (path TEXT PRIMARY KEY, stamps TEXT NOT NULL, info TEXT NOT NULL)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE comparisons (
+        id TEXT PRIMARY KEY, state TEXT NOT NULL, model_name TEXT NOT NULL, model_sha256 TEXT NOT NULL,
+        contestants TEXT NOT NULL, protocol TEXT NOT NULL, created_at REAL NOT NULL, study TEXT NOT NULL,
+        owner TEXT NOT NULL, started_at REAL, finished_at REAL, error TEXT, result TEXT,
+        fingerprint TEXT NOT NULL, warnings TEXT NOT NULL, process TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX comparisons_by_age ON comparisons (created_at)",
+    "CREATE TABLE self_tests (fingerprint TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL)",
+    "CREATE INDEX self_tests_by_age ON self_tests (fingerprint, at)",
+    """CREATE TABLE accuracies (
+        id TEXT PRIMARY KEY, key TEXT NOT NULL, model_sha256 TEXT NOT NULL, model_name TEXT NOT NULL,
+        spec TEXT NOT NULL, dataset TEXT NOT NULL, reply TEXT NOT NULL, scores_path TEXT NOT NULL,
+        created_at REAL NOT NULL, fingerprint TEXT NOT NULL)""",
+    "CREATE INDEX accuracies_by_key ON accuracies (key)",
+    "CREATE INDEX accuracies_by_model ON accuracies (model_sha256, created_at)",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA user_version = 3",
+    "PRAGMA application_id = 1330795605",  # "ORTU"
+)
+OLD_RAW: dict[str, Any] = {
+    "latencies_s": [one for ns in range(15_000, 15_400) for one in [ns / 1e9] * 20],
+    "warmup_latencies_s": [0.5, 0.1 + 0.2],
+    "blocks": [{"round": 0, "at_s": 0.13098996099995475, "counters": {"gpu": None}, "flags": []}],
+}
+
+
+@pytest.fixture
+def old_store(tmp_path):
+    """Two trials of format 3: the first ended at 101 s, the second at 102 s."""
+    path = tmp_path / "ortune.db"
+    with closing(sqlite3.connect(path)) as db:
+        for statement in FORMAT_3:
+            db.execute(statement)
+        for number, name in enumerate(["older1", "newer1"], 1):
+            db.execute(
+                "INSERT INTO trials VALUES (?, 'measure', 'COMPLETE', '{}', 'm', 'sha', 'key', 's', 'me',"
+                " ?, ?, ?, NULL, '{\"batch_size\": 1}', 'f1', 'p', '')",
+                (name, 90.0 + number, 95.0 + number, 100.0 + number),
+            )
+            db.execute(
+                "INSERT INTO samples VALUES (?, ?)", (name, json.dumps(OLD_RAW, separators=(",", ":")))
+            )
+        db.commit()
+    return path
+
+
+def kinds_of_samples(path: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT trial, typeof(data) FROM samples ORDER BY rowid").fetchall()
+
+
+def test_samples_of_an_older_version_are_read_as_they_stand_beside_new_ones(old_store):
+    store = Store(old_store)
+    assert [one.id for one in store.trials()] == ["newer1", "older1"]
+    assert store.trial("older1").result == store.trial("newer1").result == {"batch_size": 1, **OLD_RAW}
+    store.update_trial("newer1", result={"batch_size": 2, **OLD_RAW})
+    assert kinds_of_samples(old_store) == [("older1", "text"), ("newer1", "blob")]
+    assert store.trial("newer1").result == {"batch_size": 2, **OLD_RAW}
+    with closing(sqlite3.connect(old_store)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
+    assert database.SCHEMA > 3  # a version that would not understand packed samples leaves the file alone
+
+
+def test_pruning_packs_what_an_older_version_left_before_it_drops_anything(old_store):
+    store = Store(old_store)
+    as_text = len(json.dumps(OLD_RAW, separators=(",", ":")))
+    would = store.prune(keep_bytes=as_text // 2, dry_run=True)
+    assert (would.trials, would.compressed) == ((), 2)
+    assert kinds_of_samples(old_store) == [("older1", "text"), ("newer1", "text")]
+    done = store.prune(keep_bytes=as_text // 2)
+    assert (done.trials, done.compressed, done.kept_bytes) == ((), 2, would.kept_bytes)
+    assert done.kept_bytes < as_text // 4
+    assert done.freed_bytes > as_text
+    assert kinds_of_samples(old_store) == [("older1", "blob"), ("newer1", "blob")]
+    assert store.trial("older1").result == store.trial("newer1").result == {"batch_size": 1, **OLD_RAW}
+
+
+def test_pruning_by_age_of_an_older_version_drops_the_old_and_packs_the_rest(old_store):
+    store = Store(old_store)
+    would = store.prune(before=101.5, dry_run=True)
+    done = store.prune(before=101.5)
+    assert done.trials == would.trials == ("older1",)
+    assert done.compressed == would.compressed == 1
+    assert kinds_of_samples(old_store) == [("newer1", "blob")]
+    assert store.trial("newer1").result == {"batch_size": 1, **OLD_RAW}
+
+
+def test_damaged_samples_of_an_older_version_stay_for_a_person_to_look_at(old_store):
+    with closing(sqlite3.connect(old_store)) as db:
+        db.execute("UPDATE samples SET data = '{\"latencies_s\": [0.' WHERE trial = 'newer1'")
+        db.commit()
+    store = Store(old_store)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.trial("newer1")
+    assert store.prune(keep_bytes=10**9).compressed == 1
+    assert kinds_of_samples(old_store) == [("older1", "blob"), ("newer1", "text")]
 
 
 def test_migration_that_fails_changes_nothing(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ def noisy(median_ns: int, runs: int, *, spread: float, seed: int = 0) -> list[in
 
 
 @pytest.mark.parametrize(
-    ("median_ns", "runs"), [(1_000, 30), (700_000, 28), (1 * MS, 20), (4 * MS, 5), (300 * MS, 5)]
+    ("median_ns", "runs"), [(1_000, 30), (700_000, 28), (1 * MS, 20), (4 * MS, 5), (300 * MS, 2)]
 )
 def test_a_window_is_about_20_ms_and_5_to_30_runs(median_ns: int, runs: int) -> None:
     assert warmup.window_runs([median_ns] * 40) == runs
@@ -127,3 +127,87 @@ def test_short_runs_are_not_looked_at_one_window_at_a_time(monkeypatch: pytest.M
     latencies = warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: 5_000, calls))
     assert warmup.is_steady(latencies)
     assert len(calls) <= 5
+
+
+# --- slow models ------------------------------------------------------------------------------------------
+
+
+def test_runs_of_50_ms_show_in_two_what_shorter_ones_show_in_five() -> None:
+    assert warmup.window_runs([50 * MS - 1] * 9) == 5
+    assert warmup.window_runs([50 * MS] * 9) == 2
+    assert not warmup.is_steady([60 * MS] * 3)
+    assert warmup.is_steady([60 * MS] * 4)
+    assert not warmup.is_steady([90 * MS, 80 * MS, 70 * MS, 60 * MS])
+
+
+def test_a_slow_model_is_warm_after_its_first_runs_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    latencies = warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: (900 if i < 1 else 500) * MS, []))
+    assert len(latencies) == 5  # the first is another; two windows of two behind it
+
+
+def test_a_cap_ends_the_warm_up_of_a_slow_model_after_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    assert len(warmup.run_until_steady(clock.runner(lambda i: 3_000 * MS, []), cap_ns=1_500 * MS)) == 1
+    clock.now = 0
+    assert len(warmup.run_until_steady(clock.runner(lambda i: 400 * MS, []), cap_ns=1_000 * MS)) == 3
+
+
+# --- processes that others of their kind went before --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("latencies_ms", "known_ms", "back"),
+    [
+        ([], 1, False),
+        ([1.0] * 9, 1, False),  # 9 ms
+        ([1.0] * 10, 1, True),
+        ([1.05] * 10, 1, True),
+        ([1.06] * 10, 1, False),
+        ([0.5] * 20, 1, True),  # faster than known is warm enough
+        ([5.0] * 20 + [1.0] * 6, 1, True),  # most of the last ten
+        ([5.0] * 20 + [1.0] * 4, 1, False),
+        ([20.0], 20, True),
+        ([25.0], 20, False),
+        ([300.0, 200.0], 200, True),
+        ([0.001] * 10_000, 0.001, True),
+        ([0.001] * 9_000, 0.001, False),
+    ],
+)
+def test_a_process_is_back_when_its_last_10_ms_run_as_those_before_it(
+    latencies_ms: list[float], known_ms: float, back: bool
+) -> None:
+    latencies_ns = [round(one * MS) for one in latencies_ms]
+    assert warmup.is_back(latencies_ns, round(known_ms * MS)) is back
+
+
+def test_a_process_of_a_known_kind_is_warm_in_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known_ns in (20_000, MS, 4 * MS):
+        calls: list[int] = []
+        run = Clock(monkeypatch).runner(lambda i, known_ns=known_ns: known_ns, calls)
+        latencies = warmup.run_until_steady(run, known_ns=known_ns)
+        assert 10 * MS <= sum(latencies) < 10 * MS + 4 * MS
+        assert len(calls) <= 2
+
+
+def test_a_slow_process_of_a_known_kind_is_warm_after_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        len(warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: 2_000 * MS, []), known_ns=2_000 * MS))
+        == 1
+    )
+
+
+def test_a_process_that_stays_slower_than_its_kind_is_warm_when_it_is_steady(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its layout may cost it more than 5 %: that is what generations are there to show."""
+    latencies = warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: round(1.2 * MS), []), known_ns=MS)
+    assert not warmup.is_back(latencies, MS)
+    assert warmup.is_steady(latencies)
+    assert sum(latencies) < 200 * MS
+
+
+def test_a_process_that_gets_to_where_its_kind_is_stops_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Clock(monkeypatch).runner(lambda i: round(MS * max(1, 6 * 0.8**i)), [])
+    latencies = warmup.run_until_steady(run, known_ns=MS)
+    assert warmup.is_back(latencies, MS)
+    assert 9 < len(latencies) < 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -150,6 +151,7 @@ def batches(
 # --- races ------------------------------------------------------------------------------------------------
 
 ROUNDS = 16
+ROUNDS_PER_GENERATION = 2
 RUNS_PER_BLOCK = 12
 BUSY_ROUND = 5  # a neighbour takes half a core there
 
@@ -207,6 +209,20 @@ def put_duel(
     return Duel(comparison=comparison, trial=trials[0], baseline=trials[1])
 
 
+BUSY = "on a busy machine: chromium and 2 others used 1.6 cores"
+
+
+def busy_machine(words: str = BUSY) -> dict[str, Any]:
+    """What a result says of a machine that others used, too."""
+    return {
+        "words": words,
+        "cores": 1.6,
+        "programs": [{"name": "chromium", "cores": 1.2}],
+        "steal_share": 0.0,
+        "reasons": ["foreign_load"],
+    }
+
+
 def put_race(
     store: Store,
     record: ModelRecord,
@@ -214,12 +230,13 @@ def put_race(
     *,
     fingerprint: str,
     grade: str = "A",
-    grade_reason: str = "Nothing disturbed the blocks.",
+    grade_reason: str = "Two copies of the same configuration came out at 1.001×, ±0.8 %.",
     remedy: str = "",
     half_width: float = 0.02,
     margin: float = 0.02,
     rounds: int = ROUNDS,
     study: str = "",
+    older: bool = False,
     contrast: dict[str, Any] | None = None,
     **result_changes: Any,
 ) -> tuple[Comparison, list[Trial]]:
@@ -230,23 +247,30 @@ def put_race(
         record: the model of all.
         racers: contestants; the others are put against the baseline among them, else against the anchor.
         fingerprint: of the machine.
-        grade: of the whole comparison, with its reason and remedy.
+        grade: of the whole comparison, with its reason and remedy; F: the A/A test rejects every verdict.
         grade_reason: why that grade.
         remedy: what to do about it.
         half_width: relative, of every contrast's interval.
         margin: differences below it do not matter.
         rounds: how many of them.
         study: of comparison and trials.
+        older: as versions stored it that had one process of each and tests before and after; F is of the
+            machine there, and leaves the verdicts as they are.
         contrast: fields to set in every contrast, for example `ratio_low=None`.
-        result_changes: fields to set in the comparison's result.
+        result_changes: fields to set in the comparison's result; `busy` in those of the trials as well.
     """
     race, ids = secrets.token_hex(8), [secrets.token_hex(8) for _ in racers]
     roles = [racer.role for racer in racers]
     against = next(roles.index(role) for role in ("baseline", "anchor", "candidate") if role in roles)
-    wall_s = 0.06 * rounds * len(racers)
+    anchor = roles.index("anchor") if "anchor" in roles else against
+    wall_s = 0.06 * rounds * (len(racers) + 1)
+    shared: dict[str, Any] = {"grade": grade, "wall_s": wall_s, "notes": []}
+    if not older:
+        shared |= _generations_of_contrast(half_width, rounds)
+        shared |= _rejected(grade_reason) if grade == "F" else {"holds": True, "holds_reason": ""}
     contrasts = [
         _contrast(racers, ids, i, j, half_width=half_width, margin=margin, rounds=rounds)
-        | {"grade": grade, "wall_s": wall_s, "notes": []}
+        | shared
         | (contrast or {})
         for j in dict.fromkeys([against, *(k for k, role in enumerate(roles) if role == "anchor")])
         for i in range(len(racers))
@@ -257,11 +281,20 @@ def put_race(
         "flagged_share": 1 / rounds,
         "shares": {"foreign_load": 1 / rounds},
     }
-    judged = {"grade": grade, "grade_reason": grade_reason, "remedy": remedy, "interference": summary}
+    judged: dict[str, Any] = {
+        "grade": grade,
+        "grade_reason": grade_reason,
+        "remedy": remedy,
+        "interference": summary,
+    }
+    if not older:
+        judged["busy"] = result_changes.pop("busy", None)
+    processes = [(i, 0) for i in range(len(racers))] + ([] if older else [(anchor, 1)])
     turn_s = max(racer.latency_s for racer in racers) * RUNS_PER_BLOCK * 1.5 + 0.01
     trials = []
     for i, racer in enumerate(racers):
-        blocks, latencies = _blocks(racer.latency_s, i, len(racers), rounds, turn_s)
+        places = [place for place, (index, _) in enumerate(processes) if index == i]
+        blocks, latencies = _blocks(racer.latency_s, places, len(processes), rounds, turn_s, older=older)
         own = {
             "comparison": race,
             "role": racer.role,
@@ -269,6 +302,7 @@ def put_race(
             "contrasts": [one for one in contrasts if one["candidate"] == ids[i]],
             "blocks": blocks,
             **judged,
+            **({} if older else {"generations": _generations(rounds)}),
             **_measured(racer, latencies, fingerprint),
             **guarded(),
             **racer.changes,
@@ -276,7 +310,7 @@ def put_race(
         kind = "measure" if racer.role == "candidate" else "reference"
         facts = {"id": ids[i], "fingerprint": fingerprint, "study": study, "comparison": race}
         trials.append(_put(store, record, racer.spec, kind, own, **facts))
-    per_row = sorted(range(len(racers)), key=lambda k: racers[k].latency_s / racers[k].rows)
+    ranked = [] if grade == "F" and not older else _ranked(racers)
     comparison = Comparison(
         id=race,
         state="COMPLETE",
@@ -295,7 +329,7 @@ def put_race(
             "target": 0.03,
             "budget_s": 30,
             "margin": margin,
-            "looks": [8, 16, 32, 64],
+            "looks": [8, 16, 32, 64] if older else [4, 6, 9, 14, 21, 32, 48, 72],
             "seed": 0,
         },
         created_at=1_000_000.0,
@@ -307,23 +341,14 @@ def put_race(
             "rounds": rounds,
             "wall_s": wall_s,
             "outcome": "decided",
-            "orders": [list(range(len(racers))) for _ in range(rounds)],
+            "orders": [[ids[k] for k in range(len(racers))] for _ in range(rounds)],
             "contrasts": contrasts,
-            "ranks": [{"trial": ids[k], "rank": n + 1, "ties": []} for n, k in enumerate(per_row)],
+            "ranks": [{"trial": ids[k], "rank": n + 1, "ties": []} for n, k in enumerate(ranked)],
             **judged,
-            "self_tests": [
-                {
-                    "when": when,
-                    "ratio": 1.001,
-                    "ratio_low": 0.99,
-                    "ratio_high": 1.012,
-                    "sigma": 0.01,
-                    "rounds": 12,
-                }
-                for when in ("before", "after")
-            ],
+            **_aa_tests(older=older, rounds=rounds),
+            **({} if older else {"generations": _all_generations([ids[i] for i, _ in processes], rounds)}),
             "frozen": True,
-            "groups": [list(range(len(racers)))],
+            "groups": [[ids[k] for k in range(len(racers))]],
             "notes": [],
             "environment": None,
             "fingerprint": fingerprint,
@@ -332,6 +357,56 @@ def put_race(
     )
     store.create_comparison(comparison)
     return comparison, trials
+
+
+def _generations(rounds: int) -> int:
+    return max(1, rounds // ROUNDS_PER_GENERATION)
+
+
+def _generations_of_contrast(half_width: float, rounds: int) -> dict[str, Any]:
+    """What a contrast says of its generations: a quarter of the variance is between processes."""
+    return {
+        "generations": _generations(rounds),
+        "sigma_between": half_width / 2,
+        "between_from": "race",
+        "within_half_width": half_width * math.sqrt(0.75),
+        "between_half_width": half_width / 2,
+        "standard_error": half_width / 3,
+        "df": 5.0,
+    }
+
+
+def _rejected(reason: str) -> dict[str, Any]:
+    return {"holds": False, "holds_reason": reason, "verdict": "UNDECIDED", "notes": [reason]}
+
+
+def _ranked(racers: Sequence[Racer]) -> list[int]:
+    return sorted(range(len(racers)), key=lambda k: racers[k].latency_s / racers[k].rows)
+
+
+def _aa_tests(*, older: bool, rounds: int) -> dict[str, Any]:
+    """The A/A test: in the rounds of the race, of older versions before and after them."""
+    found = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012, "sigma": 0.01, "rounds": 12}
+    if older:
+        return {"self_tests": [{"when": when, **found} for when in ("before", "after")]}
+    more = {"rounds": rounds, "generations": _generations(rounds), "sigma_between": 0.005, "run_s": 0.002}
+    return {"self_tests": [{"when": "during", **found, **more, "half_width": 0.011, "log_ratios": []}]}
+
+
+def _all_generations(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+    """The generations of a race; the last of `trials` is the anchor's twin."""
+    order = [*trials[:-1], f"{trials[-1]}/1"]
+    count = _generations(rounds)
+    return [
+        {
+            "generation": number,
+            "rounds": rounds // count,
+            "start_s": 0.05 * len(order),
+            "order": order,
+            "layouts": {one: {} for one in order},
+        }
+        for number in range(count)
+    ]
 
 
 def guarded(**error: Any) -> dict[str, Any]:
@@ -377,47 +452,60 @@ def _contrast(
 
 
 def _blocks(
-    latency_s: float, index: int, contestants: int, rounds: int, turn_s: float
+    latency_s: float, places: Sequence[int], processes: int, rounds: int, turn_s: float, *, older: bool
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """Blocks of one contestant that take turns with those of the others, and their runs in order."""
+    """Blocks of one contestant that take turns with those of the others, and their runs in order.
+
+    Args:
+        latency_s: of a run.
+        places: of its processes among all; two of the anchor's.
+        processes: of everybody together.
+        rounds: how many.
+        turn_s: from one block to the next.
+        older: blocks name no generation and no copy.
+    """
     blocks: list[dict[str, Any]] = []
     latencies: list[float] = []
     for number in range(rounds):
-        position = (index + number) % contestants
-        busy = number == BUSY_ROUND
-        slow = 1 + 0.02 * (number % 4) + (0.2 if busy else 0)  # what both sides share of a round
-        runs = [latency_s * slow * (1 + 0.01 * ((k * 7919) % 13)) for k in range(RUNS_PER_BLOCK)]
-        wall_s = sum(runs) * 1.05
-        counters = {
-            "wall_s": wall_s,
-            "cpu_s": wall_s * (0.7 if busy else 0.98),
-            "involuntary_switches": 9 if busy else 0,
-            "major_faults": 0,
-            "wait_s": wall_s * 0.4 if busy else 0.0,
-            "steal_s": 0.0,
-            "busy_s": wall_s * (1.2 if busy else 1.0),
-            "pressure_s": wall_s * 0.3 if busy else 0.0,
-            "throttled_periods": 0,
-            "throttled_s": 0.0,
-            "canary_ns": 900_000,
-            "frequency_hz": 3.1e9,
-            "suspended_s": 0.0,
-            "gpu": None,
-        }
-        blocks.append(
-            {
+        for copy, place in enumerate(places):
+            position = (place + number) % processes
+            busy = number == BUSY_ROUND
+            slow = 1 + 0.02 * (number % 4) + (0.2 if busy else 0)  # what both sides share of a round
+            runs = [latency_s * slow * (1 + 0.01 * ((k * 7919) % 13)) for k in range(RUNS_PER_BLOCK)]
+            found = {
                 "round": number,
                 "position": position,
-                "at_s": (number * contestants + position) * turn_s,
+                "at_s": (number * processes + position) * turn_s,
                 "runs": len(runs),
                 "refill_s": runs[0] * 1.2,
                 "median_s": sorted(runs)[(len(runs) - 1) // 2],
-                "counters": counters,
+                "counters": _counters(sum(runs) * 1.05, busy=busy),
                 "flags": ["foreign_load", "wait"] if busy else [],
             }
-        )
-        latencies += runs
+            blocks.append(
+                found if older else found | {"generation": number // ROUNDS_PER_GENERATION, "copy": copy}
+            )
+            latencies += runs
     return blocks, latencies
+
+
+def _counters(wall_s: float, *, busy: bool) -> dict[str, Any]:
+    return {
+        "wall_s": wall_s,
+        "cpu_s": wall_s * (0.7 if busy else 0.98),
+        "involuntary_switches": 9 if busy else 0,
+        "major_faults": 0,
+        "wait_s": wall_s * 0.4 if busy else 0.0,
+        "steal_s": 0.0,
+        "busy_s": wall_s * (1.2 if busy else 1.0),
+        "pressure_s": wall_s * 0.3 if busy else 0.0,
+        "throttled_periods": 0,
+        "throttled_s": 0.0,
+        "canary_ns": 900_000,
+        "frequency_hz": 3.1e9,
+        "suspended_s": 0.0,
+        "gpu": None,
+    }
 
 
 def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import pytest
-
 from core.cold_start import BreakEven
+from core.contrast import words
 from core.measurement import Trial, latency_summary
 from core.runner import run_job
 from dashboard.panels import cells
+from dashboard.panels.placement_text import cast_lines, placement_rows
 from tests.views.invented import guarded
 
 
@@ -35,14 +36,30 @@ def result(
 
 
 def by_label(
-    one: dict[str, Any], baseline: dict[str, Any] | None = None, verdict: str | None = None
+    one: dict[str, Any], baseline: dict[str, Any] | None = None, contrast: dict[str, Any] | None = None
 ) -> dict[str, cells.Cell]:
     shown = [
-        *cells.latency_cells(one, baseline, verdict),
+        *cells.latency_cells(one, baseline, contrast),
         *cells.cold_cells(one, baseline),
         *cells.cost_cells(one, baseline),
     ]
     return {cell.label: cell for cell in shown}
+
+
+def contrast(verdict: str, ratio: float, half_width: float = 0.03, **changes: Any) -> dict[str, Any]:
+    """How a result stands to its baseline, as the race stored it."""
+    return {
+        "verdict": verdict,
+        "ratio": ratio,
+        "ratio_low": ratio / (1 + half_width),
+        "ratio_high": ratio * (1 + half_width),
+        "rounds": 54,
+        "generations": 9,
+        "margin": 0.02,
+        "grade": "A",
+        "holds": True,
+        **changes,
+    }
 
 
 def test_a_percentile_that_the_runs_cannot_carry_is_not_invented() -> None:
@@ -59,12 +76,13 @@ def test_a_result_of_one_run_says_that_its_intervals_are_unknown() -> None:
     assert shown["Throughput"].note == "interval unknown: too few runs"
 
 
-def test_numbers_measured_once_say_so_and_are_never_coloured() -> None:
+def test_numbers_measured_once_say_so_and_stand_beside_the_baselines() -> None:
     shown = by_label(result(peak_rss_bytes=2 << 20), result())
-    assert shown["Peak memory"].change == 1.0
+    assert (shown["Peak memory"].value, shown["Peak memory"].beside) == ("2.00 MiB", "baseline 1.00 MiB")
     for label in ("CPU time", "Session creation", "First run", "Peak memory"):
         assert shown[label].note == "one value, no interval"
-        assert shown[label].color == "off"
+        assert (shown[label].change, shown[label].color) == ("", "off")
+        assert shown[label].beside.startswith("baseline ")
 
 
 def test_no_gpu_is_not_zero_bytes() -> None:
@@ -75,49 +93,89 @@ def test_no_gpu_is_not_zero_bytes() -> None:
     assert by_label(result(gpu_memory_bytes=3 << 20))["GPU memory"].value == "3.00 MiB"
 
 
-def test_the_median_has_the_colour_of_the_verdict() -> None:
-    """The medians are what was raced: intervals that overlap say nothing against a paired verdict."""
-    close = by_label(result(0.00199), result(0.002), "FASTER")["p50 latency"]
-    assert (close.color, close.change_note) == ("inverse", "vs baseline")
-    for verdict, note in {
-        "EQUIVALENT": "no difference",
-        "UNDECIDED": "undecided",
-        cells.REJECTED: "rejected",
-    }.items():
-        apart = by_label(result(0.001), result(0.002), verdict)["p50 latency"]
-        assert (apart.change, apart.color, apart.change_note) == (pytest.approx(-0.5), "off", note)
+def test_the_median_has_the_verdict_of_the_race_in_the_words_of_its_title() -> None:
+    """Whatever two medians of their own say: the change is that of the paired rounds."""
+    close = result(0.00199), result(0.002)
+    for verdict, ratio, change, rests_on, color in (
+        ("FASTER", 1.08, "1.08× faster", "95 % [1.05, 1.11]", "green"),
+        ("SLOWER", 0.8, "1.25× slower", "95 % [1.21, 1.29]", "orange"),
+        ("EQUIVALENT", 1.0, "no difference", "1.00×, 95 % [0.97, 1.03]", "off"),
+        ("UNDECIDED", 1.01, "undecided", "between 0.98× and 1.04×", "off"),
+    ):
+        found = contrast(verdict, ratio)
+        p50 = by_label(*close, found)["p50 latency"]
+        assert (p50.change, p50.change_note, p50.color) == (change, rests_on, color)
+        assert rests_on in words(found)
+        assert p50.beside == "baseline 2.120 ms"
 
 
-def test_the_other_numbers_need_intervals_that_are_apart() -> None:
-    faster = by_label(result(0.001), result(0.002), "FASTER")["p90 latency"]
-    assert (faster.change, faster.color, faster.change_note) == (
-        pytest.approx(-0.5),
-        "inverse",
-        "vs baseline",
-    )
-    same = by_label(result(0.002), result(0.00201), "UNDECIDED")["p90 latency"]
-    assert (same.color, same.change_note) == ("off", "intervals overlap")
-    unknown = by_label(result(0.001, runs=10), result(0.002), "FASTER")["Mean latency"]
-    assert (unknown.color, unknown.change_note) == ("off", "no interval")
+def test_nothing_but_the_verdict_is_a_change() -> None:
+    """Percentiles, mean, throughput and cost are not paired: two numbers, and no percentage."""
+    shown = by_label(result(0.001), result(0.002), contrast("FASTER", 1.9))
+    assert [label for label, cell in shown.items() if cell.change] == ["p50 latency"]
+    assert {cell.color for label, cell in shown.items() if label != "p50 latency"} == {"off"}
+    said = " ".join(f"{cell.value} {cell.note} {cell.beside} {cell.change}" for cell in shown.values())
+    assert not re.search(r"[-+−][0-9.]+ ?%", said)
+    assert shown["p90 latency"].beside.startswith("baseline 2.")
+    assert shown["Mean latency"].beside.startswith("baseline 2.")
+    assert shown["Standard deviation"].beside.startswith("baseline 0.")
+    assert shown["Throughput"].beside.endswith(" rows/s")
 
 
 def test_a_rejected_race_colours_nothing() -> None:
-    shown = by_label(result(0.001), result(0.002), cells.REJECTED)
-    assert {cell.color for cell in shown.values()} == {"off"}
-    assert shown["Throughput"].change_note == "rejected"
+    for rejected in (
+        contrast("UNDECIDED", 1.9, holds=False, grade="F"),
+        contrast("FASTER", 1.9, grade="F", generations=None, holds=True),  # of an earlier version
+    ):
+        shown = by_label(result(0.001), result(0.002), rejected)
+        assert {cell.color for cell in shown.values()} == {"off"}
+        assert (shown["p50 latency"].change, shown["p50 latency"].change_note) == ("rejected", "")
 
 
-def test_throughput_goes_up_when_it_is_better() -> None:
-    cell = by_label(result(0.001), result(0.002), "FASTER")["Throughput"]
-    assert (cell.change, cell.color) == (pytest.approx(1.0), "normal")
+def test_without_a_race_there_is_neither_a_change_nor_a_baseline() -> None:
+    assert not any(cell.change or cell.beside for cell in by_label(result()).values())
 
 
-def test_different_batches_are_compared_per_row_or_not_at_all() -> None:
-    shown = by_label(result(0.004, rows=4), result(0.002), "FASTER")
-    assert (shown["p50 latency"].change, shown["p50 latency"].change_note) == (pytest.approx(-0.5), "per row")
-    assert (shown["CPU time"].change, shown["CPU time"].change_note) == (pytest.approx(-0.5), "per row")
-    assert shown["First run"].change is None
-    assert shown["Throughput"].change == pytest.approx(1.0)
+def test_different_batches_are_compared_per_row_and_nothing_else() -> None:
+    shown = by_label(result(0.004, rows=4), result(0.002), contrast("FASTER", 2.0, per_row=True))
+    p50 = shown["p50 latency per row"]
+    assert (p50.value, p50.beside) == ("1.060 ms", "baseline 2.120 ms")
+    assert p50.note == "1.040 to 1.070 (95 %)"
+    cpu = shown["CPU time per row"]
+    assert (cpu.value, cpu.beside) == ("1.000 ms", "baseline 2.000 ms")
+    for name in ("p90 latency", "Mean latency", "Standard deviation"):
+        assert f"{name} per row" in shown
+        assert name not in shown
+    assert shown["First run"].value.endswith("ms for 4 rows")
+    assert shown["First run"].beside == ""
+    assert shown["Throughput"].beside == by_label(result(0.004, rows=4), result(0.002))["Throughput"].beside
+
+
+def test_the_same_batch_is_per_run() -> None:
+    assert not [label for label in by_label(result(rows=4), result(rows=4)) if "per row" in label]
+
+
+def test_the_table_of_two_is_per_row_or_per_run_for_both() -> None:
+    def names(*rows: int) -> list[dict[str, str]]:
+        facts: Any = {
+            "kind": "measure",
+            "state": "COMPLETE",
+            "spec": {},
+            "model_name": "",
+            "model_sha256": "",
+        }
+        trials = [
+            Trial(id="", key="", created_at=0.0, result=result(0.002, rows=one), **facts) for one in rows
+        ]
+        return cells.comparison(*trials)
+
+    per_row = {row[""]: row for row in names(4, 1)}
+    assert (per_row["p50 latency per row"]["This result"], per_row["p50 latency per row"]["Baseline"]) == (
+        "0.5300 ms",
+        "2.120 ms",
+    )
+    assert "p50 latency" not in per_row
+    assert "p50 latency" in [row[""] for row in names(1, 1)]
 
 
 def test_idle_cpu_is_told_in_cores_and_energy_says_why_it_is_not_known() -> None:
@@ -130,10 +188,11 @@ def test_idle_cpu_is_told_in_cores_and_energy_says_why_it_is_not_known() -> None
     )
     assert (shown["Energy"].value, shown["Energy"].note) == ("not available", "no RAPL here")
     assert by_label(result())["CPU while idle"].value == "–"
-    asleep = by_label(
-        result(idle_cpu_s=1e-5, idle_wall_s=0.1), result(idle_cpu_s=0.19, idle_wall_s=0.1), "FASTER"
-    )["CPU while idle"]
-    assert (asleep.value, asleep.note) == ("none", "in the 100 ms after a run; baseline: 1.9 cores")
+    asleep = by_label(result(idle_cpu_s=1e-5, idle_wall_s=0.1), result(idle_cpu_s=0.19, idle_wall_s=0.1))[
+        "CPU while idle"
+    ]
+    assert (asleep.value, asleep.note) == ("none", "in the 100 ms after a run")
+    assert asleep.beside == "baseline 1.9 cores"
     assert by_label(result(energy_j_per_inference=0.0123))["Energy"].value == "12.3 mJ a run"
 
 
@@ -177,13 +236,13 @@ def test_what_differs_between_two_machines_is_said() -> None:
 def test_a_provider_that_did_not_load_is_listed_as_such() -> None:
     asked = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     placement = {"CPUExecutionProvider": {"nodes": 7, "time_s": 0.001}}
-    cuda, cpu = cells.placement_rows(result(requested_providers=asked, placement=placement))
+    cuda, cpu = placement_rows(result(requested_providers=asked, placement=placement))
     assert (cuda["Loaded"], cuda["Nodes"], cuda["Time per run (ms)"]) == ("no", 0, None)
     assert (cpu["Loaded"], cpu["Nodes"], cpu["Share of node time"]) == ("yes", 7, 1.0)
 
 
 def test_an_unknown_placement_is_not_zero_nodes() -> None:
-    [row] = cells.placement_rows(result(placement=None))
+    [row] = placement_rows(result(placement=None))
     assert row["Nodes"] is None
     assert row["Share of node time"] is None
 
@@ -196,11 +255,11 @@ def test_casts_and_the_precision_that_was_really_used_are_said() -> None:
         "float32_ops": {"Conv": 2},
         "computes_in_float32": True,
     }
-    inserted, computed = (words for _, words in cells.cast_lines(casts))
+    inserted, computed = (words for _, words in cast_lines(casts))
     assert inserted == "ONNX Runtime inserted 4 Cast nodes: 0.1000 ms per run, 25% of the node time."
     assert computed.startswith("Computed in FP32 although the model is FP16: 2 Conv.")
-    assert cells.cast_lines(None) == []
-    assert cells.cast_lines({**casts, "inserted_casts": 0, "computes_in_float32": False}) == []
+    assert cast_lines(None) == []
+    assert cast_lines({**casts, "inserted_casts": 0, "computes_in_float32": False}) == []
 
 
 def test_how_far_outputs_are_is_a_number_beside_what_is_allowed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -96,6 +97,10 @@ def test_run_asks_for_one_race_of_all_values(
     assert race["labels"] == ["batch 1", "batch 8"]
     assert sweep.axis_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
     assert race["model_name"] == mlp.name
+    assert race["wait_quiet_s"] == 0.0
+    at.toggle(key="protocol.wait_quiet").set_value(True).run()
+    at.button(key="curves.run").click().run()
+    assert submitted[1]["wait_quiet_s"] == 300.0
     assert {spec.model.sha256 for spec in race["specs"]} == {mlp.sha256}
 
 
@@ -309,10 +314,65 @@ def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
     rows = table(at)
     assert rows["per row, against ORT default"][1].startswith("4.3")
     assert "× faster, 95 % [" in rows["per row, against ORT default"][1]
-    assert "16 rounds of all points" in texts(at)
+    assert "8 generations, 16 rounds of all points" in texts(at)
+    assert "Latency per run (ms)" in at.get("plotly_chart")[0].proto.spec
     bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
     assert len(bands) == 2
     assert list(rows["state"]) == ["complete"] * 3
+
+
+def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put_race(mlp, machine, busy=invented.busy_machine())
+    at = open_race(open_page, mlp, race)
+    assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+    assert set(table(at)["machine"]) == {invented.BUSY}
+    assert "rows/s at p95" in texts(at)
+    assert "ms · busy machine" in texts(at)
+    assert "4.3" in table(at)["per row, against ORT default"][1]
+    assert not at.error
+    quiet, _ = put_race(mlp, machine)
+    assert "machine" not in table(open_race(open_page, mlp, quiet))
+
+
+def test_a_sweep_of_an_earlier_version_says_what_its_intervals_know(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put_race(mlp, machine, older=True)
+    at = open_race(open_page, mlp, race)
+    assert "its interval knows one pair of processes only" in texts(at)
+    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
+
+
+def test_a_sweep_whose_samples_were_pruned_is_drawn_as_before(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put_race(mlp, machine)
+    before = figure(open_race(open_page, mlp, race), 0)
+    state.store().prune(before=time.time())
+    at = open_race(open_page, mlp, race)
+    assert figure(at, 0) == before
+    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
+
+
+def test_a_finished_sweep_goes_on_under_its_name(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, _ = put_race(mlp, machine)
+    asked: list[str] = []
+
+    def submit(comparison_id: str, **_: Any) -> str:
+        asked.append(comparison_id)
+        return running_race(mlp, machine, "RUNNING", sizes=(1, 8, 32))[0].id
+
+    monkeypatch.setattr(state.scheduler(), "submit_continuation", submit)
+    at = open_race(open_page, mlp, race)
+    at.button(key="curves.go_on").click().run()
+    assert asked == [race.id]
+    assert at.query_params["study"] == race.study
+    assert at.get("progress")
+    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
 
 def test_points_that_cannot_be_told_apart_share_the_first_place(
@@ -345,7 +405,9 @@ def test_a_rejected_race_names_no_best_point(
     assert "A neighbour used 0.9 cores" in at.error[0].value
     assert "Stop it" in at.error[0].value
     assert "Highest throughput" not in texts(at)
-    assert set(table(at)["per row, against ORT default"]) == {"rejected"}
+    said = set(table(at)["per row, against ORT default"]) - {"the default itself"}
+    assert said
+    assert all(text.startswith("rejected: no verdict (") for text in said)
     assert at.button(key="curves.run").label == "Measure 3 points"
 
 
@@ -359,9 +421,9 @@ def test_the_time_is_predicted_from_an_earlier_race(
 
 
 def running_race(
-    record: ModelRecord, machine: wire.Environment, state_name: str
+    record: ModelRecord, machine: wire.Environment, state_name: str, sizes: Sequence[int] = (1, 2)
 ) -> tuple[Comparison, list[Trial]]:
-    race, trials = put_race(record, machine, sizes=(1, 2))
+    race, trials = put_race(record, machine, sizes)
     for trial in trials:
         state.store().update_trial(trial.id, state=state_name, result=None)
     state.store().update_comparison(race.id, state=state_name, result=None)
@@ -391,7 +453,7 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
     monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
     at = open_race(open_page, mlp, race)
-    assert at.get("progress")[0].proto.text.startswith("round 9 of about 40")
+    assert at.get("progress")[0].proto.text.startswith("9 of about 40 rounds")
     assert "batch 2" in at.get("echarts_chart")[0].proto.spec
     assert at.button(key="curves.run").disabled
     assert "All points appear here together" in texts(at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,32 @@ def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRec
     assert trial.id in text
     compile(at.code[1].value, "snippet.py", "exec")
     assert at.get("download_button")[0].label == f"Download mlp-{trial.id[:8]}.yaml"
+
+
+def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    trial = invented.put_duel(
+        state.store(),
+        mlp,
+        fingerprint="f",
+        busy=invented.busy_machine(),
+        changes={"inputs": [], "outputs": []},
+    ).trial
+    at = open_page("export", model=mlp, trial=trial.id)
+    assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+    assert any("ms · busy machine" in label for label in at.selectbox(key="export.source").options)
+    assert invented.BUSY in at.code[0].value
+
+
+def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp)
+    before = open_page("export", model=mlp, trial=trial.id).code[0].value
+    state.store().prune(before=time.time())
+    at = open_page("export", model=mlp, trial=trial.id)
+    assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
+    assert "p50_s" in at.code[0].value
+    assert before.split("measured:")[0] == at.code[0].value.split("measured:")[0]
 
 
 def test_a_fallback_is_marked_before_it_is_taken_away(open_page: Open, mlp: ModelRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,28 @@ def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Op
     assert shown.loc[alone.id[:12], ["Verdict", "Grade"]].tolist() == ["", ""]
     at.selectbox(key="history.kind").set_value("reference").run()
     assert set(table(at)["Trial"]) == {one.baseline.id[:12] for one in (faster, rejected)}
+
+
+def test_a_busy_machine_is_in_the_table_and_can_be_searched_for(open_page: Open, mlp: ModelRecord) -> None:
+    quiet, busy = duel(mlp), duel(mlp, busy=invented.busy_machine())
+    at = open_page("history")
+    shown = table(at).set_index("Trial")
+    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", invented.BUSY]
+    assert shown.loc[quiet.trial.id[:12], "Machine"] == ""
+    at.text_input(key="history.search").set_value("chromium").run()
+    assert table(at)["Trial"].tolist() == [busy.trial.id[:12]]
+    at = select(at, 0)
+    assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+
+
+def test_a_trial_whose_samples_were_pruned_keeps_its_numbers(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp)
+    before = {one.label: one.value for one in select(open_page("history"), 0).metric}
+    state.store().prune(before=time.time())
+    at = select(open_page("history"), 0)
+    assert {one.label: one.value for one in at.metric} == before
+    assert "The raw samples were pruned; the numbers stay." in texts(at)
+    assert not at.get("plotly_chart")
 
 
 def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:

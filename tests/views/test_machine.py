@@ -15,6 +15,7 @@ from core.scheduler import Status
 from dashboard import state
 from dashboard.charts import machine_charts
 from dashboard.panels import machine as panel
+from tests.views import invented
 from tests.views.test_tune import texts
 
 Open = Callable[..., AppTest]
@@ -28,15 +29,28 @@ def self_test(**changes: Any) -> dict[str, Any]:
         "ratio_low": 0.996,
         "ratio_high": 1.012,
         "sigma": 0.02,
+        "sigma_between": 0.004,
         "half_width": 0.008,
-        "rounds": 48,
-        "seconds_per_round": 0.09,
+        "rounds": 54,
+        "generations": 9,
+        "seconds_per_generation": 0.6,
+        "rounds_per_generation": 6.0,
         "model": "digits_cnn",
         "grade": "A",
-        "grade_reason": "Nothing disturbed the run.",
+        "grade_reason": "Two copies of the same configuration came out at 1.004×, ±0.8 %.",
         "remedy": "",
+        "busy": None,
     }
     return facts | changes
+
+
+OLDER: dict[str, Any] = {
+    "sigma_between": None,
+    "generations": None,
+    "seconds_per_generation": None,
+    "rounds_per_generation": None,
+    "seconds_per_round": 0.09,
+}
 
 
 def put(machine: wire.Environment, at: float = 1_000_000.0, **changes: Any) -> None:
@@ -131,18 +145,35 @@ def test_the_newest_answer_is_shown_with_what_each_precision_needs(
 ) -> None:
     put(machine, 1_000_000.0, grade="F", grade_reason="It was loud.", remedy="Stop it.")
     put(machine, 2_000_000.0)
-    put(machine, 3_000_000.0, when="after", grade="C", grade_reason="", seconds_per_round=None)
+    put(machine, 3_000_000.0, when="during", grade="C", grade_reason="")
     at = open_page("machine")
     said = texts(at)
     assert "quiet enough to publish" in " ".join(one.value for one in at.subheader)
-    assert "Nothing disturbed the run." in said
+    assert "came out at 1.004×, ±0.8 %." in said
     assert "It was loud." not in said
-    assert "scatters by 2 %" in said
+    assert "one pair of blocks scatters by ±2 %, one pair of processes scatters by ±0.4 %" in said
     needs = table(at, "Precision")
     assert needs["Precision"].tolist() == ["quick", "standard", "publish"]
-    assert needs["Rounds"].tolist() == sorted(needs["Rounds"])
+    assert needs["Generations"].tolist() == sorted(needs["Generations"])
     assert needs["Within its budget"].tolist() == ["yes"] * 3
     assert len(at.get("plotly_chart")) == 1
+
+
+def test_a_busy_machine_is_not_quiet_enough_and_says_who(open_page: Open, machine: wire.Environment) -> None:
+    put(machine, busy=invented.busy_machine())
+    at = open_page("machine")
+    assert "Tested on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+    assert at.subheader[0].value.startswith(":material/do_not_disturb_on:")
+
+
+def test_a_self_test_of_an_earlier_version_is_shown(open_page: Open, machine: wire.Environment) -> None:
+    put(machine, **OLDER)
+    put(machine, 3_000_000.0, when="before", **OLDER)
+    at = open_page("machine")
+    assert "scatters by ±2 %." in texts(at)
+    assert not [one for one in at.dataframe if "Precision" in one.value]
+    drawn = at.get("plotly_chart")[0].proto.spec
+    assert "before a race" in drawn
 
 
 def test_a_rejected_self_test_says_why_and_what_to_do(open_page: Open, machine: wire.Environment) -> None:
@@ -243,12 +274,22 @@ def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out()
     assert [(one.grade, one.percent) for one in info.bands] == [
         ("A", pytest.approx(1.0)),
         ("B", pytest.approx(3.0)),
-        ("C", pytest.approx(10.0)),
     ]
     assert info.reach > 3.0
     assert info.beyond == 0
     assert "no interval" in agrees.hover[1]
     assert "grade A" in differs.hover[0]
+    assert "9 generations, 54 rounds" in differs.hover[0]
+
+
+def test_a_test_within_a_race_says_so() -> None:
+    during, before = (
+        self_test(at=1.0, when=when, **more) for when, more in (("during", {}), ("before", OLDER))
+    )
+    said = machine_charts.history_info([during, before]).points[0].hover
+    assert ", during a race<br>" in said[0]
+    assert ", before a race<br>" in said[1]
+    assert "generations" not in said[1]
 
 
 def test_a_wild_self_test_does_not_flatten_the_others() -> None:
@@ -263,4 +304,4 @@ def test_the_two_kinds_differ_by_more_than_colour() -> None:
     figure = machine_charts.history(tests)
     assert len({one.marker.symbol for one in figure.data}) == 2
     assert len({one.marker.color for one in figure.data}) == 2
-    assert "".join(one.text for one in figure.layout.annotations) == "A: ±1 %B: ±3 %C: ±10 %"
+    assert "".join(one.text for one in figure.layout.annotations) == "A: ±1 %B: ±3 %"

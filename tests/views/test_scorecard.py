@@ -59,10 +59,13 @@ def why(at: AppTest, number: int) -> str:
 
 
 def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
-    """A race of ORT's default, as the scheduler stores it."""
+    """A race of ORT's default, as the scheduler stores it; `changes` are of the racer or of the race."""
+    race = {name: changes.pop(name) for name in ("older", "busy") if name in changes}
     racer = invented.Racer(spec=invented.spec_for(record), label="default", **changes)
     rival = invented.Racer(spec=invented.spec_for(record, intra_op_num_threads=1), role="baseline")
-    invented.put_race(state.store(), record, [racer, rival], fingerprint=machine["fingerprint"], rounds=50)
+    invented.put_race(
+        state.store(), record, [racer, rival], fingerprint=machine["fingerprint"], rounds=50, **race
+    )
 
 
 # --- stating targets ----------------------------------------------------------------------------------------
@@ -134,13 +137,38 @@ def test_met_missed_and_unknown_have_a_word_and_an_icon(
     assert "1 at batch 64" in texts(at)
 
 
-def test_a_rejected_race_is_not_known(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
-    put(mlp, machine, changes={"grade": "F", "grade_reason": "A neighbour."})
+def test_a_race_of_an_earlier_version_that_was_rejected_is_not_known(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine, older=True, changes={"grade": "F", "grade_reason": "A neighbour."})
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
     assert cells(at)["p50 latency ≤ 1 s"] == ":material/help: **Not yet known**"
     assert "graded F: A neighbour." in why(at, 0)
     assert not at.button(key="scorecard.run").disabled
+
+
+def test_on_a_busy_machine_what_is_met_is_met_and_the_rest_not_known(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine, busy=invented.busy_machine())
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    add_target(at, "latency_p95", "1 µs")
+    found = cells(at)
+    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met**")
+    assert found["p95 latency ≤ 1 µs"].startswith(":material/help: **Not yet known**")
+    who = str(at.table[0].value.index[0])
+    assert "busy machine" in who
+    assert "At batch 1 measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+    assert "on a busy machine" in why(at, 1)
+
+
+def test_a_quiet_machine_has_no_mark(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+    put(mlp, machine)
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    assert "busy machine" not in str(at.table[0].value.index[0]) + texts(at)
 
 
 def test_everything_met_leaves_nothing_to_measure(

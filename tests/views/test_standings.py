@@ -8,6 +8,7 @@ import pytest
 
 from core.comparison import Comparison, Contestant, Role
 from core.measurement import Trial
+from dashboard.panels import verdict
 from dashboard.panels.standings import (
     against_reference,
     cautions,
@@ -18,9 +19,10 @@ from dashboard.panels.standings import (
     past_row,
     rank_text,
     reference,
+    rows,
     verdict_text,
 )
-from tests.views.invented import guarded
+from tests.views.invented import busy_machine, guarded
 
 
 def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: Any) -> dict[str, Any]:
@@ -31,11 +33,31 @@ def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: A
         "ratio_low": ratio * 0.98,
         "ratio_high": ratio * 1.02,
         "verdict": verdict,
-        "rounds": 16,
+        "rounds": 54,
+        "generations": 9,
         "margin": 0.02,
+        "grade": "A",
+        "holds": True,
+        "holds_reason": "",
         "notes": [],
     }
     return facts | changes
+
+
+def rejected(candidate: str, ratio: float) -> dict[str, Any]:
+    """One whose A/A test showed that two copies of the same differ by as much."""
+    why = "Two copies of the same configuration differed by 2.1 %."
+    return contrast(candidate, ratio, "UNDECIDED", grade="F", holds=False, holds_reason=why, notes=[why])
+
+
+def measured(trial: str, *, rows: int = 1, p50_s: float = 0.002) -> Trial:
+    result = {
+        "batch_size": rows,
+        "latency": {"p50_s": p50_s, "p95_s": 2 * p50_s},
+        "cpu_s_per_inference": 3 * p50_s,
+    }
+    facts = {"spec": {}, "model_name": "m", "model_sha256": "", "key": "", "created_at": 0.0}
+    return Trial(id=trial, kind="measure", state="COMPLETE", result=result, **facts)
 
 
 def rank(trial: str, number: int) -> dict[str, Any]:
@@ -58,7 +80,16 @@ def race(
         protocol={"precision": "quick", "target": 0.03, "margin": 0.02},
         created_at=0.0,
         study="compare #1",
-        result={"rounds": 16, "wall_s": 3.0, "grade": "A", "contrasts": contrasts, "ranks": ranks, **result},
+        result={
+            "rounds": 54,
+            "generations": [{"generation": number, "rounds": 6} for number in range(9)],
+            "wall_s": 3.0,
+            "grade": "A",
+            "busy": None,
+            "contrasts": contrasts,
+            "ranks": ranks,
+            **result,
+        },
     )
 
 
@@ -93,10 +124,55 @@ def test_nothing_to_compare_and_too_many_to_rank_are_said() -> None:
 
 
 def test_a_rejected_race_says_so_and_ranks_nobody() -> None:
-    rejected = race(FOUND, RANKS, grade="F")
-    assert headline(rejected) == "Rejected: nobody is ranked."
-    assert rank_text(rejected, "a") == ""
-    assert past_row(rejected)["Result"] == "Rejected: nobody is ranked."
+    found = race(FOUND, RANKS, grade="F")
+    assert headline(found) == "Rejected: nobody is ranked."
+    assert rank_text(found, "a") == ""
+    assert past_row(found)["Result"] == "Rejected: nobody is ranked."
+
+
+def test_one_rejected_verdict_is_not_ranked_and_leaves_the_others_alone() -> None:
+    found = race([rejected("a", 1.02), *FOUND[1:]], [rank("b", 1), rank("a", 2), *RANKS[2:]])
+    assert headline(found) == "B is the fastest; against BASE: 1.40× faster, 95 % [1.37, 1.43]."
+    assert [rank_text(found, one) for one in ("b", "a", "base")] == ["1", "", "3"]
+    trial = measured("a")
+    assert verdict_text(found, "a", trial) == "rejected: no verdict (between 0.9996× and 1.0404×)"
+    assert verdict_text(found, "b", trial).startswith("1.40× faster")
+    assert cautions(found)[0] == "A: Two copies of the same configuration differed by 2.1 %."
+    assert cautions(found)[-1].startswith("What would help: Go on with the race")
+
+
+def test_who_came_out_ahead_and_was_rejected_is_not_called_the_fastest() -> None:
+    found = race([rejected("a", 1.02), FOUND[2]], [rank("a", 1), rank("base", 2), rank("c", 3)])
+    assert headline(found) == "Nobody can be called the fastest: who came out ahead of BASE was rejected."
+
+
+def test_a_busy_machine_keeps_the_ranks_and_is_told() -> None:
+    busy = race(FOUND, RANKS, busy=busy_machine())
+    assert headline(busy) == headline(race(FOUND, RANKS))
+    assert rank_text(busy, "a") == "1 ="
+    words = "on a busy machine: chromium and 2 others used 1.6 cores"
+    assert past_row(busy)["Machine"] == words
+    assert {row["Machine"] for row in rows(busy, {})} == {words}
+    assert past_row(race(FOUND, RANKS))["Machine"] == ""
+
+
+def test_an_older_race_says_what_its_intervals_know() -> None:
+    before = {name: value for name, value in FOUND[0].items() if name not in ("generations", "holds")}
+    found = race([before], [], generations=None)
+    assert cautions(found) == [verdict.OLDER]
+    assert facts(found)[0] == "54 rounds of 2"
+    assert cautions(race(FOUND, RANKS)) == []
+
+
+def test_times_are_per_run_or_all_of_them_per_row() -> None:
+    known = {"a": measured("a", rows=4, p50_s=0.004), "base": measured("base", rows=1, p50_s=0.002)}
+    per_row = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0, per_row=True)], []), known)}
+    assert (per_row["A"]["p50 per row (ms)"], per_row["BASE"]["p50 per row (ms)"]) == (1.0, 2.0)
+    assert (per_row["A"]["p95 per row (ms)"], per_row["A"]["CPU per row (ms)"]) == (2.0, 3.0)
+    assert not [name for row in per_row.values() for name in row if "per run" in name]
+    per_run = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0)], []), known)}
+    assert (per_run["A"]["p50 per run (ms)"], per_run["A"]["CPU per run (ms)"]) == (4.0, 12.0)
+    assert not [name for row in per_run.values() for name in row if "per row" in name]
 
 
 def test_the_order_is_by_rank_then_ratio_and_those_without_numbers_come_last() -> None:
@@ -108,7 +184,9 @@ def test_the_order_is_by_rank_then_ratio_and_those_without_numbers_come_last() -
 def test_only_contrasts_against_the_baseline_count() -> None:
     found = race(FOUND, RANKS)
     assert against_reference(found)["a"]["ratio"] == 1.42
-    assert facts(found)[0] == "16 rounds of 4"
+    assert facts(found)[0] == "9 generations, 54 rounds of 4"
+    found.protocol["continues"] = "abcdef0123456789"
+    assert facts(found)[-1] == "goes on from abcdef012345"
 
 
 def test_a_failed_baseline_gives_way_to_the_default() -> None:

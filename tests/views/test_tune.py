@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -11,18 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.comparison import ANCHOR_LABEL
-from core.contrast import words
+from core.errors import SpecError
 from core.knobs import KNOBS
 from core.library import remove_model
 from core.presets import PRESETS
 from core.scheduler import Status
 from core.store import ModelRecord
-from dashboard import fields, format, state
+from dashboard import fields, format, polling, state
+from dashboard.panels import verdict
 from tests import tiny_models
 from tests.views import invented
 
@@ -62,6 +65,11 @@ def only_trial() -> Any:
 
 def values(at: AppTest) -> dict[str, str]:
     return {one.label: one.value for one in at.metric}
+
+
+def keys(at: AppTest, key: str) -> list[str]:
+    """The buttons with that key: none or one."""
+    return [str(one.key) for one in at.button if one.key == key]
 
 
 def put_complete(record: ModelRecord, *, latency_s: float = 0.002, **changes: Any) -> Any:
@@ -339,7 +347,7 @@ def test_a_run_is_a_duel_against_the_default_and_shows_its_verdict(open_page: Op
     comparison = state.store().comparison(trial.comparison)
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = trial.result["contrasts"][0]
-    said = words(contrast)
+    said = verdict.words(contrast)
     assert said[1:] in at.header[0].value.replace("\\", "")
     assert f"against {ANCHOR_LABEL}" in texts(at)
     grade = comparison.result["grade"]
@@ -435,11 +443,13 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
     live = {
         "rounds": 9,
         "predicted_rounds": 32,
+        "generation": 3,
         "elapsed_s": 2.0,
         "contrasts": [
             {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id},
             {**so_far, "candidate": anchor, "baseline": duel.baseline.id, "ratio": 7.7},
         ],
+        "p50_s": {duel.trial.id: 0.000812, duel.baseline.id: 0.00106, anchor: 0.0011},
     }
     now = Status(
         id=duel.trial.id,
@@ -453,12 +463,39 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
     )
     monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
     at = open_page(model=mlp, trial=duel.trial.id)
-    assert "9 of about 32 rounds · 1.31× as fast as baseline so far, 95 % [1.1, 1.56] · final only" in texts(
-        at
+    said = next(line for line in texts(at).splitlines() if "generation 3" in line)
+    assert said == (
+        "generation 3 · 9 of about 32 rounds · p50 0.8120 ms (baseline: 1.060 ms) · 1.3× faster than "
+        "baseline so far, 95 % [1.1, 1.6] · final only at the end"
     )
     assert "7.7" not in texts(at)
+    spec = json.loads(at.get("echarts_chart")[0].proto.spec)
+    assert spec["yAxis"]["data"] == ["this trial   1.3× faster so far"]
     assert len(at.get("echarts_chart")) == 1
     assert not at.header
+
+
+def test_the_first_looks_are_quick_and_those_after_a_ratio_rare(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duel = put_duel(mlp)
+    state.store().update_trial(duel.trial.id, state="RUNNING")
+    so_far = {"ratio": 1.31, "ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED"}
+    ratio = {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id}
+    loading = Status(id=duel.trial.id, kind="measure", state="RUNNING", what="", stage="load")
+    racing = replace(loading, stage="rounds", live={"rounds": 1, "contrasts": [ratio]})
+    asked: list[float | None] = []
+
+    def fragment(func: Callable[..., None], *, run_every: float | None = None) -> Callable[..., None]:
+        asked.append(run_every)
+        return func
+
+    monkeypatch.setattr(st, "fragment", fragment)
+    for now in (loading, racing):
+        monkeypatch.setattr(state.scheduler(), "status", lambda _, now=now: now)
+        at = open_page(model=mlp, trial=duel.trial.id)
+    assert asked == [polling.FIRST_S, polling.RACE_S]
+    assert "about 1.3× faster than ORT default so far, no interval yet" in texts(at)
 
 
 def test_a_queued_run_says_who_has_the_machine_and_its_place(
@@ -512,10 +549,14 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00284)
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
-    assert "against ORT default · 16 rounds · 1.9 s · known to ±2 % (asked: ±3 %)" in texts(at)
+    assert "against ORT default · 8 generations, 16 rounds · 2.9 s · known to ±2 % (asked: ±3 %)" in texts(at)
+    assert "Between processes ±1 %, within ±1.7 %." in texts(at)
     p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert p50.delta == "-29.6 %"
-    assert p50.proto.delta_description == "vs baseline"
+    assert p50.delta.replace("\\", "") == "1.42× faster"
+    assert "ratio: 95 % [1.39, 1.45]" in texts(at)
+    assert p50.proto.color == p50.proto.GREEN
+    assert [one.label for one in at.metric if one.delta] == ["p50 latency"]
+    assert f"baseline {format.ms(duel.baseline.result['latency']['p90_s'])}" in texts(at)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
     assert beside.iloc[0].tolist() == ["Intra-op threads", "1", "0"]
     assert "p50 latency" in beside[""].tolist()
@@ -523,7 +564,7 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     assert "this trial" in names
     assert "ORT default" in names
     assert "disturbed from outside" in names
-    assert "Something disturbed 2 of 32" in texts(at)
+    assert "Something disturbed 3 of 48" in texts(at)  # the default has two processes
 
 
 def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord) -> None:
@@ -531,7 +572,8 @@ def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord)
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "No difference larger than 2 %" in at.header[0].value.replace("\\", "")
     p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert p50.proto.delta_description == "no difference"
+    assert p50.delta == "no difference"
+    assert "ratio: 1.005×, 95 % [0.995, 1.015]" in texts(at)
     assert p50.proto.color == p50.proto.GRAY
     assert "start decides" in values(at)["Break-even"]
 
@@ -545,19 +587,162 @@ def test_an_open_question_says_what_would_answer_it(open_page: Open, mlp: ModelR
     assert values(at)["Break-even"] == "not known"
 
 
+REJECTED = "Two copies of the same configuration differed by 2.1 % in the A/A test of this race."
+
+
 def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(
-        mlp,
-        grade="F",
-        grade_reason="A neighbour used 0.9 cores during 61% of the blocks.",
-        remedy="Stop the other programs.",
-    )
+    duel = put_duel(mlp, grade="F", grade_reason=REJECTED, remedy="Measure when it is quieter.")
     at = open_page(model=mlp, trial=duel.trial.id)
-    assert at.header[0].value.replace("\\", "").startswith(":material/block: Rejected: no verdict")
-    assert "A neighbour used 0.9 cores during 61% of the blocks. Stop the other programs." in texts(at)
+    assert at.header[0].value.replace("\\", "").startswith(":material/block: Rejected: no verdict (between")
+    assert f"{REJECTED} Measure when it is quieter." in texts(at)
+    assert texts(at).count(REJECTED) == 1  # the note of the contrast says the same
     assert "Grade F, rejected" in texts(at)
     assert {one.proto.color for one in at.metric} == {at.metric[0].proto.GRAY}
     assert values(at)["Break-even"] == "not known"
+    assert "rejected: no verdict" in at.get("plotly_chart")[0].proto.spec
+
+
+def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    duel = put_duel(mlp, busy=invented.busy_machine())
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
+    assert "Ratios are those of a busy machine" in texts(at)
+    assert ":orange-badge[:material/groups: busy machine]" in texts(at)
+    assert "Rejected" not in at.header[0].value
+    assert not at.error
+
+
+def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_page(model=mlp, trial=put_duel(mlp, older=True).trial.id)
+    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "its interval knows one pair of processes only" in texts(at)
+    assert "between processes" not in texts(at).lower()
+    assert keys(at, "tune.go_on") == []
+    rejected = put_duel(mlp, older=True, grade="F", grade_reason="A neighbour.", remedy="Stop it.")
+    at = open_page(model=mlp, trial=rejected.trial.id)
+    assert "Rejected: no verdict (1.42× faster" in at.header[0].value.replace("\\", "")
+    assert "A neighbour. Stop it." in texts(at)
+    assert values(at)["Break-even"] == "not known"
+
+
+def test_a_spread_that_the_race_did_not_see_itself_says_so(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp, contrast={"between_from": "assumed"})
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "Between processes ±1 % (assumed: this race saw too few processes), within ±1.7 %." in texts(at)
+
+
+def test_pruned_samples_leave_the_numbers(open_page: Open, mlp: ModelRecord) -> None:
+    duel = put_duel(mlp)
+    before = values(open_page(model=mlp, trial=duel.trial.id))
+    state.store().prune(before=time.time())
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert values(at) == before
+    assert "The raw samples were pruned; the numbers stay." in texts(at)
+    assert len(at.get("plotly_chart")) == 1  # the interval needs no samples
+    assert keys(at, "tune.go_on") == []
+
+
+def test_samples_of_one_side_alone_are_drawn_and_the_other_is_named(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    duel = put_duel(mlp)
+    state.store().pin_baseline(mlp.content_sha256, duel.trial.id)  # a pinned baseline keeps its samples
+    state.store().prune(before=time.time())
+    at = open_page(model=mlp, trial=duel.trial.id)
+    assert "The raw samples of ORT default · CPU were pruned; the numbers stay." in texts(at)
+    assert len(at.get("plotly_chart")) == 2
+
+
+# --- going on ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def continued(monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord) -> list[tuple[str, float, invented.Duel]]:
+    """What the page asks the scheduler to go on with; the race that goes on is invented, and runs."""
+    asked: list[tuple[str, float, invented.Duel]] = []
+
+    def submit(comparison_id: str, *, wait_quiet_s: float = 0.0) -> str:
+        more = put_duel(mlp)
+        state.store().update_trial(more.trial.id, state="RUNNING")
+        asked.append((comparison_id, wait_quiet_s, more))
+        return more.comparison.id
+
+    monkeypatch.setattr(state.scheduler(), "submit_continuation", submit)
+    return asked
+
+
+def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
+    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, invented.Duel]]
+) -> None:
+    duel = put_duel(mlp)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    at.button(key="tune.go_on").click().run()
+    [(comparison, wait_quiet_s, more)] = continued
+    assert (comparison, wait_quiet_s) == (duel.comparison.id, 0.0)
+    assert at.query_params["trial"] == more.trial.id
+    assert at.progress
+    assert keys(at, "tune.go_on") == []
+    assert at.button(key="run").disabled
+
+
+def test_what_cannot_go_on_is_said(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(comparison_id: str, **_: Any) -> str:
+        raise SpecError("Its samples are gone.", hint="Race them anew.")
+
+    monkeypatch.setattr(state.scheduler(), "submit_continuation", refuse)
+    duel = put_duel(mlp)
+    at = open_page(model=mlp, trial=duel.trial.id)
+    at.button(key="tune.go_on").click().run()
+    assert "Its samples are gone." in at.error[0].value
+    assert at.query_params["trial"] == duel.trial.id
+
+
+# --- the looks of a run -----------------------------------------------------------------------------------
+
+
+def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def submit(spec: Any, **how: Any) -> str:
+        asked.append(how)
+        return str(put_complete(mlp, state="RUNNING").id)
+
+    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    at = open_page(model=mlp)
+    at.toggle(key="protocol.wait_quiet").set_value(True).run()
+    at.number_input(key="protocol.wait_minutes").set_value(2).run()
+    at.switch_page("views/compare.py").run()
+    assert at.toggle(key="protocol.wait_quiet").value is True
+    assert at.number_input(key="protocol.wait_minutes").value == 2
+    at.switch_page("views/tune.py").run()
+    at.button(key="run").click().run()
+    at.toggle(key="protocol.wait_quiet").set_value(False).run()
+    assert asked[0]["wait_quiet_s"] == 120.0
+
+
+def test_without_the_wish_nothing_is_waited_for(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def submit(spec: Any, **how: Any) -> str:
+        asked.append(how)
+        return str(put_complete(mlp).id)
+
+    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    at = open_page(model=mlp)
+    assert at.number_input(key="protocol.wait_minutes").disabled
+    at.button(key="run").click().run()
+    assert asked[0]["wait_quiet_s"] == 0.0
 
 
 def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelRecord) -> None:
@@ -599,8 +784,18 @@ def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecor
     duel = put_duel(mlp, latency_s=0.004, baseline_s=0.002, rows=4, baseline_rows=1)
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "2.00× faster" in at.header[0].value.replace("\\", "")
-    p50 = next(one for one in at.metric if one.label == "p50 latency")
-    assert (p50.delta, p50.proto.delta_description) == ("-50.0 %", "per row")
+    assert "against ORT default, per row" in texts(at)
+    p50 = next(one for one in at.metric if one.label == "p50 latency per row")
+    assert (p50.delta, p50.value) == (
+        "2.00× faster",
+        format.ms(duel.trial.result["latency"]["p50_s"] / 4),
+    )
+    timed = [one.label for one in at.metric if "latency" in one.label or one.label.startswith("CPU time")]
+    assert all(label.endswith("per row") for label in timed)
+    beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
+    assert "p50 latency per row" in beside[""].tolist()
+    assert "p50 latency" not in beside[""].tolist()
+    assert "speed per row against ORT default" in at.get("plotly_chart")[0].proto.spec
     assert "rows" in values(at)["Break-even"] or values(at)["Break-even"] in ("at once", "never")
     assert "Latency per row (ms)" in str([one.proto.spec for one in at.get("plotly_chart")])
 
@@ -614,7 +809,7 @@ def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp:
     )[1]
     at = open_page(model=mlp, trial=trial.id)
     assert "This is the baseline itself" in at.header[0].value
-    assert "Before the race: 1.001×, 95 % [0.990, 1.012], 12 rounds" in texts(at)
+    assert "In the same rounds: 1.001×, 95 % [0.990, 1.012], 8 generations, 16 rounds" in texts(at)
     assert "Break-even" not in values(at)
     assert not any(one.delta for one in at.metric)
 

@@ -327,12 +327,12 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     assert "(-75 %)" in said
     badges = [one.value for one in at.markdown if "badge" in str(one.value)]
     assert any("1.50× faster" in one.replace("\\", "") for one in badges)
-    assert "95 % [1.47, 1.53]×, grade A" in said
+    assert "95 % [1.47, 1.53], grade A" in said
     assert any("not raced yet" in one for one in badges)
     assert any("baseline" in one for one in badges)
 
 
-def race(root: ModelRecord, variant: ModelRecord, *, faster: float, grade: str = "A") -> None:
+def race(root: ModelRecord, variant: ModelRecord, *, faster: float, **facts: Any) -> None:
     """Store a race of a variant against its original, both on default settings."""
     specs = [invented.spec_for(one) for one in (root, variant)]
     racers = [
@@ -340,7 +340,7 @@ def race(root: ModelRecord, variant: ModelRecord, *, faster: float, grade: str =
         invented.Racer(spec=specs[1], latency_s=0.002, label=variant.name),
     ]
     comparison, trials = invented.put_race(
-        state.store(), root, racers, fingerprint="x", grade=grade, study="family"
+        state.store(), root, racers, fingerprint="x", study="family", **facts
     )
     assert comparison.baseline == trials[0].id
     state.store().update_trial(trials[1].id, model_sha256=variant.content_sha256)
@@ -350,7 +350,29 @@ def test_a_rejected_race_is_no_verdict(open_page: Open, mlp: ModelRecord) -> Non
     race(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=1.5, grade="F")
     at = open_page("variants", model=mlp)
     assert any("rejected" in str(one.value) for one in at.markdown)
-    assert "grade F" in texts(at)
+    assert "between 1.47× and 1.53×, grade F" in texts(at)
+
+
+def test_a_slower_variant_has_its_interval_in_the_direction_of_its_verdict(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    race(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=0.5)
+    said = texts(open_page("variants", model=mlp))
+    assert "2.00× slower" in said
+    assert "95 % [1.96, 2.04], grade A" in said
+
+
+def test_a_busy_machine_and_an_earlier_version_are_told_with_the_speed(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    busy, old = (put_variant(mlp, Step(kind), name=kind) for kind in ("int8_dynamic", "fp16"))
+    race(mlp, busy, faster=1.5, busy=invented.busy_machine())
+    race(mlp, old, faster=1.2, older=True)
+    said = texts(open_page("variants", model=mlp))
+    assert ":material/info: on a busy machine: chromium and 2 others used 1.6 cores" in said
+    assert ":material/info: one pair of processes" in said
+    assert "1.50× faster" in said
+    assert "1.20× faster" in said
 
 
 def test_outputs_that_are_too_far_are_marked(open_page: Open, mlp: ModelRecord) -> None:

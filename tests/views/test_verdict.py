@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from core.comparison import Comparison, Contestant
+from core.contrast import contrast as estimate
+from core.contrast import words
+from core.measurement import Trial
+from core.store import PRUNED
+from dashboard import ratios
 from dashboard.panels import verdict
+from tests.views.invented import busy_machine
+
+OLD = ("generations", "sigma_between", "between_from", "within_half_width", "between_half_width", "holds")
 
 
 def contrast(**changes: Any) -> dict[str, Any]:
@@ -19,12 +27,31 @@ def contrast(**changes: Any) -> dict[str, Any]:
         "ratio_high": 1.46,
         "verdict": "FASTER",
         "half_width": 0.028,
+        "within_half_width": 0.026,
+        "between_half_width": 0.006,
+        "between_from": "race",
         "sigma": 0.05,
-        "rounds": 16,
+        "sigma_between": 0.01,
+        "rounds": 54,
+        "generations": 9,
         "margin": 0.02,
+        "grade": "B",
+        "holds": True,
+        "holds_reason": "",
         "wall_s": 9.0,
         "notes": [],
     } | changes
+
+
+def older(**changes: Any) -> dict[str, Any]:
+    """A contrast as versions stored it that had one process of each configuration."""
+    return {name: value for name, value in contrast(**changes).items() if name not in OLD}
+
+
+def rejected(**changes: Any) -> dict[str, Any]:
+    why = "Two copies of the same configuration differed by 2.1 % in the A/A test of this race."
+    facts: dict[str, Any] = {"ratio": 1.02, "ratio_low": 1.01, "ratio_high": 1.03, "verdict": "UNDECIDED"}
+    return contrast(**facts, grade="F", holds=False, holds_reason=why, notes=[why], **changes)
 
 
 def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
@@ -38,19 +65,71 @@ def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
             Contestant(trial="b" * 16, label="my baseline", role="baseline"),
             Contestant(trial="a" * 16, label="ORT default", role="anchor"),
         ),
-        protocol={"target": 0.03, "margin": 0.02, "looks": [8, 16, 32, 64], "budget_s": 30},
+        protocol={"target": 0.03, "margin": 0.02, "looks": [4, 6, 9, 14], "budget_s": 30},
         created_at=0.0,
-        result={"contrasts": list(contrasts), "grade": "B", "remedy": "Stop the others."} | result,
+        result={
+            "contrasts": list(contrasts),
+            "grade": "B",
+            "remedy": "Stop the others.",
+            "generations": [{"generation": number, "rounds": 6} for number in range(9)],
+        }
+        | result,
     )
 
 
-def test_the_card_says_factor_interval_rounds_time_and_precision() -> None:
+def trials(**changes: Any) -> list[Trial]:
+    facts: dict[str, Any] = {
+        "kind": "measure", "state": "COMPLETE", "spec": {}, "model_name": "", "model_sha256": "", "key": "",
+        "created_at": 0.0, "result": {},
+    }  # fmt: skip
+    return [Trial(id=name * 16, **(facts | changes)) for name in "cba"]
+
+
+# --- the card -----------------------------------------------------------------------------------------------
+
+
+def test_the_card_says_factor_interval_generations_time_and_precision() -> None:
     one = contrast()
     card = verdict.card(race(one), one)
     assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
     assert card.against == "against my baseline"
-    assert card.facts == ["16 rounds", "9.0 s", "known to ±2.8 % (asked: ±3 %)"]
-    assert (card.color, card.advice, card.rejected) == ("green", "", False)
+    assert card.facts == ["9 generations, 54 rounds", "9.0 s", "known to ±2.8 % (asked: ±3 %)"]
+    assert card.noise == "between processes ±0.6 %, within ±2.6 %"
+    assert (card.color, card.advice, card.reason, card.rejected) == ("green", "", "", False)
+
+
+def test_disturbed_rounds_and_rows_are_told() -> None:
+    one = contrast(flagged_rounds=3, per_row=True)
+    card = verdict.card(race(one), one)
+    assert card.facts[0] == "9 generations, 54 rounds, 3 of them disturbed"
+    assert card.against == "against my baseline, per row"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("race", "between processes ±0.6 %, within ±2.6 %"),
+        ("history", "between processes ±0.6 % (taken from earlier races on this machine), within ±2.6 %"),
+        ("assumed", "between processes ±0.6 % (assumed: this race saw too few processes), within ±2.6 %"),
+    ],
+)
+def test_where_the_spread_between_processes_is_known_from_is_said(source: str, words: str) -> None:
+    assert verdict.noise_words(contrast(between_from=source)) == words
+
+
+def test_parts_that_are_not_told_apart_are_not_invented() -> None:
+    unknown = contrast(within_half_width=None, between_half_width=None)
+    assert verdict.noise_words(unknown).endswith("is not told apart")
+    assert verdict.noise_words(contrast(half_width=None)) == ""
+
+
+def test_the_parts_are_those_that_the_estimator_gives() -> None:
+    log_ratios = [[0.10, 0.12, 0.11], [0.14, 0.13, 0.15], [0.09, 0.08, 0.10], [0.12, 0.11, 0.13]]
+    found = estimate(log_ratios).to_dict()
+    between, within = found["between_half_width"], found["within_half_width"]
+    assert verdict.noise_words(found).startswith(f"between processes ±{100 * between:.2g} %")
+    assert verdict.noise_words(found).endswith(f"within ±{100 * within:.2g} %")
+    assert between**2 + within**2 == pytest.approx(found["half_width"] ** 2)
 
 
 def test_no_difference_is_an_answer() -> None:
@@ -60,36 +139,43 @@ def test_no_difference_is_an_answer() -> None:
     assert card.advice == ""
 
 
-def test_an_open_question_says_how_many_rounds_it_takes_and_what_to_do() -> None:
-    one = contrast(ratio=1.02, ratio_low=0.97, ratio_high=1.08, verdict="UNDECIDED", sigma=0.1)
+UNDECIDED: dict[str, Any] = {
+    "ratio": 1.02, "ratio_low": 0.97, "ratio_high": 1.08, "verdict": "UNDECIDED", "sigma": 0.1,
+}  # fmt: skip
+
+
+def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() -> None:
+    one = contrast(**UNDECIDED)
     card = verdict.card(race(one), one)
     assert card.headline == "Undecided: between 0.97× and 1.08×"
-    needed = verdict.rounds_to_decide(race(one), one)
+    needed = verdict.generations_to_decide(race(one), one)
     assert needed is not None
-    assert card.advice.startswith(f"About {needed:,} rounds would decide it here.")
+    assert needed > 9
+    assert card.advice.startswith(f"About {needed:,} generations would decide it here. Go on with the race,")
     assert "higher precision or a larger budget" in card.advice
+    exact = race(one)
+    exact.protocol["runs"] = 100  # nothing can be added to a race of so many runs
+    assert "Go on" not in verdict.card(exact, one).advice
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.01, 1.03, 0.97])
-def test_more_noise_takes_more_rounds(ratio: float) -> None:
-    quiet, noisy = (contrast(ratio=ratio, sigma=sigma) for sigma in (0.02, 0.08))
-    fewer, more = (verdict.rounds_to_decide(race(one), one) for one in (quiet, noisy))
+@pytest.mark.parametrize("noise", ["sigma", "sigma_between"])
+def test_more_noise_takes_more_generations(ratio: float, noise: str) -> None:
+    quiet, noisy = (contrast(ratio=ratio, **{noise: value}) for value in (0.01, 0.3))
+    fewer, more = (verdict.generations_to_decide(race(one), one) for one in (quiet, noisy))
     assert fewer is not None
     assert more is not None
     assert fewer < more
-    assert verdict.rounds_to_decide(race(contrast(sigma=None)), contrast(sigma=None)) is None
 
 
-def test_a_question_that_enough_rounds_left_open_gets_no_number_of_rounds() -> None:
-    one = contrast(ratio=1.5, ratio_low=0.9, ratio_high=2.5, verdict="UNDECIDED", sigma=0.01, rounds=64)
+def test_noise_that_is_not_known_predicts_nothing() -> None:
+    for one in (contrast(sigma=None), contrast(sigma_between=None), older(sigma=0.1)):
+        assert verdict.generations_to_decide(race(one), one) is None
+
+
+def test_a_question_that_enough_generations_left_open_gets_no_number_of_them() -> None:
+    one = contrast(ratio=1.5, ratio_low=0.9, ratio_high=2.5, verdict="UNDECIDED", sigma=0.01, generations=64)
     assert not verdict.card(race(one), one).advice.startswith("About")
-
-
-def test_a_rejected_race_is_no_verdict_but_keeps_its_numbers() -> None:
-    one = contrast()
-    card = verdict.card(race(one, grade="F"), one)
-    assert card.headline == "Rejected: no verdict (1.42× faster, 95 % [1.38, 1.46])"
-    assert (card.rejected, card.color, card.advice) == (True, "red", "Stop the others.")
 
 
 def test_outputs_that_differ_are_told_with_the_verdict() -> None:
@@ -100,11 +186,13 @@ def test_outputs_that_differ_are_told_with_the_verdict() -> None:
 
 
 def test_too_few_rounds_have_no_interval() -> None:
-    one = contrast(ratio_low=None, ratio_high=None, half_width=None, verdict="UNDECIDED", rounds=1)
+    one = contrast(
+        ratio_low=None, ratio_high=None, half_width=None, verdict="UNDECIDED", rounds=1, generations=1
+    )
     card = verdict.card(race(one), one)
-    assert card.facts[0] == "1 round"
+    assert card.facts[0] == "1 generation, 1 round"
     assert "no interval (asked: ±3 %)" in card.facts
-    assert verdict.short({"contrasts": [one]}) == "undecided"
+    assert verdict.short(one) == "undecided"
 
 
 def test_the_contrast_that_counts_comes_first() -> None:
@@ -114,27 +202,133 @@ def test_the_contrast_that_counts_comes_first() -> None:
     assert verdict.contrasts_of(race(), "c" * 16) == []
 
 
+# --- what decides -------------------------------------------------------------------------------------------
+
+
+def test_only_what_is_graded_f_or_does_not_hold_is_rejected() -> None:
+    assert verdict.is_rejected(rejected())
+    assert verdict.is_rejected(contrast(holds=False))
+    assert verdict.is_rejected(older(grade="F"))
+    assert verdict.is_rejected({"grade": "F"})
+    for accepted in (contrast(), older(), contrast(grade="C"), {"grade": "C"}, {}, None):
+        assert not verdict.is_rejected(accepted)
+
+
+def test_a_busy_machine_rejects_nothing() -> None:
+    one = contrast()
+    busy = race(one, busy=busy_machine())
+    assert not verdict.is_rejected(busy.result)
+    assert verdict.card(busy, one).headline == verdict.card(race(one), one).headline
+    assert verdict.busy_words(busy.result) == "on a busy machine: chromium and 2 others used 1.6 cores"
+    assert verdict.busy_mark(busy.result) == " · busy machine"
+    for quiet in (race(one, busy=None).result, race(one).result, None):
+        assert (verdict.busy_words(quiet), verdict.busy_mark(quiet)) == ("", "")
+
+
+def test_a_rejected_verdict_says_why_once_what_would_help_and_keeps_its_numbers() -> None:
+    one = rejected()
+    card = verdict.card(race(one, grade="F"), one)
+    assert card.headline == "Rejected: no verdict (between 1.010× and 1.030×)"
+    assert (card.rejected, card.color, card.reason) == (True, "red", one["holds_reason"])
+    assert (card.warnings, card.advice) == ([], "Stop the others.")
+    alone = verdict.card(race(one, remedy=""), one)  # the rest of the race stands
+    assert alone.advice == verdict.MEASURE_BETTER
+
+
+def test_one_rejected_contrast_leaves_the_others_alone() -> None:
+    one, other = rejected(), contrast(baseline="a" * 16)
+    both = race(one, other)
+    assert verdict.card(both, one).rejected
+    assert verdict.card(both, other).headline == "1.42× faster, 95 % [1.38, 1.46]"
+
+
+def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> None:
+    one = older()
+    card = verdict.card(race(one, generations=None), one)
+    assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
+    assert (card.facts[0], card.noise) == ("54 rounds", "")
+    assert card.warnings == [verdict.OLDER]
+    assert "one pair of processes only" in verdict.OLDER
+    assert verdict.card(race(contrast()), contrast()).warnings == []
+
+
+def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
+    one = older(grade="F")
+    card = verdict.card(race(one, grade="F", grade_reason="A neighbour.", generations=None), one)
+    assert card.headline == "Rejected: no verdict (1.42× faster, 95 % [1.38, 1.46])"
+    assert (card.reason, card.advice) == ("A neighbour.", "Stop the others.")
+    assert card.warnings == [verdict.OLDER]
+
+
+def test_what_can_go_on_has_generations_and_all_its_samples() -> None:
+    assert verdict.can_go_on(race(contrast()), trials())
+    assert not verdict.can_go_on(race(older(), generations=None), trials())
+    assert not verdict.can_go_on(race(contrast()), trials(result={PRUNED: 1.0}))
+    assert not verdict.can_go_on(race(contrast()), trials(state="FAIL"))
+    assert not verdict.can_go_on(race(contrast()), trials()[:2])
+    exact = race(contrast())
+    exact.protocol["runs"] = 100
+    assert not verdict.can_go_on(exact, trials())
+
+
+# --- a ratio in words ---------------------------------------------------------------------------------------
+
+SLOWER: dict[str, Any] = {"ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52, "verdict": "SLOWER"}
+EQUAL: dict[str, Any] = {
+    "ratio": 1.004, "ratio_low": 0.995, "ratio_high": 1.013, "verdict": "EQUIVALENT",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({}, "1.42× faster"),
-        ({"ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52, "verdict": "SLOWER"}, "2.00× slower"),
-        ({"verdict": "EQUIVALENT"}, "no difference"),
+        (SLOWER, "2.00× slower"),
+        (EQUAL, "no difference"),
         ({"verdict": "UNDECIDED"}, "undecided"),
     ],
 )
 def test_a_table_has_the_verdict_in_a_few_characters(changes: dict[str, Any], words: str) -> None:
-    assert verdict.short({"contrasts": [contrast(**changes)], "grade": "A"}) == words
-    assert verdict.short({"contrasts": [contrast(**changes)], "grade": "F"}) == "rejected"
+    assert verdict.short_of({"contrasts": [contrast(**changes)], "grade": "A"}) == words
+    assert verdict.short(older(**changes, grade="F")) == "rejected"
+
+
+@pytest.mark.parametrize("changes", [{}, SLOWER, EQUAL, UNDECIDED])
+def test_a_verdict_and_what_it_rests_on_are_the_words_of_the_title(changes: dict[str, Any]) -> None:
+    one = contrast(**changes)
+    short, rest = ratios.parts(one)
+    assert words(one) in (f"{short}, {rest}", f"{short}: {rest}", f"{short} ({rest})")
+
+
+def test_a_ratio_so_far_has_the_direction_of_the_title() -> None:
+    assert ratios.so_far(contrast()) == ("1.42× faster", "95 % [1.38, 1.46]")
+    assert ratios.so_far(contrast(**SLOWER)) == ("2.00× slower", "95 % [1.92, 2.08]")
+    assert ratios.so_far(contrast(**UNDECIDED)) == ("1.02× faster", "95 % [0.97, 1.08]")
+    early = contrast(ratio=0.8, ratio_low=None, ratio_high=None)
+    assert ratios.so_far(early) == ("about 1.2× slower", "no interval yet")
+
+
+def test_ticks_to_both_sides_of_1_name_the_same_factor() -> None:
+    assert ratios.tick(1.25) == ratios.tick(0.8) == "1.25×"
+    assert ratios.tick(1.0) == "1×"
 
 
 def test_what_never_raced_has_no_verdict() -> None:
-    assert verdict.short({}) == verdict.short({"contrasts": []}) == ""
+    assert verdict.short_of({}) == verdict.short_of({"contrasts": []}) == ""
 
 
-def test_a_self_test_says_what_noise_looks_like_here() -> None:
-    test = {"when": "before", "ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012, "rounds": 12}
-    assert verdict.self_test_lines(race(self_tests=[test])) == [
-        "Before the race: 1.001×, 95 % [0.990, 1.012], 12 rounds"
-    ]
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (
+            {"when": "during", "rounds": 54, "generations": 9},
+            "In the same rounds: 1.001×, 95 % [0.990, 1.012], 9 generations, 54 rounds",
+        ),
+        ({"when": "before", "rounds": 12}, "Before the race: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
+        ({"when": "after", "rounds": 12}, "After the race: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
+    ],
+)
+def test_a_self_test_says_what_noise_looks_like_here(test: dict[str, Any], said: str) -> None:
+    known = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012}
+    assert verdict.self_test_lines(race(self_tests=[known | test])) == [said]
     assert verdict.self_test_lines(race()) == []

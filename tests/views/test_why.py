@@ -196,12 +196,29 @@ def test_equal_results_have_nothing_to_explain_but_their_parts_are_shown(
 
 
 def test_a_rejected_race_is_not_explained_as_if_it_were_true(open_page: Open, mlp: ModelRecord) -> None:
-    duel = invented.put_duel(
-        state.store(), mlp, fingerprint="x", grade="F", grade_reason="A neighbour used 0.9 cores."
-    )
+    reason = "Two copies of the same configuration differed by 2.1 %."
+    duel = invented.put_duel(state.store(), mlp, fingerprint="x", grade="F", grade_reason=reason)
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, mlp, duel)
+    assert "it is not known which one is faster" in texts(at)
+    assert f"{reason} Go on with the race, or measure when the machine is quieter." in texts(at)
+
+
+def test_a_race_of_an_earlier_version_that_was_rejected_says_so(open_page: Open, mlp: ModelRecord) -> None:
+    reason = "A neighbour used 0.9 cores."
+    duel = invented.put_duel(state.store(), mlp, fingerprint="x", grade="F", grade_reason=reason, older=True)
     put_passes(duel.baseline, duel.trial)
     at = open_why(open_page, mlp, duel)
     assert "their race was rejected, grade F: A neighbour used 0.9 cores." in texts(at)
+
+
+def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: ModelRecord) -> None:
+    duel = invented.put_duel(state.store(), mlp, fingerprint="x", busy=invented.busy_machine())
+    put_passes(duel.baseline, duel.trial)
+    at = open_why(open_page, mlp, duel)
+    assert texts(at).count("Measured on a busy machine: chromium and 2 others used 1.6 cores.") == 1
+    assert "busy machine" in str(at.selectbox(key="why.candidate").options)
+    assert not at.error
 
 
 def test_results_of_two_races_are_put_against_each_other_with_their_intervals(

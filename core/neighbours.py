@@ -1,0 +1,380 @@
+"""Who else uses the CPUs of this machine: CPU time of all processes at two moments, and what lies between.
+
+`snapshot` reads the system; `between` and `Neighbours` are pure. ORTune's own workers are no neighbours, and
+the caller names them. What the processes cannot explain of the machine's busy time is kept apart as a rest
+without a name: programs that began and ended in between, and around a container everything outside it.
+Formats: Linux, Documentation/filesystems/proc.rst. Elsewhere psutil tells, as far as the system lets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from core import limits
+from core.interference import SURE, TICK_S
+
+SERVER = "ORTune itself"  # this process, which serves the pages or is the command line; not its workers
+KERNEL = "the kernel"  # all threads of it
+OTHERS = "others"
+OUTSIDE = "programs outside this container"
+LISTED_SHARE = 0.05  # of what all neighbours used: below that a program is not worth its name
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: from here every process of the machine is seen
+_READ_BYTES = 4096
+_COMMAND_MOST = 15  # characters that the kernel keeps of a process's name
+_NAME_MOST = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process and its CPU time since it began; `pid` and `began` together say which one it is."""
+
+    pid: int
+    began: float  # by the system's own clock
+    name: str  # of the program
+    parent: int
+    group: int
+    cpu_s: float
+    reaped_s: float  # of its children that have ended, and of theirs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTime:
+    """Seconds since the machine started, summed over some CPUs."""
+
+    cpus: int
+    busy_s: float
+    steal_s: float
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """CPU time used so far. None: this system does not tell."""
+
+    at_s: float  # monotonic
+    processes: tuple[Process, ...]  # those that can be read
+    machine: CpuTime | None
+    usable: CpuTime | None  # the same of the CPUs that this process may run on
+    pressure_s: float | None  # in which some task waited for a CPU
+    whole: bool  # False: only the processes of this container are seen
+    server: int  # pid of the process that looked
+
+
+# -- what the system says ----------------------------------------------------------------------------------
+
+
+def snapshot() -> Snapshot:
+    """Read the CPU time of every process that can be read, and of the machine.
+
+    On a virtual machine of two CPUs it takes COST; psutil takes five times as long.
+    """
+    if sys.platform != "linux":
+        return _by_psutil()
+    stat = _text("/proc/stat")
+    return Snapshot(
+        at_s=time.monotonic(),
+        processes=tuple(_processes()),
+        machine=parse_cpu_time(stat),
+        usable=parse_cpu_time(stat, limits.allowed_cpus()),
+        pressure_s=parse_pressure(_text("/proc/pressure/cpu")),
+        whole=_sees_the_machine(),
+        server=os.getpid(),
+    )
+
+
+def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | None:
+    """Sum the time of `cpus` in `/proc/stat`, of all CPUs where none are named.
+
+    Returns:
+        None where a line is missing or too short.
+    """
+    lines = dict(re.findall(r"^cpu(\d*) +([\d ]+)$", stat, re.MULTILINE))
+    names = [""] if cpus is None else [str(cpu) for cpu in cpus]
+    rows = [[int(field) for field in lines.get(name, "").split()[:8]] for name in names]
+    if not rows or any(len(row) < 8 for row in rows):
+        return None
+    user, nice, system, idle, waiting, irq, softirq, steal = (
+        sum(column) / _TICKS_PER_S for column in zip(*rows, strict=True)
+    )
+    return CpuTime(
+        cpus=len(lines) - 1 if cpus is None else len(rows),
+        busy_s=user + nice + system + irq + softirq,
+        steal_s=steal,
+        idle_s=idle + waiting,
+    )
+
+
+def parse_pressure(text: str) -> float | None:
+    """Seconds in which some task waited for a CPU, from `/proc/pressure/cpu`."""
+    match = re.search(r"^some .*\btotal=(\d+)", text, re.MULTILINE)
+    return int(match[1]) / 1e6 if match else None
+
+
+def parse_process(line: str) -> Process | None:
+    """Read `/proc/PID/stat`, in which a name may hold blanks and brackets; None where it is no such line."""
+    start, _, named = line.partition("(")
+    name, _, rest = named.rpartition(")")
+    fields = rest.split()
+    try:
+        user_s, system_s, reaped_user_s, reaped_system_s = (int(one) / _TICKS_PER_S for one in fields[11:15])
+        return Process(
+            pid=int(start),
+            began=int(fields[19]) / _TICKS_PER_S,
+            name=KERNEL if int(fields[6]) & _KERNEL_THREAD else printable(name),
+            parent=int(fields[1]),
+            group=int(fields[2]),
+            cpu_s=user_s + system_s,
+            reaped_s=reaped_user_s + reaped_system_s,
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def program(command: str, arguments: str) -> str:
+    """Return the name of a program.
+
+    Args:
+        command: what the kernel calls the process: cut after 15 characters, and helpers such as Firefox's
+            "Web Content" and Node's "MainThread" change it.
+        arguments: `/proc/PID/cmdline`, or nothing where the process does not show it.
+    """
+    if " " in command or command.endswith("MainThread"):
+        return printable(re.split(r"[\0 ]", arguments)[0].rpartition("/")[2]) or command
+    if len(command) < _COMMAND_MOST:
+        return command
+    match = re.search(re.escape(command) + r"[^\s/\0]*", arguments)
+    return printable(match[0]) if match else command
+
+
+def printable(name: str) -> str:
+    """Whatever a stranger's program calls itself, as a short line of text."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_MOST])
+
+
+def _processes() -> Iterator[Process]:
+    for pid in os.listdir("/proc"):  # noqa: PTH208 - names, without objects
+        found = parse_process(_text(f"/proc/{pid}/stat")) if pid.isdigit() else None
+        if found is None:  # no process, or it has ended by now
+            continue
+        odd = len(found.name) >= _COMMAND_MOST or " " in found.name or found.name.endswith("MainThread")
+        if odd and found.name != KERNEL:
+            found = replace(found, name=program(found.name, _text(f"/proc/{pid}/cmdline")))
+        yield found
+
+
+def _text(path: str) -> str:
+    """The text of a file of `/proc`, without a file object, as there are hundreds; empty where none is."""
+    parts: list[bytes] = []
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while part := os.read(descriptor, _READ_BYTES):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
+    return b"".join(parts).decode("utf-8", errors="replace")
+
+
+@cache
+def _sees_the_machine() -> bool:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _FIRST_NAMESPACE
+    except OSError:
+        return True
+
+
+def _by_psutil() -> Snapshot:
+    """The same where there is no `/proc`: no steal, no pressure, and other users' processes may be hidden."""
+    at_s, times = time.monotonic(), psutil.cpu_times()
+    machine = CpuTime(
+        cpus=psutil.cpu_count() or 1,
+        busy_s=times.user + times.system + getattr(times, "nice", 0.0) + getattr(times, "irq", 0.0),
+        steal_s=0.0,
+        idle_s=times.idle,
+    )
+    asked = ["pid", "ppid", "name", "create_time", "cpu_times"]
+    return Snapshot(
+        at_s=at_s,
+        processes=tuple(
+            _from_psutil(one.info) for one in psutil.process_iter(asked) if one.info["cpu_times"]
+        ),
+        machine=machine,
+        usable=machine,
+        pressure_s=None,
+        whole=True,
+        server=os.getpid(),
+    )
+
+
+def _from_psutil(info: dict[str, Any]) -> Process:
+    used = info["cpu_times"]
+    group = 0
+    if hasattr(os, "getpgid"):
+        with contextlib.suppress(OSError):
+            group = os.getpgid(info["pid"])
+    return Process(
+        pid=info["pid"],
+        began=info["create_time"] or 0.0,
+        name=printable(info["name"] or ""),
+        parent=info["ppid"] or 0,
+        group=group,
+        cpu_s=used.user + used.system,
+        reaped_s=getattr(used, "children_user", 0.0) + getattr(used, "children_system", 0.0),
+    )
+
+
+# -- what lies between -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What all processes of one program used together, in CPU seconds per second."""
+
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Who else used CPUs. Cores are CPU seconds per second."""
+
+    seconds: float  # that they were watched
+    cores: float  # of all of them
+    programs: tuple[Program, ...]  # all that were seen, largest first
+    unnamed_cores: float  # what no process that was seen explains; 0 within the counters' steps
+    unnamed: str  # what to call that
+
+    def words(self, cores: float | None = None, *, verb: str = "used") -> str:
+        """Return who used how much: "chromium and 2 others used 1.6 cores".
+
+        Args:
+            cores: what they used together, where that is known better than from the processes.
+            verb: "used", or "use" for what goes on now.
+        """
+        who, several = self._who()
+        form = "uses" if verb == "use" and not several else verb
+        return f"{who} {form} {counted_cores(self.cores if cores is None else cores)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data: all cores, and the programs that count, largest first; the rest comes last."""
+        rest = [Program(name=self.unnamed, cores=self.unnamed_cores)] if self._counts_rest() else []
+        return {"cores": self.cores, "programs": [asdict(one) for one in (*self._counted(), *rest)]}
+
+    def _counted(self) -> list[Program]:
+        return [one for one in self.programs if one.cores >= LISTED_SHARE * self.cores]
+
+    def _counts_rest(self) -> bool:
+        return self.unnamed_cores > 0 and self.unnamed_cores >= LISTED_SHARE * self.cores
+
+    def _who(self) -> tuple[str, bool]:
+        """Who it was, and whether these are several."""
+        names, rest = [one.name for one in self._counted()], self._counts_rest()
+        if not names:
+            return self.unnamed, True
+        if rest and self.unnamed == OTHERS:
+            return f"{names[0]} and {OTHERS}", True
+        parts = names if len(names) < 3 else [names[0], f"{len(names) - 1} others"]
+        parts += [self.unnamed] if rest else []
+        *first, last = parts
+        return (f"{', '.join(first)} and {last}" if first else last), len(parts) > 1
+
+
+def counted_cores(cores: float) -> str:
+    """Return "1.6 cores", and of less than a tenth "0.04 cores"."""
+    return f"{cores:.1f} cores" if cores >= 0.095 or cores < 0.005 else f"{cores:.2f} cores"
+
+
+def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neighbours:
+    """Return who used CPUs between two snapshots of one process.
+
+    A process that began in between counts from zero. What one has used that ended in between is known to the
+    process that waited for it, and counts as that program's: a compiler as `make`'s.
+
+    Args:
+        before: the earlier one.
+        after: the later one.
+        own: pids of ORTune's workers, also of those that have ended. Their children and their process groups
+            belong to them, and so does what the process that looked has waited for.
+    """
+    seconds = max(after.at_s - before.at_s, 1e-9)
+    mine = _family(own, [*before.processes, *after.processes])
+    used: dict[str, float] = defaultdict(float)
+    known_s = 0.0
+    for one, cpu_s, reaped_s in _increases(before, after):
+        known_s += cpu_s + reaped_s
+        if one.pid == after.server and one.pid not in mine:
+            used[SERVER] += cpu_s  # whom it has waited for were its workers
+        elif one.pid not in mine:
+            used[one.name] += cpu_s + reaped_s
+    unnamed_s = _unexplained_s(before.machine, after.machine, known_s, programs=len(used))
+    programs = [Program(name=name, cores=cpu_s / seconds) for name, cpu_s in used.items() if cpu_s > 0]
+    return Neighbours(
+        seconds=seconds,
+        cores=(math.fsum(used.values()) + unnamed_s) / seconds,
+        programs=tuple(sorted(programs, key=lambda one: (-one.cores, one.name))),
+        unnamed_cores=unnamed_s / seconds,
+        unnamed=OTHERS if after.whole else OUTSIDE,
+    )
+
+
+def _family(pids: Collection[int], processes: Sequence[Process]) -> set[int]:
+    """`pids` with all their descendants, and whoever is in the process group of one of them."""
+    found = set(pids)
+    while more := {
+        one.pid for one in processes if one.pid not in found and (one.parent in found or one.group in found)
+    }:
+        found |= more
+    return found
+
+
+def _increases(before: Snapshot, after: Snapshot) -> Iterator[tuple[Process, float, float]]:
+    """Each process that is there still, the CPU time that it used, and what it waited for used, in seconds.
+
+    When a process is waited for, all that it ever used is added to its parent's account: what it had used
+    before is taken off again. Process 1 inherits strangers, so its account names nobody.
+    """
+    earlier = {(one.pid, one.began): one for one in before.processes}
+    there = {(one.pid, one.began) for one in after.processes}
+    gone = {one.pid: one for one in before.processes if (one.pid, one.began) not in there}
+    left_s: dict[int, float] = defaultdict(float)  # heir -> what the ended had used before
+    for one in gone.values():
+        left_s[_heir(one, gone)] += one.cpu_s + one.reaped_s
+    for one in after.processes:
+        was = earlier.get((one.pid, one.began))
+        cpu_s = one.cpu_s - (was.cpu_s if was else 0.0)
+        reaped_s = one.reaped_s - (was.reaped_s if was else 0.0) - (left_s[one.pid] if was else 0.0)
+        yield one, max(0.0, cpu_s), max(0.0, reaped_s) if one.pid != 1 else 0.0
+
+
+def _heir(one: Process, gone: Mapping[int, Process]) -> int:
+    """The nearest ancestor that is there still."""
+    seen: set[int] = set()  # a reused pid could close a circle
+    while one.parent in gone and one.parent not in seen:
+        seen.add(one.parent)
+        one = gone[one.parent]
+    return one.parent
+
+
+def _unexplained_s(before: CpuTime | None, after: CpuTime | None, known_s: float, *, programs: int) -> float:
+    """Busy seconds beyond what the processes used; 0 where the steps of the counters may explain them."""
+    if before is None or after is None:
+        return 0.0
+    rest_s = after.busy_s - before.busy_s - known_s
+    steps = 2 * after.cpus + programs  # mostly two fields of a CPU move, and one of a program
+    return rest_s if rest_s > SURE * TICK_S * math.sqrt(steps / 6) else 0.0

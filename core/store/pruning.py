@@ -1,0 +1,209 @@
+"""Dropping the raw samples of old races, and giving the space back.
+
+What goes is what only drawings and later estimators need: runs and blocks. The numbers stay, and a mark in
+the result says when the samples went (`rows.PRUNED`). A race loses the samples of all its trials together,
+since one side of a duel shows nothing. Left alone are pinned baselines, races that have not ended, and
+profiles: their table of nodes is their numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any
+
+from core.errors import StoreError
+from core.store import rows
+from core.store.database import Connection, Database
+
+_AT_ONCE = 100  # trials of one transaction: others wait for it, and its journal takes space
+_HELD = (
+    "SELECT trials.id AS id, CASE comparison WHEN '' THEN trials.id ELSE comparison END AS race,"
+    " coalesce(finished_at, created_at) AS ended_at,"
+    " length(data) AS size, typeof(data) = 'text' AS is_text,"  # text is JSON in ASCII: as long in bytes
+    " kind = 'profile' AS is_profile, state IN ('WAITING', 'RUNNING') AS is_unfinished,"
+    " trials.id IN (SELECT value FROM settings WHERE name LIKE 'baseline:%') AS is_pinned"
+    " FROM samples JOIN trials ON trials.id = samples.trial"
+    " WHERE model_sha256 = coalesce(?, model_sha256) ORDER BY created_at, trials.rowid"
+)
+_DROP = (
+    "DELETE FROM samples WHERE trial = ?"
+    " AND trial NOT IN (SELECT value FROM settings WHERE name LIKE 'baseline:%')"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was dropped, or would be."""
+
+    trials: tuple[str, ...]  # ids, those of the oldest race first
+    samples_bytes: int  # of their raw samples
+    compressed: int  # trials whose samples an older version wrote as text: packed now, and nothing lost
+    baselines_kept: int  # pinned trials among those that would have been dropped
+    kept_bytes: int  # raw samples that are left
+    freed_bytes: int  # by which the file gets smaller; about, while nothing is done yet
+    file_bytes: int  # size of the file then; about, while nothing is done yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """The samples of one trial."""
+
+    id: str
+    race: str  # id of its comparison; its own where it has none
+    ended_at: float  # seconds since the epoch
+    size: int  # bytes
+    is_text: bool
+    is_profile: bool
+    is_unfinished: bool
+    is_pinned: bool
+
+
+def prune(
+    database: Database,
+    *,
+    before: float | None,
+    keep_bytes: int | None,
+    model_sha256: str | None,
+    dry_run: bool,
+) -> Pruned:
+    """Drop samples by age, pack what an older version left as text, drop by size, and shrink the file.
+
+    Packing comes before the size counts, so that nothing is lost for being kept in a wasteful form.
+
+    Args:
+        database: the file.
+        before: seconds since the epoch; races that ended earlier lose their samples. None: none by age.
+        keep_bytes: beyond so many bytes of samples the oldest races lose theirs. None: none by size.
+        model_sha256: content of a model: only its trials count; None: all.
+        dry_run: change nothing.
+
+    Raises:
+        StoreError: the file cannot be written, or not be made smaller because another process uses it.
+    """
+    file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
+    with database.reading() as db:
+        held = [_held(row) for row in db.execute(_HELD, (model_sha256,))]
+    old = [race for race in _races(held) if before is not None and race[-1].ended_at < before]
+    gone = _drop(database, old, dry_run=dry_run)
+    packed = _pack(database, [one for one in _without(held, gone) if one.is_text], dry_run=dry_run)
+    left = [replace(one, size=packed.get(one.id, one.size)) for one in _without(held, gone)]
+    beyond = _beyond(left, keep_bytes) if keep_bytes is not None else []
+    dropped = _drop(database, beyond, dry_run=dry_run)
+    left = _without(left, dropped)
+    if dry_run:
+        freed = min(file_bytes, _size(held) - _size(left) + free_bytes)
+    else:
+        _shrink(database, dropped=len(gone) + len(dropped))
+        freed = max(0, file_bytes - database.file_bytes())
+    return Pruned(
+        trials=tuple(one.id for one in [*gone, *dropped]),
+        samples_bytes=_size(gone) + _size(dropped),
+        compressed=sum(one.id in packed for one in left),
+        baselines_kept=len({one.id for one in chain(*old, *beyond) if one.is_pinned}),
+        kept_bytes=_size(left),
+        freed_bytes=freed,
+        file_bytes=file_bytes - freed,
+    )
+
+
+# --- which ones ---------------------------------------------------------------------------------------------
+
+
+def _races(held: Iterable[_Held]) -> list[list[_Held]]:
+    """The races that have ended, the oldest first; their trials in the order in which they ended."""
+    races: dict[str, list[_Held]] = {}
+    for one in sorted(held, key=lambda one: one.ended_at):
+        if not one.is_profile:
+            races.setdefault(one.race, []).append(one)
+    ended = [race for race in races.values() if not any(one.is_unfinished for one in race)]
+    return sorted(ended, key=lambda race: race[-1].ended_at)
+
+
+def _beyond(held: Sequence[_Held], keep_bytes: int) -> list[list[_Held]]:
+    """The oldest races, as many as must go for the others to fit."""
+    total = _size(held)
+    found = []
+    for race in _races(held):
+        if total <= keep_bytes:
+            break
+        found.append(race)
+        total -= _size(one for one in race if not one.is_pinned)
+    return found
+
+
+def _without(held: Iterable[_Held], gone: Iterable[_Held]) -> list[_Held]:
+    ids = {one.id for one in gone}
+    return [one for one in held if one.id not in ids]
+
+
+def _size(held: Iterable[_Held]) -> int:
+    return sum(one.size for one in held)
+
+
+def _held(row: rows.Row) -> _Held:
+    values: dict[str, Any] = {one.name: row[one.name] for one in fields(_Held)}
+    return _Held(**values | {name: bool(value) for name, value in values.items() if name.startswith("is_")})
+
+
+# --- doing it -----------------------------------------------------------------------------------------------
+
+
+def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool) -> list[_Held]:
+    """Drop the samples of races and mark their trials; return those that lost theirs."""
+    wanted = [one for one in chain.from_iterable(races) if not one.is_pinned]
+    if dry_run:
+        return wanted
+    now = time.time()
+    gone: list[_Held] = []
+    for first in range(0, len(wanted), _AT_ONCE):
+        with database.writing() as db:
+            gone += [one for one in wanted[first : first + _AT_ONCE] if _drop_one(db, one.id, now)]
+    return gone
+
+
+def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
+    """False where somebody has pinned or deleted the trial since it was looked at."""
+    if db.execute(_DROP, (trial_id,)).rowcount == 0:
+        return False
+    (result,) = db.execute("SELECT result FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    if result is not None:
+        db.execute("UPDATE trials SET result = ? WHERE id = ?", (rows.without_samples(result, now), trial_id))
+    return True
+
+
+def _pack(database: Database, texts: Iterable[_Held], *, dry_run: bool) -> dict[str, int]:
+    """Pack samples that stand as text, one at a time; return their new sizes in bytes."""
+    sizes: dict[str, int] = {}
+    for trial_id, text in _texts(database, [one.id for one in texts]):
+        try:
+            data = rows.repacked(text)
+        except ValueError:
+            continue  # damaged: what is left of it stays for a person to look at
+        sizes[trial_id] = len(data)
+        if not dry_run:
+            with database.writing() as db:
+                # unless somebody has written it anew meanwhile
+                db.execute("UPDATE samples SET data = ? WHERE trial = ? AND data = ?", (data, trial_id, text))
+    return sizes
+
+
+def _texts(database: Database, trial_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for one in trial_ids:
+        with database.reading() as db:
+            row = db.execute("SELECT data FROM samples WHERE trial = ?", (one,)).fetchone()
+        if row is not None and isinstance(row["data"], str):
+            yield one, row["data"]
+
+
+def _shrink(database: Database, *, dropped: int) -> None:
+    try:
+        database.shrink()
+    except StoreError as error:
+        done = f"{dropped} trials lost their raw samples" if dropped else "No trial lost raw samples"
+        raise StoreError(
+            f"{error.message} {done}, and the file is not smaller yet: the same command makes it so.",
+            hint=error.hint,
+        ) from error

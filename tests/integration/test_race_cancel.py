@@ -1,0 +1,300 @@
+"""A race that is cancelled, at every moment that it has: it keeps whole rounds, and leaves nobody behind."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import race as races
+from core.errors import Cancelled
+from core.race import passes
+from core.race.crew import Crew
+from core.race.record import Entry
+from core.race.workers import Worker, _Line
+from tests import tiny_models
+from tests.real_races import (
+    ENDLESS,
+    Field,
+    Watch,
+    check_record,
+    evidence_of,
+    nobody_is_left,
+    round_keys,
+    run,
+    settings,
+)
+
+SOON = settings(runs=16)  # eight rounds of two runs: every kind of moment, soon over
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(races, "EXACT_GENERATIONS", 2)
+    yield
+    nobody_is_left(watch.pids)
+
+
+@pytest.fixture(scope="module")
+def field(tmp_path_factory: pytest.TempPathFactory) -> Field:
+    return Field(tiny_models.conv(tmp_path_factory.mktemp("race") / "conv.onnx"))
+
+
+def cancelled(watch: Watch, entries: list[Entry], asked: Any, cancel: threading.Event, **given: Any) -> Any:
+    """Race until `cancel`; the record, or None where there was no whole round. Anything else fails."""
+    try:
+        record = run(entries, asked, cancel=cancel, **given)
+    except Cancelled:
+        assert watch.crew is None or watch.crew.record.orders == []
+        return None
+    check_record(record)
+    if record.outcome == "cancelled":
+        assert record.orders
+        sizes = {len(keys) for keys in round_keys(record).values()}
+        assert sizes == {len(entries) + 1}, "a round that was cut short was kept"
+    evidence_of(record, asked, entries).to_dict()
+    nobody_is_left(watch.pids)
+    return record
+
+
+# --- while something is waited for --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A request that was sent: what, and the how-manieth of its kind in which generation."""
+
+    command: str
+    generation: int
+    nth: int
+
+
+class Moments:
+    """Every request of a race, to the fork server too; may cancel when one of them was sent."""
+
+    def __init__(self, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[Moment] = []
+        self.at: Moment | None = None
+        self.cancel = threading.Event()
+        send = _Line.send
+
+        def tell(line: _Line, message: Any, fds: tuple[int, ...] = ()) -> None:
+            send(line, message, fds)
+            generation = len(watch.processes) - 1
+            same = [one for one in self.seen if (one.command, one.generation) == (message["do"], generation)]
+            moment = Moment(command=message["do"], generation=generation, nth=len(same))
+            self.seen.append(moment)
+            if moment == self.at:
+                self.cancel.set()
+
+        monkeypatch.setattr(_Line, "send", tell)
+
+    def again(self, watch: Watch, at: Moment | None) -> None:
+        watch.processes.clear()
+        watch.crew = None
+        self.seen.clear()
+        self.cancel.clear()
+        self.at = at
+
+
+def worth_trying(seen: list[Moment]) -> list[Moment]:
+    """Of every kind in every generation the first, the second and the last; of reaping, which waits as long
+    as it must, the first of each.
+    """
+    found = []
+    for (command, _), group in itertools.groupby(
+        sorted(seen, key=lambda one: (one.command, one.generation)),
+        key=lambda one: (one.command, one.generation),
+    ):
+        same = list(group)
+        found += same[:1] if command == "reap" else dict.fromkeys([*same[:2], same[-1]])
+    return found
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_cancelled_while_any_answer_is_awaited(
+    field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    """A fork, a load, a warm-up, a block, a pass: its answer comes later, or never, and is nobody's."""
+    entries = [replace(field.entry("rows", shapes=True), fresh_process=fresh), field.entry()]
+    asked = replace(SOON, anchor=1)
+    moments = Moments(watch, monkeypatch)
+    whole = cancelled(watch, entries, asked, moments.cancel)
+    assert whole.outcome == "rounds"
+    seen = list(moments.seen)
+    kinds = {one.command for one in seen}
+    assert kinds == {
+        *("fork", "load", "warm", "block", "reap", "cost"),
+        *("save_outputs", "compare_outputs", "footprint", "new_shapes"),
+    }
+    last = max(i for i, one in enumerate(seen) if one.command != "reap")
+    for moment in worth_trying(seen):
+        if fresh and moment.command not in ("load", "block", "warm", "footprint"):
+            continue  # as for those that are forked
+        moments.again(watch, at=moment)
+        record = cancelled(watch, entries, asked, moments.cancel)
+        if moment.command == "reap" and (record is None or record.outcome == "rounds"):
+            continue  # nothing waits while somebody is reaped; the race may have been over
+        over = record is not None and record.outcome == "rounds" and seen.index(moment) >= last
+        starting = moment.command in ("fork", "load", "warm") and moment.generation == 0
+        first_round = moment.command == "block" and moment.generation == 0 and moment.nth < 3
+        before_any_round = starting or first_round
+        assert over or (record is None) == before_any_round, moment
+        assert over or record is None or record.outcome == "cancelled", moment
+
+
+def test_cancelled_while_the_fork_server_starts(field: Field, watch: Watch) -> None:
+    cancel = threading.Event()
+    record = cancelled(watch, field.duel(), SOON, cancel, on_progress=lambda progress: cancel.set())
+    assert record is None
+
+
+def test_cancelled_before_it_began(field: Field, watch: Watch) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    assert cancelled(watch, field.duel(), SOON, cancel) is None
+
+
+# --- in between ---------------------------------------------------------------------------------------------
+
+
+def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[], None]) -> None:
+    """Have `do` done each time after `owner.name` was called."""
+    original = getattr(owner, name)
+
+    def and_then(*given: Any, **named: Any) -> Any:
+        found = original(*given, **named)
+        do()
+        return found
+
+    monkeypatch.setattr(owner, name, and_then)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (Crew, "start"),  # everybody is there, and nobody has run
+        (Crew, "park"),
+        (Crew, "end_all"),  # between two generations
+        (Worker, "freeze"),
+        (Worker, "kill"),
+        (races, "void_reason"),
+        (races, "read_cost"),
+        (races, "read_energy"),
+        (races, "compare_outputs"),
+        (passes, "start_loaded"),
+    ],
+)
+@pytest.mark.parametrize("nth", [1, 2, 5])
+def test_cancelled_between_two_requests(
+    field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int
+) -> None:
+    cancel, calls = threading.Event(), itertools.count(1)
+    after(monkeypatch, owner, name, lambda: cancel.set() if next(calls) == nth else None)
+    record = cancelled(watch, field.duel(), SOON, cancel)
+    made = next(calls) - 1
+    if made < nth or record is None:
+        return  # it never came to that, or not to a whole round: `cancelled` has looked at the rest
+    assert record.outcome in ("cancelled", "rounds")
+    assert len(record.orders) == 8 or record.outcome == "cancelled"
+
+
+def test_cancelled_between_two_generations_keeps_all_rounds_before(
+    field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel = threading.Event()
+    after(monkeypatch, Crew, "end_all", cancel.set)
+    record = cancelled(watch, field.duel(), settings(runs=160), cancel)
+    assert record.outcome == "cancelled"
+    assert len(record.generations[0].order) == 3
+    assert len(record.orders) == record.generations[0].rounds == 8
+
+
+@pytest.mark.parametrize("stage", ["cost", "outputs", "memory", "energy"])
+def test_cancelled_in_a_pass_after_the_rounds_keeps_all_of_them(
+    field: Field, watch: Watch, stage: str
+) -> None:
+    cancel = threading.Event()
+
+    def stop(progress: Any) -> None:
+        if progress.stage == stage:
+            cancel.set()
+
+    standard = replace(settings().precision, name="standard")  # a quick race reads no energy
+    entries = field.duel()
+    record = cancelled(watch, entries, settings(runs=80, precision=standard), cancel, on_progress=stop)
+    assert len(record.orders) == 8
+    if stage == "energy" and record.outcome == "rounds":
+        pytest.skip("this machine has no energy meter, and the race was over at once")
+    assert record.outcome == "cancelled"
+    results = [evidence_of(record, SOON, entries).trial_result(index) for index in (0, 1)]
+    assert [one is not None and one["runs"] for one in results] == [80, 80]
+
+
+# --- by whoever watches -------------------------------------------------------------------------------------
+
+
+def test_cancelled_in_the_rounds_by_who_reads_the_live_numbers(field: Field, watch: Watch) -> None:
+    cancel = threading.Event()
+
+    def stop(live: dict[str, Any]) -> None:
+        if live["rounds"] >= 2:
+            cancel.set()
+
+    asked = settings(precision=ENDLESS, budget_s=600.0)
+    record = cancelled(watch, field.duel(), asked, cancel, on_live=stop)
+    assert record.outcome == "cancelled"
+    assert len(record.orders) >= 2
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 0.3, 0.6, 0.9, 1.3, 1.8, 2.5])
+def test_cancelled_from_another_thread_at_any_time(field: Field, watch: Watch, moment_s: float) -> None:
+    cancel = threading.Event()
+    timer = threading.Timer(moment_s, cancel.set)
+    timer.start()
+    try:
+        record = cancelled(watch, field.duel(), settings(precision=ENDLESS, budget_s=600.0), cancel)
+    finally:
+        timer.cancel()
+        timer.join()
+    assert record is None or record.outcome == "cancelled"
+
+
+def test_cancelled_in_a_block_of_a_model_that_takes_minutes(
+    field: Field, watch: Watch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    slow = Field(tiny_models.slow(tmp_path_factory.mktemp("slow") / "slow.onnx"))
+    cancel = threading.Event()
+
+    def stop(asked: Any) -> None:
+        if asked.command == "load":
+            threading.Timer(0.5, cancel.set).start()
+
+    watch.before = stop
+    assert cancelled(watch, slow.duel(), settings(), cancel) is None
+
+
+def test_what_was_lost_before_a_cancel_stays_lost(
+    field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A contestant that fails while the race is cancelled keeps the error that it had."""
+    cancel = threading.Event()
+    entries = [*field.duel(), field.entry("broken", path=Path("/nowhere.onnx"))]
+    after(monkeypatch, Crew, "end_all", cancel.set)
+    record = run(entries, settings(runs=40), cancel=cancel)
+    check_record(record)
+    assert record.outcome == "cancelled"
+    assert {len(keys) for keys in round_keys(record).values()} == {3}
+    assert record.ran[2].error is not None
+    assert not isinstance(record.ran[2].error, Cancelled)
+    assert [ran.error for ran in record.ran[:2]] == [None, None]

@@ -1,0 +1,304 @@
+"""Real races of tiny models, and what a test watches while they run: processes, requests, what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import psutil
+import pytest
+from onnx import helper
+
+from core import wire
+from core.comparison import Contestant
+from core.contrast import Precision
+from core.evidence import Entrant, Evidence
+from core.plan import feed_plan, reference_plan, session_plan
+from core.race import race
+from core.race.crew import Crew
+from core.race.record import Entry, Key, RaceRecord, Reference, Settings
+from core.race.workers import Worker, Workers
+from core.runner import run_job
+from core.spec import WorkloadSpec, session_from_dict
+from tests import tiny_models
+
+SHORT = Precision(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
+ENDLESS = Precision(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
+LEAVE_S = 20.0  # a killed process may be seen for a moment, a longer one on a busy machine
+ROWS, WIDTH = 64, 512  # of the slow model
+
+
+class Field:
+    """A model on disk, and entries that race it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.info: wire.ModelInfo = run_job("inspect", {"path": str(path)})  # type: ignore[assignment]
+
+    def entry(
+        self,
+        label: str = "default",
+        *,
+        batch_size: int = 1,
+        shapes: bool = False,
+        path: Path | None = None,
+        fresh_process: bool = False,
+        **session: Any,
+    ) -> Entry:
+        """A contestant; `path` is another file of the same model."""
+        feeds = feed_plan(WorkloadSpec(batch_size=batch_size), self.info)
+        plan: wire.ContestantPlan = {
+            "engine": "onnxruntime",
+            "model_path": str(path or self.path),
+            "torch": None,
+            "session": session_plan(session_from_dict(session)),
+            "feeds": feeds,
+            "use_io_binding": False,
+            "warmup_runs": None,
+            "cpus": [],
+        }
+        other = (feed_plan(WorkloadSpec(batch_size=7), self.info),) if shapes else ()
+        known = reference_plan(str(self.path), self.info, feeds, cpus="")
+        return Entry(
+            label=label,
+            plan=plan,
+            shapes=other,
+            fresh_process=fresh_process,
+            reference=Reference(model="conv", sha256="ab", plan=known),
+        )
+
+    def duel(self, **session: Any) -> list[Entry]:
+        """The default and a candidate."""
+        return [self.entry(), self.entry("candidate", **(session or {"intra_op_num_threads": 1}))]
+
+
+def settings(**changes: Any) -> Settings:
+    given = {
+        "precision": SHORT,
+        "budget_s": 60.0,
+        "margin": 0.02,
+        "seed": 1,
+        "timeout_s": 60.0,
+        "baseline": 0,
+        "anchor": 0,
+    }
+    return Settings(**(given | changes))
+
+
+def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> RaceRecord:
+    given = {
+        "cancel": threading.Event(),
+        "on_progress": lambda progress: None,
+        "on_live": lambda live: None,
+    } | given
+    return race(entries, asked or settings(), **given)
+
+
+def evidence_of(record: RaceRecord, asked: Settings, entries: list[Entry]) -> Evidence:
+    """What follows from a record; the trial of entry 0 is "0"."""
+    roles: dict[int, Any] = {asked.anchor: "anchor", asked.baseline: "baseline"}
+    return Evidence(
+        record=record,
+        entrants=[
+            Entrant(
+                contestant=Contestant(trial=str(i), label=one.label, role=roles.get(i, "candidate")),
+                precision="fp32",
+                feeds=one.plan["feeds"],
+            )
+            for i, one in enumerate(entries)
+        ],
+        looks=len(asked.precision.looks),
+        margin=asked.margin,
+        baseline=asked.baseline,
+        anchor=asked.anchor,
+        environment=None,
+    )
+
+
+# --- what is known of a record ------------------------------------------------------------------------------
+
+
+def raced(record: RaceRecord, index: int, copy: int | None = None) -> list[int]:
+    """Generations in which a contestant, or one of its copies, has a block that counts."""
+    return sorted(
+        {
+            block.generation
+            for block in record.blocks
+            if block.contestant == index and copy in (None, block.copy)
+        }
+    )
+
+
+def runs_of(record: RaceRecord, index: int) -> int:
+    """Timed runs of a contestant, its copies together."""
+    return sum(len(block.latencies_s) for block in record.blocks if block.contestant == index)
+
+
+def round_keys(record: RaceRecord) -> dict[int, list[Key]]:
+    """Round -> the processes that ran in it."""
+    found: dict[int, list[Key]] = {}
+    for block in record.blocks:
+        found.setdefault(block.round, []).append((block.contestant, block.copy))
+    return found
+
+
+def check_record(record: RaceRecord) -> None:
+    """What holds for the record of any race, however it ended."""
+    generations: dict[int, set[int]] = {}
+    for block in record.blocks:
+        generations.setdefault(block.round, set()).add(block.generation)
+    assert all(len(one) == 1 for one in generations.values()), "a round mixes generations"
+    keys = round_keys(record)
+    assert all(len(one) == len(set(one)) for one in keys.values()), "a process ran twice in a round"
+    assert [sorted(index for index, _ in one) for one in keys.values()] == [
+        sorted(order) for order in record.orders
+    ]
+    assert [block.contestant for block in record.blocks] == [i for order in record.orders for i in order]
+    assert sum(one.rounds for one in record.generations) == len(record.orders)
+    assert [one.number for one in record.generations] == list(range(len(record.generations)))
+    for one in record.generations:
+        assert set(one.layouts) == set(one.order)
+        assert len(one.order) == len(set(one.order))
+        ran = {(b.contestant, b.copy) for b in record.blocks if b.generation == one.number}
+        assert ran <= set(one.order), "who was not started has run"
+    ends = [(block.at_s, block.at_s + sum(block.latencies_s)) for block in record.blocks]
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends)), "blocks overlap"
+
+
+# --- what happens meanwhile ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A request that is about to be sent to a worker; `Watch.before` may change how long it is waited for."""
+
+    worker: Worker
+    command: str
+    arguments: Any
+    timeout_s: float
+    generation: int
+    key: Key | None  # None: it is not warmed up yet, or works beside the race
+
+
+class Watch:
+    """Sees every request of the races of a test, and may do something before each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[Asked] = []
+        self.processes: list[dict[Key, int]] = []  # of each generation: process ids
+        self.started: list[str] = []  # labels
+        self.pids: set[int] = set()
+        self.crew: Crew | None = None
+        self.before: Callable[[Asked], None] = lambda asked: None
+        self._spy_on_crew(monkeypatch)
+        self._spy_on_workers(monkeypatch)
+
+    def _spy_on_crew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        start, park = Crew.start, Crew.park
+
+        def begin(crew: Crew, *given: Any, **named: Any) -> Any:
+            self.crew = crew
+            self.processes.append({})
+            return start(crew, *given, **named)
+
+        def remember(crew: Crew, key: Key) -> None:
+            self.processes[-1][key] = crew.live[key].pid
+            park(crew, key)
+
+        monkeypatch.setattr(Crew, "start", begin)
+        monkeypatch.setattr(Crew, "park", remember)
+
+    def _spy_on_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        start, ask = Workers.start, Worker.ask
+
+        def begin(workers: Workers, label: str, *, fresh_process: bool = False) -> Worker:
+            self.started.append(label)
+            self.pids = workers.pids
+            return start(workers, label, fresh_process=fresh_process)
+
+        def tell(worker: Worker, command: str, arguments: Any, *, timeout_s: float) -> Any:
+            live = self.crew.live if self.crew is not None else {}
+            key = next((key for key, one in live.items() if one is worker), None)
+            asked = Asked(
+                worker=worker,
+                command=command,
+                arguments=arguments,
+                timeout_s=timeout_s,
+                generation=len(self.processes) - 1,
+                key=key,
+            )
+            self.asked.append(asked)
+            self.before(asked)
+            return ask(worker, command, arguments, timeout_s=asked.timeout_s)
+
+        monkeypatch.setattr(Workers, "start", begin)
+        monkeypatch.setattr(Worker, "ask", tell)
+
+    @property
+    def record(self) -> RaceRecord:
+        """Of the race that runs, or ran last."""
+        assert self.crew is not None
+        return self.crew.record
+
+
+def nobody_is_left(pids: set[int]) -> None:
+    """Fail where a process of a race lives on, stopped or not: a child, one in a session of theirs, or one
+    that was started.
+    """
+    deadline = time.monotonic() + LEAVE_S
+    while (left := _left(pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert left == []
+
+
+def _left(pids: set[int]) -> list[str]:
+    found = psutil.Process().children(recursive=True)
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            ours = one.pid in pids or os.getsid(one.pid) in pids
+            if ours and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+    with contextlib.suppress(psutil.Error):
+        return sorted({f"{one.pid} {one.status()} {' '.join(one.cmdline())}" for one in found})
+    return ["somebody who is about to leave"]
+
+
+# --- a slow model -------------------------------------------------------------------------------------------
+
+
+def slow_model(path: Path, run_s: float) -> Path:
+    """A chain of MatMuls of which one run of `ROWS` rows takes about `run_s` on one thread, here and now."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    probed = 40
+    session = ort.InferenceSession(str(_chain(path, probed)), options, providers=["CPUExecutionProvider"])
+    feeds = {"x": np.ones((ROWS, WIDTH), np.float32)}
+    session.run(None, feeds)
+    spent = []
+    while sum(spent) < run_s:
+        began = time.perf_counter()
+        session.run(None, feeds)
+        spent.append(time.perf_counter() - began)
+    return _chain(path, max(2, round(probed * run_s / statistics.median(spent))))
+
+
+def _chain(path: Path, nodes: int) -> Path:
+    """x float32 [batch, WIDTH] times the same matrix, `nodes` times."""
+    names = ["x", *(f"h{i}" for i in range(1, nodes)), "y"]
+    return tiny_models.save(
+        path,
+        [helper.make_node("MatMul", [a, "w"], [b], b) for a, b in itertools.pairwise(names)],
+        [tiny_models.value("x", ["batch", WIDTH])],
+        [tiny_models.value("y", ["batch", WIDTH])],
+        [tiny_models.weights("w", [WIDTH, WIDTH])],
+    )

@@ -1,0 +1,225 @@
+"""Going on with a race: what is refused, what is left of the five percent, and the record that comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from core import continuation
+from core.comparison import Comparison, Contestant
+from core.contrast import PRECISIONS
+from core.errors import SpecError
+from core.evidence import Evidence
+from core.measurement import Trial
+from core.race.record import RaceRecord
+from core.store import PRUNED
+from tests import clockwork, races
+from tests.clockwork import Model
+
+QUICK = PRECISIONS["quick"]
+ALPHA = 0.05
+
+
+def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Trial]]:
+    """A race and its trials as the store gives them back."""
+    found = races.evidence(record)
+    trials = [
+        Trial(
+            id=entrant.trial,
+            kind="measure",
+            state="COMPLETE",
+            spec={},
+            model_name="m",
+            model_sha256="",
+            key="k",
+            created_at=0.0,
+            comparison="c1",
+            result=found.trial_result(index),
+        )
+        for index, entrant in enumerate(found.entrants)
+    ]
+    return raced(found.to_dict(), [one.trial for one in found.entrants], **protocol), trials
+
+
+def raced(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:
+    facts = {"precision": "quick", "looks": list(QUICK.looks), "runs": None, "margin": 0.02, "seed": 5}
+    return Comparison(
+        id="c1",
+        state="COMPLETE",
+        model_name="m",
+        model_sha256="",
+        contestants=tuple(Contestant(trial=one, label=one, role="candidate") for one in trials),
+        protocol={**facts, "target": QUICK.target, "budget_s": 30, **protocol},
+        created_at=0.0,
+        result=result,
+    )
+
+
+def made(generations: int, **protocol: Any) -> Comparison:
+    """A race that has made so many generations; nothing else of it matters."""
+    return raced({"generations": [{"generation": n} for n in range(generations)]}, [], **protocol)
+
+
+# --- what cannot be gone on with --------------------------------------------------------------------------
+
+
+def test_a_finished_race_may_go_on() -> None:
+    race, trials = finished(races.record([0.001, 0.002]))
+    continuation.check(race, trials)
+
+
+def test_what_cannot_go_on_says_why() -> None:
+    race, trials = finished(races.record([0.001, 0.002], generations=2, rounds=2))
+
+    def refused(race: Comparison, trials: list[Trial]) -> str:
+        with pytest.raises(SpecError, match="nothing can be added to it") as caught:
+            continuation.check(race, trials)
+        assert caught.value.hint == "Race them anew."
+        return caught.value.message
+
+    result = dict(race.result or {})
+    failed = [dataclasses.replace(trials[0], state="FAIL"), trials[1]]
+    kept = {name: value for name, value in (trials[1].result or {}).items() if name != "blocks"}
+    pruned = [trials[0], dataclasses.replace(trials[1], result={**kept, PRUNED: True})]
+    del result["generations"]
+    assert "has no result" in refused(dataclasses.replace(race, result=None), trials)
+    assert "older version" in refused(dataclasses.replace(race, result=result), trials)
+    assert "exact number of runs" in refused(raced(race.result, [], runs=50), trials)
+    assert "did not come through" in refused(race, failed)
+    assert "lost its raw samples" in refused(race, pruned)
+    assert "lost its raw samples" in refused(race, [dataclasses.replace(trials[0], result=None), trials[1]])
+
+
+# --- what is left of the five percent ---------------------------------------------------------------------
+
+
+def spent_by(*protocols: dict[str, Any], ends: tuple[int, ...]) -> float:
+    """What all looks of races that went on one from the other may err by, by Bonferroni."""
+    total, before = 0.0, 0
+    for protocol, end in zip(protocols, ends, strict=True):
+        looks = [look for look in protocol["looks"] if before < look <= end]
+        total += len(looks) * ALPHA / continuation.splits(protocol)
+        before = end
+    return total
+
+
+def test_the_five_percent_of_a_race_are_split_over_its_looks() -> None:
+    assert continuation.splits({"looks": [4, 6, 9]}) == 3.0
+    assert continuation.splits({"looks": []}) == 1.0  # an exact number of runs
+    assert continuation.splits({"looks": [4, 6, 9], "splits": 11.2}) == 11.2
+
+
+def test_a_race_that_was_ended_early_goes_on_with_the_looks_that_it_had_left() -> None:
+    """4 and 6 were used: 2 of 8 parts. The other six looks have a part each, as if it had never ended."""
+    protocol = continuation.protocol(made(6), "quick", None)
+    assert protocol["looks"] == [4, 6, 9, 14, 21, 32, 48, 72]
+    assert protocol["splits"] == pytest.approx(8.0)
+    assert protocol["continues"] == "c1"
+    assert (protocol["budget_s"], protocol["target"]) == (30, 0.03)
+
+
+def test_another_precision_has_looks_of_its_own_behind_what_there_is() -> None:
+    """Of quick's 4, 6, 9 three parts of eight are spent: 3.125 % are left for seven of publish's looks."""
+    protocol = continuation.protocol(made(9), "publish", 99.5)
+    assert [look for look in protocol["looks"] if look > 9] == [14, 21, 32, 48, 72, 108, 160]
+    assert protocol["splits"] == pytest.approx(0.05 / (0.05 * 5 / 8 / 7))
+    assert (protocol["budget_s"], protocol["target"], protocol["precision"]) == (99.5, 0.007, "publish")
+    assert protocol["margin"] == 0.02  # what the race was about stays
+
+
+def test_a_race_that_has_used_all_looks_gets_three_more_and_says_93_75_percent() -> None:
+    protocol = continuation.protocol(made(72), "quick", None)
+    assert protocol["looks"] == [*QUICK.looks, 108, 162, 243]
+    assert ALPHA / protocol["splits"] == pytest.approx(0.0125 / 2 / 3)  # half: it may go on again
+
+
+@pytest.mark.parametrize("then", PRECISIONS)
+@pytest.mark.parametrize("first", PRECISIONS)
+def test_wherever_a_race_ended_all_its_intervals_hold_together_with_93_75_percent(
+    first: str, then: str
+) -> None:
+    looks = list(PRECISIONS[first].looks)
+    for end in range(1, looks[-1] + 1):
+        race = made(end, looks=looks)
+        protocol = continuation.protocol(race, then, None)
+        ahead = [look for look in protocol["looks"] if look > end]
+        assert len(ahead) >= 3
+        assert ahead == sorted(set(ahead))
+        total = spent_by(race.protocol, protocol, ends=(end, ahead[-1]))
+        assert total <= (0.05 if end < looks[-3] else 0.0625) + 1e-9
+
+
+def test_a_race_that_goes_on_again_and_again_still_says_93_75_percent() -> None:
+    race, protocols, ends = made(72), [made(72).protocol], [72]
+    for _ in range(3):
+        protocols.append(continuation.protocol(race, "quick", None))
+        ends.append(protocols[-1]["looks"][-1])
+        race = made(ends[-1], **protocols[-1])
+    assert spent_by(*protocols, ends=tuple(ends)) <= 0.0625 + 1e-9
+
+
+# --- the record -------------------------------------------------------------------------------------------
+
+
+def test_the_record_that_comes_back_is_the_one_that_was_left() -> None:
+    record = races.record([0.001, 0.002, 0.004], generations=4, rounds=5, rows=[1, 4, 2])
+    back = continuation.record_of(*finished(record))
+    assert back.blocks == record.blocks
+    assert back.orders == record.orders
+    assert back.generations == record.generations
+    assert [ran.load["batch_size"] for ran in back.ran if ran.load is not None] == [1, 4, 2]
+
+
+def test_what_follows_from_it_is_the_same() -> None:
+    record = races.record([0.001, 0.00103, 0.001], generations=5, between=0.01)
+    back = continuation.record_of(*finished(record))
+    back.ran = record.ran
+    one, other = races.evidence(record), races.evidence(back)
+    for name in ("ratio", "ratio_low", "ratio_high", "verdict", "generations", "rounds", "sigma_between"):
+        assert [a[name] for a in one.contrasts] == [b[name] for b in other.contrasts]
+    assert one.aa == other.aa
+
+
+def test_blocks_without_a_run_for_the_caches_come_back_as_such() -> None:
+    record = races.record([0.2, 0.4], generations=2, rounds=3)
+    record.blocks = [dataclasses.replace(one, refill_s=None) for one in record.blocks]
+    assert continuation.record_of(*finished(record)).blocks == record.blocks
+
+
+# --- going on ---------------------------------------------------------------------------------------------
+
+NOISY = [Model(noise=0.05, between=0.01), Model(noise=0.05, between=0.01)]
+
+
+def test_more_generations_join_those_that_there_are() -> None:
+    first = clockwork.race(NOISY, 8.0)
+    held = len(first.generations)
+    race, trials = finished(first)
+    again = clockwork.race(NOISY, 8.0, earlier=continuation.record_of(race, trials), seed=1)
+    assert again.blocks[: len(first.blocks)] == first.blocks
+    assert again.orders[: len(first.orders)] == first.orders
+    assert [one.number for one in again.generations] == list(range(len(again.generations)))
+    assert len(again.generations) > held
+    rounds = [block.round for block in again.blocks]
+    assert rounds == sorted(rounds)
+    assert len(set(rounds)) == len(again.orders)
+    at_s = [block.at_s for block in again.blocks]
+    assert at_s == sorted(at_s)
+    assert again.wall_s <= 1.1 * 8 + 1  # its budget is its own
+    found: Evidence = races.evidence(again)
+    assert found.contrasts[0]["generations"] == len(again.generations)
+    assert found.contrasts[0]["half_width"] < races.evidence(first).contrasts[0]["half_width"]
+    result = found.trial_result(0)
+    assert result is not None
+    assert result["runs"] == sum(len(one.latencies_s) for one in again.blocks if one.contestant == 0)
+
+
+def test_a_record_that_was_gone_on_with_can_be_gone_on_with() -> None:
+    record = clockwork.race(NOISY, 8.0)
+    for seed in (1, 2):
+        before = len(record.generations)
+        record = clockwork.race(NOISY, 8.0, earlier=continuation.record_of(*finished(record)), seed=seed)
+        assert len(record.generations) > before
+    assert continuation.record_of(*finished(record)).blocks == record.blocks

@@ -1,0 +1,123 @@
+"""What earlier A/A tests say of the spread between processes, and when they say nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import prior
+from core.contrast import ASSUMED
+from core.evidence import Evidence
+from core.prior import LEAST_SIGMA, MOST_DF, prior_of, spread
+from core.store import Store
+from tests import races
+from tests.races import evidence
+
+RUN_S = 0.001
+
+
+def seen(sigma: float = 0.02, generations: int = 5, run_s: float = RUN_S, **changes: Any) -> dict[str, Any]:
+    facts = {"sigma_between": sigma, "generations": generations, "run_s": run_s, "sigma": 0.05, "rounds": 40}
+    return facts | changes
+
+
+def test_history_is_the_root_mean_square_weighted_by_degrees_of_freedom() -> None:
+    found = spread([seen(0.01, 5)] * 4 + [seen(0.04, 13)], RUN_S)
+    assert found.sigma_between == pytest.approx(math.sqrt((4 * 4 * 0.01**2 + 12 * 0.04**2) / (4 * 4 + 12)))
+    assert (found.source, found.df) == ("history", 4.0)
+
+
+def test_less_than_five_tests_are_no_better_than_what_is_assumed() -> None:
+    assert spread([], RUN_S) is ASSUMED
+    assert spread([seen()] * 4, RUN_S) is ASSUMED
+    assert spread([seen()] * 5, RUN_S).sigma_between == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("run_s", "counts"), [(0.99 / 8, 1), (1.01 / 8, 5), (7.9, 5), (8.1, 1)])
+def test_runs_more_than_eight_times_as_long_or_short_tell_nothing(run_s: float, counts: int) -> None:
+    found = spread([seen(run_s=run_s)] * 4 + [seen(run_s=1.0)], 1.0)
+    assert (found.source == "history") == (counts == 5)
+
+
+def test_tests_of_few_generations_are_not_believed() -> None:
+    assert spread([seen(generations=3)] * 50, RUN_S) is ASSUMED
+    assert spread([seen(generations=4)] * 5, RUN_S).source == "history"
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"ratio": 1.0, "sigma": 0.03, "rounds": 24, "when": "before"},  # of a version with one pair
+        seen(generations=None),  # type: ignore[arg-type]
+        seen(sigma=None),  # type: ignore[arg-type]
+        seen(run_s=None),  # type: ignore[arg-type]
+        {name: value for name, value in seen().items() if name != "run_s"},
+    ],
+)
+def test_what_does_not_tell_all_of_it_is_passed_over(old: dict[str, Any]) -> None:
+    assert spread([old] * 20, RUN_S) is ASSUMED
+    assert spread([old] * 20 + [seen(0.03)] * 5, RUN_S) == spread([seen(0.03)] * 5, RUN_S)
+
+
+def test_processes_that_never_seemed_to_differ_still_may() -> None:
+    found = spread([seen(0.0)] * 40, RUN_S)
+    assert (found.sigma_between, found.source) == (LEAST_SIGMA, "history")
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(4, 40)), min_size=5, max_size=40))
+def test_history_lies_within_what_was_seen_and_never_counts_for_more_than_a_race(
+    tests: list[tuple[float, int]],
+) -> None:
+    found = spread([seen(sigma, generations) for sigma, generations in tests], RUN_S)
+    sigmas = [sigma for sigma, _ in tests]
+    assert max(min(sigmas), LEAST_SIGMA) - 1e-12 <= found.sigma_between
+    assert found.sigma_between <= max(*sigmas, LEAST_SIGMA) + 1e-12
+    assert found.df == MOST_DF
+
+
+# --- from the store -----------------------------------------------------------------------------------------
+
+
+def machine(fingerprint: str) -> Any:
+    return {"fingerprint": fingerprint}
+
+
+def test_only_tests_of_this_machine_count_and_the_newest_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prior, "SELF_TESTS", 6)
+    store = Store(tmp_path / "ortune.db")
+    for number in range(6 + 3):
+        store.put_self_test("here", seen(0.2 if number < 3 else 0.005), at=float(number))
+        store.put_self_test("elsewhere", seen(0.1), at=float(number))
+    assert prior_of(store, machine("here"))(RUN_S).sigma_between == pytest.approx(0.005)
+    assert prior_of(store, machine("elsewhere"))(RUN_S).sigma_between == pytest.approx(0.1)
+    assert prior_of(store, machine("here"))(100.0) is ASSUMED
+    assert prior_of(store, machine("new"))(RUN_S) is ASSUMED
+    assert prior_of(store, None)(RUN_S) is ASSUMED
+
+
+def test_what_a_race_leaves_is_what_the_next_one_reads() -> None:
+    """The A/A tests of races whose processes differ by 2 %, in the form in which they are stored."""
+    tests = [
+        aa
+        for seed in range(12)
+        for aa in _aa(
+            evidence(
+                races.record([0.001, 0.001], generations=9, rounds=6, between=0.02, noise=0.01, seed=seed)
+            )
+        )
+    ]
+    found = spread(tests, RUN_S)
+    assert found.source == "history"
+    assert found.sigma_between == pytest.approx(0.02 * math.sqrt(2), rel=0.25)  # of a ratio of two
+
+
+def _aa(of: Evidence) -> list[dict[str, Any]]:
+    tests: list[dict[str, Any]] = of.to_dict()["self_tests"]
+    return tests

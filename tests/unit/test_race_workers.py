@@ -1,0 +1,250 @@
+"""What a race says to its workers and hears from them: whose reply is whose, and that all ends run."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.errors import Cancelled, WorkerError
+from core.race import workers as module
+from core.race.workers import Worker, Workers, _ForkServer, _Line
+
+
+class Far:
+    """The other side of a line: what it was asked, and whatever it answers."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.requests = end.makefile("rb")
+
+    def asked(self) -> dict[str, Any]:
+        return json.loads(self.requests.readline())
+
+    def answer(self, number: Any, **reply: Any) -> None:
+        self.socket.sendall(json.dumps({"id": number, **reply}).encode() + b"\n")
+
+    def close(self) -> None:
+        self.requests.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[_Line, Far]]:
+    ours, theirs = socket.socketpair()
+    far = Far(theirs)
+    yield _Line(ours, "`one`", threading.Event()), far
+    ours.close()
+    far.close()
+
+
+class TestWhoseReply:
+    def test_every_request_has_a_number_of_its_own(self, ends: tuple[_Line, Far]) -> None:
+        line, far = ends
+        for _ in range(3):
+            line.send({"do": "x", "with": {"n": 1}})
+        assert [far.asked() for _ in range(3)] == [
+            {"id": number, "do": "x", "with": {"n": 1}} for number in (1, 2, 3)
+        ]
+
+    @pytest.mark.parametrize("late", [1, 3])
+    def test_a_reply_to_what_was_given_up_is_not_taken_for_the_next_ones(
+        self, ends: tuple[_Line, Far], late: int
+    ) -> None:
+        line, far = ends
+        for number in range(1, late + 1):
+            line.send({"do": "fork"})
+            with pytest.raises(TimeoutError):
+                line.receive(0.0)
+            assert far.asked()["id"] == number
+        line.send({"do": "reap"})
+        for number in range(1, late + 1):
+            far.answer(number, ok={"pid": 17})
+        far.answer(late + 1, ok={"status": 9})
+        assert line.receive(5.0) == {"id": late + 1, "ok": {"status": 9}}
+
+    def test_nor_when_the_wait_was_cancelled(self, ends: tuple[_Line, Far]) -> None:
+        line, far = ends
+        line.cancel.set()
+        line.send({"do": "fork"})
+        with pytest.raises(Cancelled):
+            line.receive(5.0)
+        far.answer(1, ok={"pid": 17})
+        line.cancel = threading.Event()
+        line.send({"do": "reap"})
+        far.answer(2, ok={"status": None})
+        assert line.receive(5.0) == {"id": 2, "ok": {"status": None}}
+
+    def test_an_error_of_what_was_given_up_is_passed_over_too(self, ends: tuple[_Line, Far]) -> None:
+        line, far = ends
+        line.send({"do": "load"})
+        line.send({"do": "block"})
+        far.answer(1, error={"type": "ModelError", "message": "It broke.", "hint": ""})
+        far.answer(2, ok={})
+        assert line.receive(5.0) == {"id": 2, "ok": {}}
+
+    def test_what_has_no_number_is_for_the_last(self, ends: tuple[_Line, Far]) -> None:
+        """The word that the fork server is ready, and the refusal of what could not be read."""
+        line, far = ends
+        far.answer(None, ok={"ready": True})
+        assert line.receive(5.0) == {"id": None, "ok": {"ready": True}}
+        line.send({"do": "x"})
+        far.socket.sendall(b'{"error": {"type": "WorkerError"}}\n')
+        assert line.receive(5.0) == {"error": {"type": "WorkerError"}}
+
+    def test_replies_may_come_in_pieces_and_together(self, ends: tuple[_Line, Far]) -> None:
+        line, far = ends
+        line.send({"do": "x"})
+        line.send({"do": "x"})
+        far.socket.sendall(b'{"id": 1, "ok": {}}\n{"id": 2, "ok": {"a"')
+        with pytest.raises(TimeoutError):
+            line.receive(0.05)
+        far.socket.sendall(b': 1}}\n{"id": 3, "ok": {}}\n')
+        assert line.receive(5.0) == {"id": 2, "ok": {"a": 1}}
+        line.send({"do": "x"})
+        assert line.receive(5.0) == {"id": 3, "ok": {}}
+
+    def test_the_other_sides_end_is_none_also_behind_a_late_reply(self, ends: tuple[_Line, Far]) -> None:
+        line, far = ends
+        line.send({"do": "x"})
+        line.send({"do": "y"})
+        far.answer(1, ok={})
+        far.socket.shutdown(socket.SHUT_RDWR)
+        assert line.receive(5.0) is None
+
+    @pytest.mark.parametrize("noise", [b"Segmentation fault\n", b"[1]\n", b"17\n", b"\xff\n", b"null\n"])
+    def test_noise_is_told_as_such(self, ends: tuple[_Line, Far], noise: bytes) -> None:
+        line, far = ends
+        far.socket.sendall(noise)
+        with pytest.raises(WorkerError, match="`one` answered with something that is no reply"):
+            line.receive(5.0)
+
+    def test_the_fork_server_hears_of_reaping_and_not_of_the_fork_that_was_given_up(self) -> None:
+        """A fork whose answer nobody awaited any more, and a worker that must be reaped after it."""
+        ours, theirs = socket.socketpair()
+        far = Far(theirs)
+        server = _ForkServer.__new__(_ForkServer)
+        server._line = _Line(ours, "the fork server", threading.Event())
+        server._line.send({"do": "fork"})
+
+        def serve() -> None:
+            far.answer(far.asked()["id"], ok={"pid": 21})
+            while (request := far.asked())["do"] != "end":
+                far.answer(request["id"], ok={"status": 9})
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            assert server.exit_status(17) == -9
+        finally:
+            server._line.send({"do": "end"})
+            thread.join(30)
+            ours.close()
+            far.close()
+
+
+class Stub:
+    """Something that ends, or fails to; it remembers that it was asked to."""
+
+    def __init__(self, ended: list[str], name: str, *, fails: bool) -> None:
+        self.ended, self.name, self.fails = ended, name, fails
+
+    def end(self) -> None:
+        self.ended.append(self.name)
+        if self.fails:
+            raise OSError(f"{self.name} failed")
+
+    kill = close = end
+
+
+class TestEnds:
+    @pytest.mark.parametrize(
+        "failing",
+        [["one"], ["two"], ["server"], ["stdin"], ["one", "two", "stdin", "server"], []],
+    )
+    def test_every_end_runs_whatever_another_raises(self, failing: list[str]) -> None:
+        ended: list[str] = []
+
+        def stub(name: str) -> Any:
+            return Stub(ended, name, fails=name in failing)
+
+        workers = Workers(threading.Event())
+        files = workers._files
+        files.callback(lambda: ended.append("files"))
+        workers._live = {1: stub("one"), 2: stub("two")}
+        process: Any = type("Process", (), {"stdin": stub("stdin")})()
+        workers._processes = {3: process}
+        workers._server = stub("server")
+        if failing:
+            with pytest.raises(OSError, match="failed"), workers:
+                pass
+        else:
+            with workers:
+                pass
+        assert sorted(ended) == ["files", "one", "server", "stdin", "two"]
+        assert ended.index("server") > max(ended.index(name) for name in ("one", "two")), (
+            "the server reaps those that are killed"
+        )
+
+    def test_they_run_too_when_the_race_failed_and_its_error_is_the_one_that_is_told(self) -> None:
+        ended: list[str] = []
+        workers = Workers(threading.Event())
+        workers._live = {1: Stub(ended, "one", fails=False)}  # type: ignore[dict-item]
+        workers._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
+        with pytest.raises(KeyError, match="the race"), workers:
+            raise KeyError("the race")
+        assert ended == ["one", "server"]
+
+    def test_a_worker_that_cannot_be_ended_is_closed_all_the_same(self) -> None:
+        ours, theirs = socket.socketpair()
+        log = io.BytesIO()
+        owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda self, worker: 1 / 0})()
+        worker = Worker(owner, "one", 17, ours, log)
+        with theirs:
+            with pytest.raises(ZeroDivisionError):
+                worker.kill()
+            assert not worker.alive
+            assert ours.fileno() == -1
+            assert log.closed
+            worker.kill()  # once is enough
+
+    def test_the_last_words_are_read_before_the_log_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ours, theirs = socket.socketpair()
+        owner: Any = type(
+            "Owner",
+            (),
+            {"cancel": threading.Event(), "end": lambda *_: None, "exit_status": lambda *_: 3},
+        )()
+        worker = Worker(owner, "one", 17, ours, io.BytesIO(b"out of luck\n"))
+        theirs.close()
+        with pytest.raises(WorkerError, match=r"`one` ended with exit code 3 at `block`.*out of luck"):
+            worker.ask("block", {}, timeout_s=5.0)
+        assert not worker.alive
+
+
+def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork fails: our end of the channel is closed, and nobody is taken for alive."""
+    closed: list[bool] = []
+
+    class Refuses:
+        pid = 1
+
+        def fork(self, channel: socket.socket, stderr: Any) -> int:
+            raise WorkerError("No process is left.")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(module, "can_fork", lambda: True)
+    with Workers(threading.Event()) as workers:
+        workers._server = Refuses()  # type: ignore[assignment]
+        with pytest.raises(WorkerError, match="No process is left"):
+            workers.start("one")
+        assert workers._live == {}
+        assert workers.pids == set()
+    assert closed == [True]

@@ -1,0 +1,367 @@
+"""How a race divides its budget, against a race that is nothing but its costs; and what a race refuses."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import BudgetError
+from core.race.record import RaceRecord
+from core.race.schedule import (
+    GRACE_S,
+    MOST_ROUNDS,
+    P50_RUNS,
+    WANTED_GENERATIONS,
+    Costs,
+    check_budget,
+    generations_left,
+    rounds_for_p50,
+    rounds_of_generation,
+)
+from core.race.standing import RICH_ROUNDS
+from tests.clockwork import Model, race
+
+LOOKS = 72  # as many generations as a quick race may make
+SHORT = Costs(start_s=0.5, round_s=0.08, after_s=1.0, runs=10)
+
+
+# --- the parts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runs", "rounds"), [(0, 6), (1, 6), (2, 3), (3, 2), (5, 2), (6, 1), (10, 1), (1000, 1)]
+)
+def test_a_p50_takes_six_runs_of_everybody(runs: int, rounds: int) -> None:
+    assert P50_RUNS == 6  # 1 - 0.5**6 is the first above 97.5 %
+    assert rounds_for_p50(replace(SHORT, runs=runs)) == rounds
+
+
+@pytest.mark.parametrize(
+    ("start_s", "round_s", "ratio", "rounds"),
+    [
+        (0.4, 0.1, None, 6),  # sqrt(4 * 10)
+        (0.4, 0.1, 1.0, 2),
+        (0.4, 0.1, 100.0, 20),
+        (0.1, 0.1, 4.0, 2),
+        (0.001, 0.1, 1.0, 1),  # starts that cost nothing: as many processes as there are rounds
+        (0.4, 0.1, 1e9, MOST_ROUNDS),
+        (0.4, 0.1, 0.0, 1),
+    ],
+)
+def test_rounds_are_those_of_kalibera_and_jones_where_the_budget_is_large(
+    start_s: float, round_s: float, ratio: float | None, rounds: int
+) -> None:
+    costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=10)
+    assert rounds_of_generation(costs, 1000.0, made=0, variance_ratio=ratio) == rounds
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.1, 1000), st.sampled_from([-3, -2, -1, 1, 2, 3]))
+def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
+    start_s: float, round_s: float, ratio: float, step: int
+) -> None:
+    """The variance of the mean, times what it costs: of a generation (b + w / r)(start + r round)."""
+    costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=10)
+    best = rounds_of_generation(costs, 1e6, made=0, variance_ratio=ratio)
+    other = min(MOST_ROUNDS, max(1, best + step))
+
+    def price(rounds: int) -> float:
+        return (1 + ratio / rounds) * (start_s + rounds * round_s)
+
+    assert price(best) <= price(other) * 1.07  # whole rounds: the optimum lies between two of them
+
+
+@pytest.mark.parametrize(
+    ("left_s", "made", "rounds"),
+    [
+        (1000.0, 0, 25),  # sqrt(4 / 0.064 * 10)
+        (16.0, 0, 15),  # (16 - 3 * 4) / 0.064 / 4: four generations
+        (12.1, 0, 21),  # (12.1 - 2 * 4) / 0.064 / 3: three, for of four each would have no round
+        (7.0, 0, 23),  # (7 - 4) / 0.064 / 2: two
+        (4.0, 0, 25),  # one
+        (1.0, 0, 15),
+        (0.01, 0, 1),
+        (9.0, 50, 25),
+        (6.0, 50, 15),  # one more behind this one: (6 - 4) / 0.064 / 2
+    ],
+)
+def test_four_generations_are_wanted_and_rounds_give_way(left_s: float, made: int, rounds: int) -> None:
+    costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
+    before = 3 if made else 0  # generations
+    found = rounds_of_generation(costs, left_s, made=made, variance_ratio=None, generations=before)
+    assert found == rounds
+
+
+@pytest.mark.parametrize("left_s", [8.2, 8.3, 12.3])
+def test_generations_are_not_so_many_that_each_has_a_single_round(left_s: float) -> None:
+    costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
+    assert rounds_of_generation(costs, left_s, made=0, variance_ratio=None) >= 3
+
+
+@pytest.mark.parametrize(("left_s", "rounds"), [(12.0, 6), (7.0, 6), (1.0, 6), (40.0, 6)])
+def test_the_rounds_of_a_p50_come_before_more_generations(left_s: float, rounds: int) -> None:
+    """One run a round, of a second: six rounds are due, however long that takes, and starts take ten."""
+    costs = Costs(start_s=10.0, round_s=1.0, after_s=0.0, runs=1)
+    first = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    assert first >= (rounds if left_s < 17 else 2)
+    assert rounds_of_generation(costs, 0.5, made=4, variance_ratio=None) == 2
+    assert rounds_of_generation(costs, 0.5, made=6, variance_ratio=None) == 1
+
+
+@given(
+    st.floats(1e-4, 100),
+    st.floats(1e-4, 100),
+    st.floats(0, 1000),
+    st.integers(1, 100),
+    st.integers(0, 500),
+    st.none() | st.floats(0, 1e6),
+)
+def test_there_is_always_a_round_and_never_an_absurd_number(
+    start_s: float, round_s: float, left_s: float, runs: int, made: int, ratio: float | None
+) -> None:
+    costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=runs)
+    rounds = rounds_of_generation(costs, left_s, made=made, variance_ratio=ratio)
+    assert 1 <= rounds <= MOST_ROUNDS
+    if made >= rounds_for_p50(costs) and rounds > 1:
+        assert rounds * round_s <= left_s + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("left_s", "generations"), [(-1.0, 0), (0.89, 0), (0.91, 1), (1.29, 1), (1.31, 1), (2.61, 2), (13.1, 10)]
+)
+def test_generations_left_and_the_last_may_be_half_as_long(left_s: float, generations: int) -> None:
+    costs = replace(SHORT, start_s=0.5, round_s=0.1)
+    assert generations_left(costs, left_s, 8) == generations
+
+
+def test_an_odd_number_of_rounds_is_halved_upwards() -> None:
+    costs = replace(SHORT, start_s=0.5, round_s=1.0)
+    assert [generations_left(costs, left_s, 3) for left_s in (2.49, 2.51)] == [0, 1]
+    assert generations_left(costs, 1.51, 1) == 1
+
+
+# --- budgets that are too short -------------------------------------------------------------------------
+
+
+def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() -> None:
+    slow = Costs(start_s=12.0, round_s=5.0, after_s=4.0, runs=1)
+    with pytest.raises(BudgetError) as caught:
+        check_budget(slow, 30.0, 12.0)
+    assert caught.value.message == (
+        "A budget of 30 s is too short for a p50 of this model: starting took 12.0 s, 6 runs of each and the "
+        "checks after them would take about 34 s."
+    )
+    # 12 + 6 * 5 + 4 s, and a tenth
+    assert caught.value.hint == "Give it `--budget 51`; more for a verdict."
+    check_budget(slow, 51.0, 12.0)
+
+
+@given(st.floats(0.1, 1000), st.floats(0.001, 100), st.floats(0, 100), st.integers(1, 20), st.floats(0, 500))
+def test_what_the_hint_asks_for_is_enough(
+    budget_s: float, round_s: float, after_s: float, runs: int, spent_s: float
+) -> None:
+    costs = Costs(start_s=1.0, round_s=round_s, after_s=after_s, runs=runs)
+    try:
+        check_budget(costs, budget_s, spent_s)
+    except BudgetError as error:
+        (asked,) = re.findall(r"--budget (\d+)", error.hint)
+        assert int(asked) > budget_s
+        check_budget(costs, float(asked), spent_s)
+    else:
+        assert spent_s + rounds_for_p50(costs) * round_s + after_s <= 1.1 * budget_s + GRACE_S
+
+
+# --- a race that is nothing but its costs -----------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Told:
+    """How a race ended."""
+
+    seconds: float
+    rounds: int
+    generations: int
+
+
+def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
+    """Race by the schedule, until the budget ends it; every start and every round takes what it takes.
+
+    Raises:
+        BudgetError: as of `check_budget`.
+    """
+    now, made, generations = 0.0, 0, 0
+    while True:
+        now += costs.start_s
+        if not made:
+            check_budget(costs, budget_s, now)
+        left_s = budget_s - now - costs.after_s
+        planned = rounds_of_generation(
+            costs, left_s, made=made, variance_ratio=ratio, generations=generations
+        )
+        done = 0
+        while done < planned or (
+            made < rounds_for_p50(costs) and not generations_left(costs, budget_s - now - costs.after_s, 1)
+        ):
+            enough = made >= rounds_for_p50(costs)
+            if done and enough and now + costs.round_s + costs.after_s > budget_s:
+                break
+            now, made, done = now + costs.round_s, made + 1, done + 1
+        generations += 1
+        left = generations_left(costs, budget_s - now - costs.after_s, done)
+        if generations >= LOOKS or left <= 0:
+            return Told(seconds=now + costs.after_s, rounds=made, generations=generations)
+
+
+COSTS = st.builds(
+    Costs,
+    start_s=st.floats(0.01, 60),
+    round_s=st.floats(0.005, 30),
+    after_s=st.floats(0, 40),
+    runs=st.integers(1, 10),
+)
+
+
+@settings(max_examples=400)
+@given(COSTS, st.sampled_from([5.0, 30.0, 120.0, 600.0]), st.none() | st.floats(0.01, 1e4))
+def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ratio: float | None) -> None:
+    try:
+        told = raced(costs, budget_s, ratio)
+    except BudgetError:
+        needed_s = costs.start_s + rounds_for_p50(costs) * costs.round_s + costs.after_s
+        assert needed_s > 1.1 * budget_s + GRACE_S
+        return
+    assert told.rounds * costs.runs >= P50_RUNS
+    assert told.seconds <= 1.1 * budget_s + GRACE_S
+
+
+@settings(max_examples=400)
+@given(COSTS, st.sampled_from([30.0, 120.0]))
+def test_a_race_uses_its_budget_up_unless_it_has_made_all_generations(costs: Costs, budget_s: float) -> None:
+    """What is left at the end holds no half generation, so that nobody waits for nothing."""
+    try:
+        told = raced(costs, budget_s)
+    except BudgetError:
+        return
+    if told.generations < LOOKS:
+        each = math.ceil(told.rounds / told.generations)
+        assert budget_s - told.seconds < costs.start_s + each * costs.round_s + costs.round_s
+
+
+@pytest.mark.parametrize("budget_s", [30.0, 120.0])
+def test_a_model_of_milliseconds_gets_many_generations(budget_s: float) -> None:
+    """Two contestants and a twin on two cores: 0.25 s a start, blocks of 20 ms."""
+    told = raced(Costs(start_s=0.75, round_s=0.069, after_s=2.0, runs=10), budget_s)
+    assert told.generations >= 14
+    assert told.rounds >= 40
+
+
+def test_starts_of_seconds_still_leave_four_generations() -> None:
+    told = raced(Costs(start_s=5.0, round_s=0.3, after_s=2.0, runs=1), 30.0)
+    assert told.generations >= WANTED_GENERATIONS
+    told = raced(Costs(start_s=9.0, round_s=0.5, after_s=2.0, runs=1), 30.0)
+    assert 2 <= told.generations < WANTED_GENERATIONS  # there is no room for more
+    assert told.rounds >= 6
+
+
+def test_a_model_of_seconds_has_its_p50_of_one_generation() -> None:
+    told = raced(Costs(start_s=9.0, round_s=3.0, after_s=2.0, runs=1), 30.0)
+    assert (told.generations, told.rounds) == (1, 6)
+
+
+# --- the race itself, on a clock of its own ---------------------------------------------------------------
+
+
+def few_runs(record: RaceRecord) -> int:
+    """Of the contestant that has fewest."""
+    runs = [0] * len(record.ran)
+    for block in record.blocks:
+        runs[block.contestant] += len(block.latencies_s)
+    return min(runs)
+
+
+FIELDS = {
+    "forked": [Model()] * 2,
+    "eight": [Model(run_s=0.001 * 1.3**i, load_s=0.5) for i in range(8)],
+    "equals": [Model(run_s=0.005, noise=0.3, load_s=0.4)] * 4,
+    "dear starts": [Model(load_s=3.0, warm_s=1.0)] * 3,
+    "slow to warm up": [Model(run_s=0.3, warm_s=30.0)] * 2,
+    "slow": [Model(run_s=0.5, load_s=2.0, warm_s=5.0)] * 2,
+    "very slow": [Model(run_s=4.0, load_s=8.0, warm_s=10.0)] * 2,
+    "one slow": [Model(run_s=1.0, load_s=1.0, warm_s=4.0), Model()],
+}
+
+
+@pytest.mark.parametrize("budget_s", [4.0, 30.0, 120.0])
+@pytest.mark.parametrize("models", FIELDS.values(), ids=FIELDS)
+def test_the_race_itself_keeps_its_budget_or_is_refused(models: list[Model], budget_s: float) -> None:
+    try:
+        record = race(models, budget_s)
+    except BudgetError as error:
+        (asked,) = map(float, re.findall(r"--budget (\d+)", error.hint))
+        assert asked > budget_s
+        record, budget_s = race(models, asked), asked  # that is enough
+    assert record.wall_s <= 1.1 * budget_s + GRACE_S
+    assert few_runs(record) >= P50_RUNS
+    assert all(ran.cost is not None and ran.footprint is not None for ran in record.ran)
+
+
+def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace() -> None:
+    models = [Model(run_s=0.004 * 1.5**i, load_s=3.0) for i in range(6)]
+    models += [Model(between=0.2, load_s=3.0), Model(load_s=3.0)]
+    record = race(models, 256.0)
+    alive = [len(one.order) for one in record.generations]
+    assert (alive[0], alive[-1]) == (9, 3)  # all and a twin, then the one that is open and two anchors
+    assert record.wall_s <= 1.1 * 256 + GRACE_S
+    made = [sum(block.contestant == index for block in record.blocks) for index in range(6)]
+    assert min(made) >= RICH_ROUNDS  # whoever left had rounds for a p99
+
+
+def test_every_generation_is_new_processes_in_a_new_order_each_with_a_layout_of_its_own() -> None:
+    record = race([Model(noise=0.2)] * 3, 60.0)
+    assert len(record.generations) >= 4
+    for one in record.generations:
+        assert set(one.order) == {(0, 0), (1, 0), (2, 0), (2, 1)}
+        assert one.rounds == len({block.round for block in record.blocks if block.generation == one.number})
+    assert len({tuple(one.order) for one in record.generations}) > 1
+    layouts = [str(layout) for one in record.generations for layout in one.layouts.values()]
+    assert len(set(layouts)) == len(layouts) == 4 * len(record.generations)
+    again = race([Model(noise=0.2)] * 3, 60.0)
+    assert [one.layouts for one in again.generations] == [one.layouts for one in record.generations]
+
+
+def test_models_of_milliseconds_get_more_processes_where_these_differ_much() -> None:
+    even = race([Model(between=0.0, noise=0.1)] * 2, 60.0)
+    uneven = race([Model(between=0.1, noise=0.002)] * 2, 60.0)
+    rounds = [sum(one.rounds for one in of.generations) / len(of.generations) for of in (even, uneven)]
+    assert rounds[0] > 2 * rounds[1]
+
+
+def test_a_contestant_that_fails_is_out_and_the_budget_is_the_others() -> None:
+    record = race([Model(noise=0.2, fails_at=2), Model(noise=0.2), Model(noise=0.2)], 60.0)
+    assert record.ran[0].error is not None
+    assert {block.generation for block in record.blocks if block.contestant == 0} == {0, 1}
+    assert record.generations[-1].number > 2
+    assert record.wall_s <= 1.1 * 60 + GRACE_S
+
+
+def test_an_exact_number_of_runs_is_made_in_eight_generations_whatever_the_budget() -> None:
+    record = race([Model(run_s=0.01)] * 2, 1.0, runs=100)
+    runs = [sum(len(b.latencies_s) for b in record.blocks if b.contestant == index) for index in (0, 1)]
+    assert runs == [100, 100]  # those of the anchor are shared by its copies
+    assert len(record.generations) == 8
+
+
+def test_while_it_runs_it_tells_the_generation_and_what_is_known() -> None:
+    told: list[dict[str, object]] = []
+    record = race([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
+    assert told[0]["generation"] == 1
+    assert told[-1]["generation"] == len(record.generations)
+    (contrast,) = told[-1]["contrasts"]  # type: ignore[misc]
+    assert (contrast["candidate"], contrast["baseline"], contrast["label"]) == (0, 1, "c0")
+    assert contrast["ratio"] == pytest.approx(1.5, rel=0.02)
+    assert told[-1]["p50_s"] == {0: pytest.approx(0.002, rel=0.03), 1: pytest.approx(0.003, rel=0.03)}
+    assert all(one["rounds"] <= one["predicted_rounds"] for one in told)  # type: ignore[operator]

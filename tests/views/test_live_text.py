@@ -1,0 +1,137 @@
+"""A race that runs, in words, and how often a page looks at it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.comparison import Comparison, Contestant
+from core.job import WAITING_QUIET
+from core.measurement import Trial
+from core.scheduler import Status
+from dashboard import polling
+from dashboard.panels import live_text
+from dashboard.panels.live_text import Field
+
+FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
+CONTRAST: dict[str, Any] = {
+    "candidate": "a", "baseline": "b", "ratio": 1.31, "ratio_low": 1.28, "ratio_high": 1.34,
+    "verdict": "FASTER",
+}  # fmt: skip
+LIVE: dict[str, Any] = {
+    "rounds": 9,
+    "predicted_rounds": 32,
+    "generation": 3,
+    "elapsed_s": 2.0,
+    "contrasts": [CONTRAST],
+    "p50_s": {"a": 0.000812, "b": 0.001064},
+}
+RUNNING = Status(id="x", kind="comparison", state="RUNNING", what="", stage="rounds", elapsed_s=1.0)
+
+
+def said(**changes: Any) -> list[str]:
+    return live_text.words(LIVE | changes, "a", FIELD, racing=True).split(" · ")
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def test_generation_rounds_p50_and_ratio_are_told_and_nothing_is_final() -> None:
+    assert said() == [
+        "generation 3",
+        "9 of about 32 rounds",
+        "p50 0.8120 ms (ORT default: 1.064 ms)",
+        "1.31× faster than ORT default so far, 95 % [1.28, 1.34]",
+        "final only at the end",
+    ]
+
+
+def test_a_slower_one_has_the_direction_of_the_title() -> None:
+    slower = {**CONTRAST, "ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52}
+    assert "2.00× slower than ORT default so far, 95 % [1.92, 2.08]" in said(contrasts=[slower])
+
+
+def test_what_is_not_known_yet_is_not_invented() -> None:
+    assert said(contrasts=[], p50_s={}) == ["generation 3", "9 of about 32 rounds", "final only at the end"]
+    early = {**CONTRAST, "ratio_low": None, "ratio_high": None}
+    assert "about 1.3× faster than ORT default so far, no interval yet" in said(contrasts=[early])
+    assert said(p50_s={"a": None, "b": 0.001})[2].startswith("1.31× faster")
+    assert live_text.words({}, "a", FIELD, racing=True) == "0 rounds · final only at the end"
+
+
+def test_rounds_that_were_not_foreseen_are_only_counted() -> None:
+    assert live_text.rounds_text(LIVE | {"rounds": 40}, racing=True) == "generation 3 · 40 rounds"
+    assert live_text.rounds_text(LIVE, racing=False) == "generation 3 · 9 rounds"
+    assert live_text.rounds_text({"rounds": 1}, racing=True) == "1 round"
+
+
+def test_different_batches_are_told_per_row_and_an_unknown_one_not_at_all() -> None:
+    rows = replace(FIELD, rows={"a": 4, "b": 1})
+    assert live_text.p50_text(LIVE, "a", rows) == "0.2030 ms per row"
+    assert live_text.p50_text(LIVE, "b", rows) == "1.064 ms per row"
+    unknown = replace(FIELD, rows={"a": 4, "b": None})
+    assert (live_text.p50_text(LIVE, "a", unknown), live_text.p50_text(LIVE, "b", unknown)) == (
+        "0.2030 ms per row",
+        "",
+    )
+    own = replace(FIELD, rows={"a": None, "b": None})  # both feed what the model fixes
+    assert live_text.p50_text(LIVE, "a", own) == "0.8120 ms"
+
+
+def test_only_ratios_of_the_trial_itself_count() -> None:
+    other = {**CONTRAST, "candidate": "b", "baseline": "c", "ratio": 7.7}
+    assert live_text.contrasts_of(LIVE | {"contrasts": [other, CONTRAST]}, "a") == [CONTRAST]
+
+
+def test_who_races_is_known_by_the_specs() -> None:
+    facts: dict[str, Any] = {
+        "kind": "measure", "state": "RUNNING", "model_name": "m", "model_sha256": "", "key": "",
+        "created_at": 0.0,
+    }  # fmt: skip
+    trials = [
+        Trial(id="a", spec={"workload": {"batch_size": 4}}, **facts),
+        Trial(id="b", spec={"model": {"path": "m"}}, **facts),
+    ]
+    race = Comparison(
+        id="r",
+        state="RUNNING",
+        model_name="m",
+        model_sha256="",
+        contestants=(
+            Contestant(trial="a", label="A", role="candidate"),
+            Contestant(trial="b", label="B", role="anchor"),
+        ),
+        protocol={},
+        created_at=0.0,
+    )
+    found = live_text.field_of(race, trials)
+    assert (found.labels, found.rows) == ({"a": "A", "b": "B"}, {"a": 4, "b": None})
+
+
+# --- when to look again -------------------------------------------------------------------------------------
+
+
+def test_looks_are_quick_until_there_is_a_ratio_and_rare_from_then_on() -> None:
+    assert polling.race_s(RUNNING) == polling.FIRST_S
+    assert polling.race_s(replace(RUNNING, live=LIVE | {"contrasts": []})) == polling.FIRST_S
+    assert polling.race_s(replace(RUNNING, live=LIVE)) == polling.RACE_S
+    assert polling.FIRST_S <= 1.0 < polling.RACE_S
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        replace(RUNNING, state="WAITING", holder="command line of ada", place=1),
+        replace(RUNNING, state="WAITING", stage=WAITING_QUIET),
+        replace(RUNNING, elapsed_s=60.0),
+    ],
+)
+def test_a_long_wait_is_not_looked_at_all_the_time(status: Status | None) -> None:
+    assert polling.race_s(status) == polling.RACE_S
+
+
+def test_a_race_that_is_next_begins_at_once() -> None:
+    assert polling.race_s(replace(RUNNING, state="WAITING", stage="waiting")) == polling.FIRST_S
