@@ -252,6 +252,7 @@ def _race(
     settings = Settings(
         precision=replace(PRECISIONS[protocol["precision"]], looks=tuple(protocol["looks"])),
         splits=splits,
+        least=protocol.get("least", 0),
         budget_s=float(protocol["budget_s"]),
         margin=protocol["margin"],
         seed=protocol["seed"],

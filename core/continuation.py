@@ -72,13 +72,14 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
         "splits": alpha / left,
         "spent": spent,
         "made": made,
+        "least": min(look for look in looks if look > made),  # whoever asks for more gets more
         "continues": race.id,
     }
 
 
 def splits(protocol: Mapping[str, Any]) -> float:
     """Return by what the 5 % of an interval of a race are divided: the number of its looks, as a rule."""
-    return float(protocol.get("splits") or max(1, len(protocol["looks"])))
+    return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
 
 
 def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:

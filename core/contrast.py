@@ -29,7 +29,7 @@ Source = Literal["race", "history", "assumed"]  # where the spread between proce
 DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of configuration
 MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
 MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
-SEEN_DF = 3.0  # from here on the race itself has seen more of the spread between processes than was assumed
+SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
 PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
 MOST_PERSISTENCE = 0.9
 RESOLUTION = 1e-9  # log ratios that differ by less are the same number and rounding: no clock shows that
@@ -163,7 +163,6 @@ def contrast(
         half = (high - low) / 2 / _exp(middle)
     within_s = _within(kept)
     share = None if noise is None or noise.within is None else min(1.0, noise.within / noise.variance)
-    seen = n - 2 * _cut(n) - 1
     return Contrast(
         ratio=_exp(middle),
         ratio_low=low,
@@ -173,7 +172,7 @@ def contrast(
         generations=n,
         sigma=within_s if within_s is not None else _robust_deviation(centers) if n > 1 else None,
         sigma_between=None if share is None or noise is None else math.sqrt((1 - share) * noise.variance),
-        between_from="race" if prior is None or seen >= SEEN_DF else prior.source,
+        between_from="race" if prior is None or n >= SEEN_UNITS else prior.source,
         half_width=half,
         within_half_width=None if share is None or half is None else half * math.sqrt(share),
         between_half_width=None if share is None or half is None else half * math.sqrt(1 - share),

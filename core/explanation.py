@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.continuation import splits
 from core.contrast import DEFAULT_MARGIN, contrast, words
 from core.errors import SpecError, StoreError, WorkerError
 from core.library import Run
@@ -166,17 +167,17 @@ def _notes(of: Pair, fingerprint: str) -> list[str]:
     return notes
 
 
-def _looks(store: Store, trial: Trial) -> int:
+def _looks(store: Store, trial: Trial) -> float:
     """How often the race of `trial` could look at its numbers, which makes its intervals wider."""
     if not trial.comparison:
         return 1
     try:
-        return max(1, len(store.comparison(trial.comparison).protocol.get("looks") or []))
+        return splits(store.comparison(trial.comparison).protocol)
     except StoreError:  # deleted since
         return 1
 
 
-def end_to_end(of: Pair, *, looks: int = 1) -> EndToEnd:
+def end_to_end(of: Pair, *, looks: float = 1) -> EndToEnd:
     """Put the two results against each other, per row where they fed different numbers of rows.
 
     Two that raced in the same rounds have the verdict of their race. Of others the intervals of both p50
@@ -218,7 +219,7 @@ def _result(trial: Trial) -> dict[str, Any]:
     return trial.result
 
 
-def _contrast(of: Pair, looks: int) -> dict[str, Any] | None:
+def _contrast(of: Pair, looks: float) -> dict[str, Any] | None:
     """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
     names = of.candidate.id, of.baseline.id
     for trial in (of.candidate, of.baseline):

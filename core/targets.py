@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.spec.targets import METRICS, Metric, TargetSpec
+from core.statistics import mean_estimate
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
@@ -195,16 +196,20 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
 
 
 def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
-    """From the newest race at that batch that can answer."""
+    """From the newest race at that batch that can answer; a busy one only if no quiet one does."""
     rows = evidence.rows_of(target)
-    first: _Gap | None = None
+    gap: _Gap | None = None
+    busy: _Reading | None = None
     for result in evidence.races.get(rows, ()):
         found = _from_race(target, result, arena=evidence.arena)
-        if isinstance(found, _Reading):
+        if isinstance(found, _Gap):
+            gap = gap or found
+        elif found.busy and _state(target, found) != "MET":
+            busy = busy or found  # an earlier, quiet race may know
+        else:
             return found
-        first = first or found
-    if first is not None:
-        return first
+    if busy is not None or gap is not None:
+        return busy or gap  # type: ignore[return-value] # one of them is there
     if why := evidence.failures.get(rows):
         return _Gap(cause="failed", why=f"It could not be measured: {why}", todo="Correct that, or drop it.")
     return _Gap(cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it.")
@@ -272,6 +277,11 @@ def _cpu(result: Result) -> _Reading | _Gap:
     if value is None:
         return _not_in_race("CPU time")
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
+    if low is None:  # an older version's
+        counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
+        per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in counted]
+        spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None
+        low, high = (spread.low, spread.high) if spread is not None else (None, None)
     if low is None or high is None:
         return _Reading(value=value, low=None, high=None, why="One pass; its spread is not known.")
     why = "A pass of its own; the interval also holds the counters of the rounds."

@@ -101,6 +101,8 @@ def run_until_steady(
             break
         one = expected_ns(latencies, cap_ns if known_ns is None else known_ns)
         wanted = max(1 if known_ns is not None else window_runs(latencies), (least_ns - elapsed) // one)
+        if known_ns is not None and not latencies:
+            wanted = min(wanted, WINDOW_RUNS[1])  # this process may be far slower than it was
         latencies += run(max(1, min(wanted, (cap_ns - elapsed) // one)))
     return latencies
 

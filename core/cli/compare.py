@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core import continuation
 from core.cli.options import CONFIG, Given, WaitQuiet, share, spec_data, wait_quiet_s, with_workload
 from core.cli.output import (
     EXIT_FAILED,
@@ -150,6 +151,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float) -> Su
             hint="Change --precision or --budget only, or race anew.",
         )
     before = store.comparison(ref)
+    continuation.check(before, [store.trial(one.trial) for one in before.contestants])
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
     precision = protocol.precision if "precision" in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None

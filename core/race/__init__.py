@@ -271,8 +271,8 @@ class _Race:
         )
 
     def _after_s(self) -> float:
-        """What will be found after the rounds takes about so long, of everybody who was not asked yet."""
-        asked = [index for index in self.crew.paces if self.record.ran[index].cost is None]
+        """What will be found after the rounds takes about so long, of everybody who has not failed."""
+        asked = [index for index in self.crew.paces if self.record.ran[index].error is None]
         return math.fsum(
             after_s(self.entries[index], self.record.ran[index], self.crew.known_ns[index] / 1e9)
             for index in asked

@@ -72,6 +72,8 @@ class Crew:
         self.record.generations.append(generation)
         left: list[Key] = []
         for done, key in enumerate(self.rng.sample(list(keys), len(keys))):
+            if self.record.ran[key[0]].error is not None:  # its other copy failed just now
+                continue
             if key[0] not in must and self._has_other_than(must) and not self._fits(len(must)):
                 left.append(key)
                 continue
@@ -132,12 +134,13 @@ class Crew:
     def lose(self, key: Key, error: TunerError) -> None:
         """A process failed: its contestant is out, whatever it measured stays; a twin goes alone."""
         index, copy = key
-        if copy and self.record.ran[index].error is None:
+        ran = self.record.ran[index]
+        if copy and ran.error is None and ran.load is not None:
             self.lost_copies.add(key)
             self.record.notes.append(f"The A/A test ended early: {error.message}")
             self.end(key)
             return
-        self.record.ran[index].error = self.record.ran[index].error or error
+        ran.error = ran.error or error
         for one in self.keys(index):
             self.end(one)
 

@@ -30,7 +30,7 @@ REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run;
 
 
 def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
-    """Return about how many seconds the passes of one contestant take.
+    """Return about how many seconds the passes of one contestant still take.
 
     Args:
         entry: what it is.
@@ -39,7 +39,7 @@ def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
     """
     assert ran.load is not None
     load_s = ran.load["session_creation_s"] + ran.load["first_run_ns"] / 1e9
-    cost_s = IDLE_S + max(CPU_WINDOW_S, run_s) + run_s
+    cost_s = IDLE_S + max(CPU_WINDOW_S, run_s) + run_s if ran.cost is None else 0.0
     outputs_s = 0.0 if entry.reference is None else 2 * run_s + load_s
     if run_s >= SLOW_RUN_S:
         return cost_s + outputs_s

@@ -85,6 +85,8 @@ class Standing:
             return "decided" if answered else "rounds"
         if left <= 0:
             return "decided" if answered else "budget"
+        if generations < self.settings.least:
+            return None
         if not found:
             return "rounds" if rich and generations >= self.looks[0] else None
         if generations not in self.looks:

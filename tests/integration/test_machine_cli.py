@@ -32,8 +32,17 @@ def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cl
     answer = result["answer"]
     assert answer["grade"] == result["grade"]
     assert bool(answer["remedy"]) == (result["grade"] != "A")
-    assert [one["precision"] for one in answer["needs"]] == ["quick", "standard", "publish"]
-    assert [one["rounds"] for one in answer["needs"]] == sorted(one["rounds"] for one in answer["needs"])
+    assert result["generations"] >= 4
+    assert result["rounds_per_generation"] > 0 < result["seconds_per_generation"]
+    assert answer["busy"] == ((result["busy"] or {}).get("words") or "")
+    needs = answer["needs"]
+    if result["sigma_between"] is None:  # rounds and processes could not be told apart
+        assert needs == []
+        return
+    assert [one["precision"] for one in needs] == ["quick", "standard", "publish"]
+    assert [one["generations"] for one in needs] == sorted(one["generations"] for one in needs)
+    for one in needs:
+        assert one["seconds"] == pytest.approx(one["generations"] * result["seconds_per_generation"])
 
 
 def test_a_self_test_for_people_ends_with_what_each_precision_needs(cli: CommandLine) -> None:

@@ -20,6 +20,7 @@ from core import race as races
 from core.contrast import Precision
 from core.errors import TunerError
 from core.race import blocks, crew
+from core.race.record import Key
 from core.race.workers import Worker, Workers
 from core.runner import ROOT
 from tests import tiny_models
@@ -336,6 +337,24 @@ class TestFailures:
         assert found.aa is None
         assert found.grade.grade == "C"
         assert [(one["candidate"], one["baseline"]) for one in found.contrasts] == [("1", "0")]
+
+    @pytest.mark.parametrize("seed", [1, 2, 3, 4])
+    def test_whoever_has_failed_is_not_started_once_more_as_its_twin(
+        self, field: Field, monkeypatch: pytest.MonkeyPatch, seed: int
+    ) -> None:
+        keys: list[Key] = []
+        start = crew.Crew._start
+
+        def begin(self: crew.Crew, key: Key, *given: Any) -> None:
+            keys.append(key)
+            start(self, key, *given)
+
+        monkeypatch.setattr(crew.Crew, "_start", begin)
+        entries = [field.entry("anchor", path=Path("/nowhere.onnx")), field.entry("candidate")]
+        record = run(entries, settings(runs=8, seed=seed))
+        assert record.ran[0].error is not None
+        anchors = [key for key in keys if key[0] == 0]
+        assert anchors[-1] == (0, 0), "the twin was started after the anchor had failed"
 
     def test_where_nobody_can_load_there_is_an_error_for_each(self, field: Field) -> None:
         nowhere = [field.entry(name, path=Path(f"/{name}.onnx")) for name in ("a", "b")]

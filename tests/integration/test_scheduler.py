@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -649,12 +650,88 @@ def test_real_race_of_three_ranks_and_compares_them(schedulers, tmp_path):
     assert contrast["baseline"] == found.baseline == trials["four rows"].id
     assert contrast["per_row"]
     assert contrast["rounds"] == 8
+    assert contrast["generations"] == len(found.result["generations"]) == 2  # GPU libraries are not forked
     whole = one.store.trial(trials["one thread"].id).result
     assert sum(block["runs"] for block in whole["blocks"]) == len(whole["latencies_s"]) == 20
     assert whole["placement"]["CPUExecutionProvider"]["nodes"] >= 1
     assert trials["four rows"].result["new_shapes"]
     assert whole["idle_wall_s"] > 0
     assert found.result["grade"] in ("A", "B", "C", "F")
+
+
+def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.mlp(tmp_path / "mlp.onnx")
+    trial = finished(one, one.submit(spec(path, protocol={"runs": 160}, **ONE_THREAD)))
+    race = one.store.comparison(trial.comparison)
+    candidate, anchor = (entry.trial for entry in race.contestants)
+    result = race.result
+    made = result["generations"]
+    assert [entry["generation"] for entry in made] == list(range(8))
+    assert sum(entry["rounds"] for entry in made) == result["rounds"] == len(result["orders"])
+    for entry in made:
+        assert sorted(entry["order"]) == sorted([candidate, anchor, f"{anchor}/1"])
+        assert set(entry["layouts"]) == set(entry["order"])
+        assert entry["start_s"] > 0
+    assert result["busy"] is None or result["busy"]["words"].startswith("on a busy machine: ")
+    (contrast,) = result["contrasts"]
+    assert contrast == trial.result["contrasts"][0]
+    assert contrast["generations"] == trial.result["generations"] == 8
+    assert contrast["between_from"] in ("race", "history", "assumed")
+    assert contrast["sigma"] > 0
+    assert contrast["standard_error"] > 0
+    assert contrast["df"] > 0
+    assert contrast["holds"] == (contrast["holds_reason"] == "")
+    assert contrast["holds"] or contrast["verdict"] == "UNDECIDED"
+    parts = (contrast["within_half_width"], contrast["between_half_width"])
+    if None not in parts:
+        assert sum(part**2 for part in parts) == pytest.approx(contrast["half_width"] ** 2)
+        assert contrast["sigma_between"] is not None
+    for row in map(one.store.trial, (candidate, anchor)):
+        blocks = row.result["blocks"]
+        assert {block["generation"] for block in blocks} == set(range(8))
+        assert {block["copy"] for block in blocks} == ({0, 1} if row.id == anchor else {0})
+        assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
+        assert row.result["busy"] == result["busy"]
+        assert row.result["grade"] == result["grade"]
+    (test,) = result["self_tests"]
+    assert (test["when"], test["generations"], test["rounds"]) == ("during", 8, result["rounds"])
+    assert len(test["log_ratios"]) == test["rounds"]
+    assert test["run_s"] > 0
+    (kept,) = one.store.self_tests(race.fingerprint)
+    assert {name: value for name, value in kept.items() if name != "at"} == {
+        **test,
+        "comparison": race.id,
+        "grade": result["grade"],
+    }
+    json.dumps(race.to_dict(), allow_nan=False)
+
+
+def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.mlp(tmp_path / "mlp.onnx")
+    trial = one.submit(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
+    wait_until(lambda: (one.status(trial).live or {}).get("generation", 0) > 1, "no second generation began")
+    one.cancel(trial)
+    assert one.join(WAIT_S)
+    assert psutil.Process().children(recursive=True) == []
+    stored = one.store.trial(trial)
+    assert (stored.state, stored.error["type"]) == ("CANCELLED", "Cancelled")
+    race = one.store.comparison(stored.comparison)
+    assert (race.state, race.result["outcome"]) == ("CANCELLED", "cancelled")
+    assert race.result["rounds"] == sum(entry["rounds"] for entry in race.result["generations"]) > 0
+    assert len({block["round"] for block in stored.result["blocks"]}) == race.result["rounds"]
+    assert [entry["candidate"] for entry in stored.result["contrasts"]] == [trial]
+
+
+def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, tmp_path):
+    one = schedulers()
+    path = tiny_models.loop_model(tmp_path / "slow.onnx", trips=60_000, size=64)
+    trial = finished(one, one.submit(spec(path, protocol={"budget_s": 1}, **ONE_THREAD)))
+    assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
+    assert "too short for a p50" in trial.error["message"]
+    race = one.store.comparison(trial.comparison)
+    assert (race.state, race.error, race.result) == ("FAIL", trial.error, None)
 
 
 def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
@@ -836,8 +913,11 @@ def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_p
     victim = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))
     after = one.submit(spec(tiny_models.mul(tmp_path / "mul.onnx")))
     wait_until(lambda: measures(one, victim), "it never began to measure")
-    for worker in contestants():
-        worker.kill()
+    while one.status(victim).state == "RUNNING":  # its twin would go on without it, or the other way round
+        for worker in contestants() if one.status(victim).stage == "load" else []:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+        time.sleep(0.05)
     assert one.join(WAIT_S)
     error = one.store.trial(victim).error
     assert error["type"] == "WorkerError"

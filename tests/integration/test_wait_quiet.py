@@ -196,7 +196,7 @@ def raced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Comparisons that were performed, in place of races."""
     performed: list[str] = []
 
-    def perform(comparison: Any, specs: Any, service: Any) -> Outcome:
+    def perform(comparison: Any, specs: Any, service: Any, earlier: Any = None) -> Outcome:
         performed.append(comparison.id)
         result = {"fingerprint": "f", "notes": ["A note of its own."]}
         ends = {one.trial: Ending(state="COMPLETE", result=result) for one in comparison.contestants}
@@ -264,7 +264,7 @@ def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate,
 def test_a_race_without_a_result_keeps_the_note_too(
     service: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(comparison: Any, specs: Any, service: Any) -> Outcome:
+    def lost(comparison: Any, specs: Any, service: Any, earlier: Any = None) -> Outcome:
         ending = Ending(state="FAIL", error=Cancelled("nobody"))
         ends = {one.trial: ending for one in comparison.contestants}
         return Outcome(comparison=ending, trials=ends, warnings=["`a` could not race"])

@@ -3,6 +3,7 @@
 import math
 import statistics
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -371,6 +372,13 @@ def test_a_prior_is_no_reason_to_give_up_nor_to_go_on():
     assert found.verdict == "UNDECIDED"
     assert hopeless(found, looks=8, left=20)
     assert not hopeless(found, looks=8, left=100_000)
+
+
+def test_what_was_known_before_the_race_makes_the_end_nearer():
+    """The same numbers, once with two degrees of freedom from a prior and once with many."""
+    found = replace(contrast([[x] * 2 + [x + 0.001] for x in noise(12, 0.3)], looks=8), ratio=1.1)
+    assert hopeless(found, looks=8, left=10)
+    assert not hopeless(replace(found, df=found.df + 60), looks=8, left=10)
 
 
 # --- how long it takes ----------------------------------------------------------------------------------

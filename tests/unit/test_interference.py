@@ -401,6 +401,7 @@ def test_a_fifth_of_the_blocks_is_the_limit(odd: dict[str, Any], limit: int) -> 
 
 def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:
     assert busy_with([counters(steal_s=10.5)] * 10) is None  # 4.99 % of the CPU time asked for
+    assert busy_with([counters(steal_s=10.6)] * 10) is not None  # 5.03 %
     found = busy_with([counters(steal_s=23.0)] * 10)
     assert found is not None
     assert found["words"] == "on a busy machine: the hypervisor gave 10 % of the CPU time to other guests"

@@ -595,5 +595,5 @@ def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     assert (race.state, race.error) == ("COMPLETE", None)
     rows = table(at)
     assert "baseline" in list(rows["Verdict"])
-    assert (rows["p50 (ms)"] > 0).all()
+    assert (rows["p50 per run (ms)"] > 0).all()
     assert len(at.get("plotly_chart")) == 2  # the forest and the latency over time
