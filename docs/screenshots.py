@@ -53,10 +53,12 @@ def _wait_until_up() -> None:
 
 def _duel(page: Page) -> None:
     page.goto(f"http://127.0.0.1:{PORT}")
-    threads = page.locator(".st-key-knob-intra_op_num_threads input")
-    threads.fill("1")
-    threads.press("Enter")
-    expect(page.get_by_text("1 changed from default")).to_be_visible(timeout=60_000)
+    for name, value in (("batch_size", "64"), ("intra_op_num_threads", "1")):
+        field = page.locator(f".st-key-knob-{name} input")
+        field.fill(value)
+        field.press("Enter")
+        page.wait_for_timeout(1500)
+    expect(page.get_by_text("2 changed from default")).to_be_visible(timeout=60_000)
     before = page.url
     page.locator(".st-key-run button").first.click()
     page.wait_for_function("before => location.href !== before", arg=before, timeout=60_000)
