@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,12 @@ def parse_throttling(text: str) -> Throttling:
     microseconds, nanoseconds = values.get("throttled_usec"), values.get("throttled_time")
     seconds = int(microseconds) / 1e6 if microseconds else int(nanoseconds or 0) / 1e9
     return Throttling(periods=int(values.get("nr_throttled", 0)), seconds=seconds)
+
+
+def parse_pressure(text: str) -> float | None:
+    """Seconds in which some task waited for a CPU, from `/proc/pressure/cpu`."""
+    match = re.search(r"^some .*\btotal=(\d+)", text, re.MULTILINE)
+    return int(match[1]) / 1e6 if match else None
 
 
 def parse_cgroups(text: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ import psutil
 
 from core import limits
 from core.interference import SURE, TICK_S
+from core.limits import parse_pressure
 
 SERVER = "ORTune itself"  # this process, which serves the pages or is the command line; not its workers
 KERNEL = "the kernel"  # all threads of it
@@ -118,12 +119,6 @@ def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | 
         steal_s=steal,
         idle_s=idle + waiting,
     )
-
-
-def parse_pressure(text: str) -> float | None:
-    """Seconds in which some task waited for a CPU, from `/proc/pressure/cpu`."""
-    match = re.search(r"^some .*\btotal=(\d+)", text, re.MULTILINE)
-    return int(match[1]) / 1e6 if match else None
 
 
 def parse_process(line: str) -> Process | None:

@@ -10,20 +10,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.comparison import Comparison
 from core.contrast import ASSUMED, PRECISIONS, predicted_units, sufficient_look
 from core.errors import SpecError
 from core.measurement import Trial
 from core.race.blocks import SWITCH_S, exact_pace, pace, split_runs
-from core.race.schedule import Costs, generations_left, rounds_of_generation
+from core.race.schedule import EXACT_GENERATIONS, Costs, generations_left, rounds_of_generation
 from core.race.standing import RICH_ROUNDS
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
 from core.store import Store
 
 RACES = 8  # the newest: libraries and neighbours change
-ANCHOR_COPIES = 2
 MOST_FACTOR = 3.0  # a forecast that was off by more has another fault than its scale
 
 
@@ -96,10 +95,7 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
     )
     factors = [one.wall_s / expected for one in known if (expected := one.expected_s(found)) > 0]
     factor = statistics.median(factors) if factors else 1.0
-    return Past(
-        **{name: getattr(found, name) for name in Past.__slots__ if name != "factor"},
-        factor=min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)),
-    )
+    return replace(found, factor=min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)))
 
 
 def predict(specs: Sequence[TrialSpec], past: Past) -> Prediction:
@@ -121,7 +117,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
     rounds_s = math.fsum(
         exact_pace(run_s * 1e9, part).expected_s + SWITCH_S for run_s in processes_s[:-1] for part in parts
     )
-    starts_s = min(len(parts), 8) * len(processes_s) * past.start_s
+    starts_s = min(len(parts), EXACT_GENERATIONS) * len(processes_s) * past.start_s
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 

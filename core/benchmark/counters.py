@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from core import limits, wire
+from core.limits import parse_pressure
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CANARY = bytes(200_000)
@@ -54,12 +55,6 @@ def parse_stat(text: str, cpus: Iterable[int]) -> CpuTime | None:
         busy += user + nice + system + irq + softirq
         steal += stolen
     return CpuTime(busy_s=busy / _TICKS_PER_S, steal_s=steal / _TICKS_PER_S)
-
-
-def parse_pressure(text: str) -> float | None:
-    """Seconds in which some task waited for a CPU, from `/proc/pressure/cpu`."""
-    match = re.search(r"^some .*\btotal=(\d+)", text, re.MULTILINE)
-    return int(match[1]) / 1e6 if match else None
 
 
 def parse_schedstat(text: str) -> float | None:

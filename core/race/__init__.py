@@ -40,6 +40,8 @@ from core.race.passes import (
 )
 from core.race.record import Block, Discarded, Entry, Key, Outcome, RaceRecord, Ran, Settings
 from core.race.schedule import (
+    EXACT_GENERATIONS,
+    EXACT_GENERATIONS_DEAR,
     Costs,
     check_budget,
     generations_left,
@@ -52,11 +54,7 @@ from core.runner import Progress
 
 MAX_DISCARDED = 20  # a machine that disturbs so many rounds will not stop doing so
 DISCARD_PAUSE_S = 0.05
-WARM_SHARE = (
-    0.15  # of the budget that all first warm-ups together may take; they are cut short for slow models
-)
-EXACT_GENERATIONS = 8  # of a race with an exact number of runs
-EXACT_GENERATIONS_DEAR = 2  # where every start is a fresh process
+WARM_SHARE = 0.15  # of the budget, for the warm-ups of one generation: those of slow models are cut short
 RECENT_ROUNDS = 20  # whoever is settled leaves, and the rounds get shorter
 
 Live = Callable[[dict[str, Any]], None]

@@ -17,6 +17,8 @@ VARIANCE_RATIO = 10.0  # within a generation over between processes, until the r
 MOST_ROUNDS = 64  # of a generation; beyond, nothing within it is worth measuring longer
 LEAST_ROUNDS = 4  # of a generation, where starts are dear: fewer do not show what its rounds differ by
 WANTED_GENERATIONS = 4  # the first look: with fewer the spread between processes is mostly assumed
+EXACT_GENERATIONS = 8  # of a race with an exact number of runs
+EXACT_GENERATIONS_DEAR = 2  # of one in which every start is a fresh process
 GRACE_S = 1.0  # by which a budget may be overrun, and a tenth of it: a forecast is no better than that
 
 
