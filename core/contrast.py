@@ -53,13 +53,16 @@ class Precision:
     target: float  # relative half-width of the interval at which to stop
     budget_s: int
     looks: tuple[int, ...]  # generations after which a comparison may stop
+    of_effect: float = 0.0  # or at this half-width as a share of the difference: 1.5 needs no ±3 %
 
 
 PRECISIONS: Mapping[str, Precision] = MappingProxyType(
     {
         one.name: one
         for one in (
-            Precision(name="quick", target=0.03, budget_s=30, looks=(4, 6, 9, 14, 21, 32, 48, 72)),
+            Precision(
+                name="quick", target=0.03, budget_s=30, looks=(4, 6, 9, 14, 21, 32, 48, 72), of_effect=0.25
+            ),
             Precision(name="standard", target=0.015, budget_s=120, looks=(4, 6, 9, 14, 21, 32, 48, 72)),
             Precision(name="publish", target=0.007, budget_s=600, looks=(6, 9, 14, 21, 32, 48, 72, 108, 160)),
         )
@@ -183,15 +186,17 @@ def contrast(
     )
 
 
-def settled(contrast: Contrast, target: float) -> bool:
+def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
     """Whether a comparison may stop at this look: it is decided, narrow enough, and does not drift.
 
     Args:
         contrast: of all rounds so far.
         target: relative half-width, as in `Precision.target`.
+        of_effect: as in `Precision`.
     """
     decided = contrast.verdict != "UNDECIDED" and not contrast.drifting
-    return decided and contrast.half_width is not None and contrast.half_width <= target
+    enough = max(target, of_effect * abs(math.log(contrast.ratio)))
+    return decided and contrast.half_width is not None and contrast.half_width <= enough
 
 
 def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
@@ -319,7 +324,7 @@ def _noise(
     enough = (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_UNITS
     if not enough or _all_alike(generations, centers):
         return None
-    own_df = n - 2 * _cut(n) - 1
+    own_df = _spread_df(centers)
     own = _robust_deviation(centers) if n > 1 else None
     if prior is None or within is None:
         return _Noise(variance=(own or 0.0) ** 2, within=within, df=own_df)
@@ -363,14 +368,28 @@ def _trimming_cost(n: int) -> float:
 
 
 def _within(generations: Sequence[Sequence[float]]) -> float | None:
-    """Standard deviation of one round within its generation, pooled; None where none has two rounds."""
-    squares = weight = 0.0
-    for one in generations:
-        df = len(one) - 2 * _cut(len(one)) - 1
-        if df > 0:
-            squares += df * _robust_deviation(one) ** 2
-            weight += df
-    return math.sqrt(squares / weight) if weight else None
+    """Standard deviation of one round within a usual generation; None where none has two rounds.
+
+    The median over the generations, weighted by their degrees of freedom: one wild round of one generation
+    moves neither its center nor theirs, and so must not count here. From three on, each is divided by what
+    the median of a chi-squared variable falls short of its mean by (Wilson and Hilferty 1931).
+    """
+    kept = [one for one in generations if _spread_df(one) > 0]
+    shortfall = (lambda df: (1 - 2 / (9 * df)) ** 3) if len(kept) > 2 else (lambda _: 1.0)
+    seen = sorted((_robust_deviation(one) ** 2 / shortfall(_spread_df(one)), _spread_df(one)) for one in kept)
+    half, below = sum(df for _, df in seen) / 2, 0
+    for number, (square, df) in enumerate(seen):
+        below += df
+        if below == half:  # between two, as for any median
+            return math.sqrt((square + seen[number + 1][0]) / 2)
+        if below > half:
+            return math.sqrt(square)
+    return None
+
+
+def _spread_df(values: Sequence[float]) -> int:
+    """Degrees of freedom of `_robust_deviation`."""
+    return len(values) - 2 * _cut(len(values)) - 1
 
 
 def _within_center(generations: Sequence[Sequence[float]]) -> float | None:
@@ -412,7 +431,9 @@ def _winsorised_deviation(ordered: Sequence[float], cut: int) -> float:
 def _persistence(values: Sequence[float]) -> float:
     """How much wider the error of a mean is because a value resembles the one before; 1 where it does not.
 
-    The autocorrelation is that of the values winsorised by 20 %, less its bias of -1/n.
+    The autocorrelation is that of the values winsorised by 20 %, less its bias of -1/n. It counts from
+    its own standard error on, 1/sqrt(n) (Bartlett 1946): whoever widens for any luck above 0 makes every
+    interval too wide by a tenth.
     """
     n = len(values)
     if n < PERSISTENCE_UNITS:
@@ -426,7 +447,9 @@ def _persistence(values: Sequence[float]) -> float:
     if not squares:
         return 1.0
     correlation = sum(map(mul, offsets, offsets[1:])) / squares + 1 / n
-    correlation = min(max(correlation, 0.0), MOST_PERSISTENCE)
+    if correlation < 1 / math.sqrt(n):
+        return 1.0
+    correlation = min(correlation, MOST_PERSISTENCE)
     return math.sqrt((1 + correlation) / (1 - correlation))
 
 

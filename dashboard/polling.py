@@ -1,7 +1,7 @@
 """How often a page asks where its job stands. No Streamlit, no clock.
 
-Every look draws a part of the page anew, which costs the browser a quarter of a second of a core. Where it
-shares the machine with a race, rarer looks disturb fewer blocks; but the first ratio shall be seen at once.
+Every look draws a part of the page anew, which costs browser and server a tenth of a second of a core. Where
+they share the machine with a race, rarer looks disturb fewer blocks; but the first ratio shall be seen at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from core.scheduler import Status
 
 POLL_S = 1.0  # of a job that is no race
 FIRST_S = 0.5  # of a race that has not shown a ratio yet: only text is drawn
-RACE_S = 3.0
+RACE_S = 2.0
 PATIENT_S = 20.0  # of a run; what has shown nothing by then is slow, and can wait for rarer looks
 
 

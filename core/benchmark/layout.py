@@ -12,10 +12,13 @@ Berger (2013), Stabilizer.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +31,7 @@ ALIGNMENT = 16  # what malloc promises: every array that users feed has at least
 MOST_HEAP_BYTES = 100_000  # below malloc's threshold for mapping, so that it really moves the heap
 MOST_PAGES = 255
 MOST_FRAMES = 63  # C frames of about half a kilobyte: half a megabyte of stack is never near
+LARGEST_HOLE = 1 << 27  # bytes between two mappings; the ends of the address space are wider
 
 Result = TypeVar("Result")
 
@@ -83,8 +87,10 @@ def draw(seed: int, *, buffers: bool = True) -> Draw:
     rng = random.Random(seed)  # noqa: S311 - addresses, not secrets
     heap, pages = rng.randrange(MOST_HEAP_BYTES), rng.randrange(MOST_PAGES + 1)
     kept: list[object] = [bytearray(heap)]
-    if pages:
-        kept.append(mmap.mmap(-1, pages * PAGE))
+    # A mapping goes into the highest hole that holds it, the largest first: then none is left above the draw,
+    # in which every child of one parent would find the same place.
+    kept += [_reserve(size) for size in sorted(_holes(), reverse=True)]
+    kept.append(_reserve((pages + 1) * PAGE))
     return Draw(
         heap_bytes=heap,
         mapped_pages=pages,
@@ -92,6 +98,24 @@ def draw(seed: int, *, buffers: bool = True) -> Draw:
         buffer_seed=rng.randrange(2**31) if buffers else None,
         _kept=kept,
     )
+
+
+def _reserve(size: int) -> mmap.mmap:
+    """Addresses without memory."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)
+
+
+def _holes() -> list[int]:
+    """Sizes in bytes of the gaps between this process's mappings; none where the system does not tell."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    bounds = [[int(bound, 16) for bound in line.split()[0].split("-")] for line in lines]
+    gaps = [after[0] - before[1] for before, after in itertools.pairwise(bounds)]
+    return [gap for gap in gaps if 0 < gap <= LARGEST_HOLE]
 
 
 def at_depth(frames: int, call: Callable[[], Result]) -> Result:

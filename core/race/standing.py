@@ -115,7 +115,8 @@ class Standing:
             if one.standard_error:
                 deviation = one.standard_error * math.sqrt(one.generations)
                 prior_df = self.prior.df
-                target = self.settings.precision.target
+                precision = self.settings.precision
+                target = max(precision.target, precision.of_effect * abs(math.log(one.ratio)))
                 needed.append(predicted_units(deviation, target, looks=self.splits, prior_df=prior_df))
         return sufficient_look(max(needed), self.looks) or self.looks[-1]
 
@@ -168,4 +169,5 @@ class Standing:
         return contrast(log_ratios, looks=self.splits, margin=self.settings.margin, prior=self.prior)
 
     def _is_settled(self, one: Contrast) -> bool:
-        return settled(one, self.settings.precision.target)
+        precision = self.settings.precision
+        return settled(one, precision.target, precision.of_effect)

@@ -169,7 +169,8 @@ FOUR = [[0.10, 0.11, 0.12], [0.11, 0.13, 0.12], [0.11, 0.10, 0.09], [0.12, 0.11,
 )
 def test_generations_and_prior_are_weighted_by_their_degrees_of_freedom(prior, sigma, df, t):
     # The median of four has 1.192 times the variance of their mean, that of three 1.346 times.
-    within = 1.346 * 0.01**2 / 3
+    # That of chi-squared with two degrees is (1 - 1/9)^3 of its mean.
+    within = 1.346 * 0.01**2 / (8 / 9) ** 3 / 3
     own = (0.01**2 + 0.01**2) / 3
     variance = (df * (sigma**2 + within) + 3 * own) / (df + 3)
     error = math.sqrt(1.192 * variance / 4)
@@ -178,7 +179,7 @@ def test_generations_and_prior_are_weighted_by_their_degrees_of_freedom(prior, s
     assert (found.generations, found.rounds, found.df) == (4, 12, df + 3)
     assert found.standard_error == pytest.approx(error)
     assert math.log(found.ratio_low) == pytest.approx(0.11 - t * error, rel=1e-6)
-    assert found.sigma == pytest.approx(0.01)
+    assert found.sigma == pytest.approx(0.01 / (8 / 9) ** 1.5)
     assert found.sigma_between == pytest.approx(math.sqrt(variance - within))
     assert found.within_half_width == pytest.approx(found.half_width * math.sqrt(within / variance))
     assert found.between_from == "race"  # three degrees of freedom are more than two of a guess
@@ -333,6 +334,8 @@ def test_settled_is_decided_and_narrow_and_without_drift():
     assert narrow.verdict == wide.verdict == "FASTER"
     assert settled(narrow, 0.03)
     assert not settled(wide, 0.03)
+    assert settled(wide, 0.03, wide.half_width / 0.29)  # a fifth of a large difference is narrow enough
+    assert not settled(wide, 0.03, 0.5 * wide.half_width / 0.3)
     assert not settled(flat(shifted(0.015, sigma=0.06)), 0.03)  # narrow enough, and undecided
     rising = flat([0.3 + 0.001 * i + x for i, x in enumerate(noise(64, 0.01))])
     assert rising.drifting
@@ -474,7 +477,7 @@ def test_words_where_there_is_no_interval():
 def test_words_are_the_same_whether_the_generations_are_told_or_not():
     found = contrast(FOUR).to_dict()
     old = {name: found[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "rounds", "margin")}
-    assert words(old) == words(found) == "1.116× faster, 95 % [1.101, 1.132]"
+    assert words(old) == words(found) == "1.116× faster, 95 % [1.100, 1.132]"
 
 
 def test_a_bound_is_not_rounded_onto_the_one_it_excludes():

@@ -124,7 +124,7 @@ def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generatio
     runs = 400
     rows = invented(generations, runs, generations, within=within, ratio=1.3, processes=processes)
     found = [contrast(row) for row in rows]
-    assert covered(found, 1.3) >= 0.93
+    assert covered(found, 1.3) >= 0.95 - slack(0.95, runs)
     assert share(found, "SLOWER") == 0
 
 
@@ -145,9 +145,9 @@ def test_standard_errors_are_as_large_as_the_errors(processes, generations, leas
 )
 def test_from_sixteen_generations_on_a_prior_that_is_wrong_makes_little_difference(between, within):
     for processes in (normal, heavy):
-        rows = invented(5, 300, 20, between=between, within=within, processes=processes)
+        rows = invented(5, 1000, 20, between=between, within=within, processes=processes)
         found = [contrast(row) for row in rows]
-        assert 0.85 <= statistics.pstdev(z_scores(found)) <= 1.15
+        assert 0.92 <= statistics.pstdev(z_scores(found)) <= 1.08
         assert covered(found) >= 0.93
 
 
@@ -237,7 +237,8 @@ def duel(row, precision=QUICK, prior=ASSUMED, splits=None, most=None):
     splits, most = splits or len(precision.looks), min(most or len(row), precision.looks[-1])
     for n in (*(look for look in precision.looks if look < most), most):
         found = contrast(row[:n], looks=splits, margin=MARGIN, prior=prior)
-        if settled(found, precision.target) or hopeless(found, looks=splits, left=most - n):
+        enough = settled(found, precision.target, precision.of_effect)
+        if enough or hopeless(found, looks=splits, left=most - n):
             break
     return found
 
@@ -280,7 +281,7 @@ def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
 )
 def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(between, prior):
     found = duels(invented(12, 2000, 32, between=between, within=0.01), prior=prior)
-    assert share(found, *DIFFERENT) <= 0.05
+    assert share(found, *DIFFERENT) <= 0.05 + slack(0.05, 2000)
 
 
 @PROCESSES
@@ -363,7 +364,7 @@ def test_all_looks_hold_together(noise):
         looks = [row[:n] for n in (8, 16, 32, budget)]
         missed += any(excludes_1(flat(look, looks=4)) for look in looks)
         unsplit += any(excludes_1(flat(look, looks=1)) for look in looks)
-    assert missed / runs <= 0.05
+    assert missed / runs <= 0.05 + slack(0.05, runs)
     assert unsplit / runs > 0.08  # what the split is for
 
 
