@@ -1,7 +1,7 @@
 """How often a page asks where its job stands. No Streamlit, no clock.
 
 Every look draws a part of the page anew, which costs browser and server a tenth of a second of a core. Where
-they share the machine with a race, rarer looks disturb fewer blocks; but the first ratio shall be seen at once.
+they share the machine with a race, rarer looks disturb fewer blocks; but the first ratio shows at once.
 """
 
 from __future__ import annotations
