@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types layers tests e2e screenshots clean
+.PHONY: help setup run test check lint types layers tests e2e test-faults screenshots clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ tests: $(VENV)/.dev ## Unit, integration, page and browser tests
 
 e2e: $(VENV)/.dev ## Browser tests alone
 	@$(BIN)/pytest tests/e2e
+
+test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (30 minutes)
+	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
 
 screenshots: $(VENV)/.dev ## Take the screenshot that README shows, from a real run
 	@$(BIN)/python docs/screenshots.py

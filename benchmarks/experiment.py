@@ -184,7 +184,8 @@ def _self_test(evidence: Evidence) -> dict[str, Any] | None:
     aa = evidence.aa
     if aa is None:
         return None
-    return {name: getattr(aa, name) for name in ("ratio", "half_width", "generations", "sigma_between")}
+    kept = {name: getattr(aa, name) for name in ("ratio", "half_width", "generations", "sigma_between")}
+    return {**kept, "excess_between": evidence.to_dict()["self_tests"][0]["excess_between"]}
 
 
 def _per_round(record: RaceRecord, index: int) -> dict[tuple[int, int], float]:
@@ -239,7 +240,7 @@ def compact(value: Any) -> Any:
 def history(rows: Sequence[dict[str, Any]]) -> PriorAt:
     """What the store would tell a race of the spread between processes, had `rows` been raced before it."""
     kept = [row for row in rows if row.get("aa") and row.get("run_s")][-SELF_TESTS:]
-    self_tests = [{**row["aa"], "run_s": row["run_s"]} for row in kept[::-1]]
+    self_tests = [{**row["aa"], "run_s": row["run_s"], "busy": row["busy"]} for row in kept[::-1]]
     return lambda run_s: spread(self_tests, run_s)
 
 

@@ -123,7 +123,8 @@ def contrast(
     20 % trimmed mean of the generations with Yuen's interval, carried through exp. The variance of a
     generation is the mean of what these generations show and what the prior and the rounds predict, weighted
     by their degrees of freedom, and never less than what they show: a race of few generations does not
-    believe its own luck, nor does it let a prior talk it out of what it saw.
+    believe its own luck, nor does it let a prior talk it out of what it saw. A prior that falls short of what
+    was seen counts for fewer degrees of freedom, by the ratio of the two variances.
 
     An interval has the confidence 1 - 0.05/looks, so that with 95 % all intervals of all looks hold together,
     and a comparison may stop at any of them. A stop between two looks (the budget) takes the place of the
@@ -184,6 +185,22 @@ def contrast(
         drifting=_drifting(centers),
         margin=margin,
     )
+
+
+def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
+    """Variance of the log ratio of two fresh processes, as these generations alone show it.
+
+    What the generations differ by, less what their rounds explain; below 0 where chance made them agree, so
+    that the mean of many such is right. None below 4 generations, or of one round each.
+
+    Args:
+        generations: as for `contrast`.
+    """
+    kept = [one for one in generations if one]
+    within = _within_center(kept)
+    if len(kept) < SEEN_UNITS or within is None:
+        return None
+    return _robust_deviation([_center(one) for one in kept]) ** 2 - within
 
 
 def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
@@ -333,8 +350,10 @@ def _noise(
     between = max(prior.sigma_between, ASSUMED.sigma_between) if n == 1 else prior.sigma_between
     seen = (own or 0.0) ** 2
     moderated = (df * (between**2 + within) + own_df * seen) / (df + own_df)
-    # A prior may widen what chance made narrow, never narrow what was seen.
-    return _Noise(variance=max(seen, moderated), within=within, df=df + own_df)
+    # A prior may widen what chance made narrow, never narrow what was seen; and the more it falls short of
+    # that, the less it counts for how well the noise is known.
+    counts = min(1.0, (between**2 + within) / seen) if seen else 1.0
+    return _Noise(variance=max(seen, moderated), within=within, df=df * counts + own_df)
 
 
 def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float]) -> bool:

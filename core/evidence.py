@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
 from core.comparison import Contestant
-from core.contrast import DEFAULT_MARGIN, Contrast, contrast
+from core.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
 from core.errors import WorkerError
 from core.guard import MARK, Verdict, judge
 from core.interference import Grade, Summary, biased, busy, fineness, flag_blocks, grade, stands, summarize
@@ -464,6 +464,7 @@ def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[flo
     return {
         "when": when,
         **{name: getattr(found, name) for name in (*names, "generations")},
+        "excess_between": excess_between(log_ratios),
         "log_ratios": [one for rounds in log_ratios for one in rounds],
     }
 

@@ -7,6 +7,7 @@ saw at such latencies. Reads the store; `spread` is pure.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,25 +34,26 @@ def prior_of(store: Store, machine: wire.Environment | None) -> Callable[[float]
 
 
 def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
-    """Return the root mean square of the spreads that A/A tests showed, weighted by their generations.
+    """Return the spread that A/A tests typically showed: the root of the median of their variances.
 
-    Tests of runs more than eight times as long or as short are left out, and those of versions that knew one
-    pair of processes only. `ASSUMED` where fewer than five are left.
+    Left out are tests beside a neighbour, which show what it did rather than what processes differ by; tests
+    of runs more than eight times as long or as short; and those of versions that knew one pair of processes
+    only, or kept the spread that they had assumed. `ASSUMED` where fewer than five are left.
 
     Args:
         self_tests: as the store returns them.
         run_s: seconds of a run.
     """
     seen = [
-        (int(one["generations"]) - 1, float(one["sigma_between"]) ** 2)
+        float(one["excess_between"])
         for one in self_tests
-        if one.get("sigma_between") is not None
+        if one.get("excess_between") is not None
+        and not one.get("busy")
         and (one.get("generations") or 0) >= LEAST_GENERATIONS
         and one.get("run_s")
         and 1 / NEAR <= one["run_s"] / run_s <= NEAR
     ]
     if len(seen) < LEAST_TESTS:
         return ASSUMED
-    weight = sum(df for df, _ in seen)
-    variance = math.fsum(df * square for df, square in seen) / weight
-    return Prior(sigma_between=max(math.sqrt(variance), LEAST_SIGMA), df=MOST_DF, source="history")
+    variance = max(statistics.median(seen), LEAST_SIGMA**2)
+    return Prior(sigma_between=math.sqrt(variance), df=MOST_DF, source="history")

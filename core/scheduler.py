@@ -525,7 +525,7 @@ class Scheduler:
         """What every race finds out about this machine; not worth losing a race that is over."""
         with contextlib.suppress(StoreError):
             for test in result.get("self_tests", ()):
-                data = {**test, "grade": result["grade"], "comparison": comparison_id}
+                data = {**test, "grade": result["grade"], "busy": result["busy"], "comparison": comparison_id}
                 self.store.put_self_test(result["fingerprint"], data)
 
     def _do_self_test(self, spec: TrialSpec, entry: Job) -> End:

@@ -701,6 +701,7 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
     (kept,) = one.store.self_tests(race.fingerprint)
     assert {name: value for name, value in kept.items() if name != "at"} == {
         **test,
+        "busy": result["busy"],
         "comparison": race.id,
         "grade": result["grade"],
     }

@@ -5,6 +5,7 @@ import statistics
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from core.contrast import (
     PRECISIONS,
     Prior,
     contrast,
+    excess_between,
     hopeless,
     predicted_units,
     ratio_text,
@@ -183,6 +185,30 @@ def test_generations_and_prior_are_weighted_by_their_degrees_of_freedom(prior, s
     assert found.sigma_between == pytest.approx(math.sqrt(variance - within))
     assert found.within_half_width == pytest.approx(found.half_width * math.sqrt(within / variance))
     assert found.between_from == "race"  # three degrees of freedom are more than two of a guess
+
+
+def test_a_prior_that_falls_short_of_what_was_seen_counts_for_less():
+    """Told that processes differ by 0.1 % while these differ by 10 %, it must not make the race sure."""
+    wild = [[center + 0.001, center, center - 0.001] for center in (0.0, 0.1, 0.2, 0.3)]
+    small = Prior(sigma_between=0.001, df=4.0, source="history")
+    alone, told = contrast(wild, prior=None), contrast(wild, prior=small)
+    assert alone.ratio_low is None  # four generations without a prior tell nothing
+    assert 3 <= told.df < 3.01
+    assert told.half_width > contrast(wild, prior=ASSUMED).half_width > 0.2
+    near = contrast(FOUR, prior=Prior(sigma_between=0.02, df=4.0, source="history"))
+    assert near.df == 3 + 4
+
+
+def test_what_generations_alone_show_of_processes():
+    within = 1.346 * 0.01**2 / (8 / 9) ** 3 / 3
+    assert excess_between(FOUR) == pytest.approx((0.01**2 + 0.01**2) / 3 - within)
+    assert excess_between([*FOUR, []]) == excess_between(FOUR)
+    assert excess_between(FOUR[:3]) is None
+    assert excess_between([[one] for one in ROUNDS]) is None  # rounds and processes are not told apart
+    rng = np.random.default_rng(3)
+    for between in (0.0, 0.02):
+        rows = between * rng.normal(size=(400, 9, 1)) + 0.02 * rng.normal(size=(400, 9, 6))
+        assert np.mean([excess_between(row) for row in rows.tolist()]) == pytest.approx(between**2, abs=4e-5)
 
 
 def test_without_a_prior_the_generations_stand_alone():

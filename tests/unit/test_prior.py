@@ -22,14 +22,26 @@ RUN_S = 0.001
 
 
 def seen(sigma: float = 0.02, generations: int = 5, run_s: float = RUN_S, **changes: Any) -> dict[str, Any]:
-    facts = {"sigma_between": sigma, "generations": generations, "run_s": run_s, "sigma": 0.05, "rounds": 40}
+    facts = {"excess_between": sigma**2, "generations": generations, "run_s": run_s, "busy": None}
     return facts | changes
 
 
-def test_history_is_the_root_mean_square_weighted_by_degrees_of_freedom() -> None:
-    found = spread([seen(0.01, 5)] * 4 + [seen(0.04, 13)], RUN_S)
-    assert found.sigma_between == pytest.approx(math.sqrt((4 * 4 * 0.01**2 + 12 * 0.04**2) / (4 * 4 + 12)))
+def test_history_is_the_median_so_that_a_bad_day_does_not_outweigh_the_others() -> None:
+    found = spread([seen(0.01)] * 6 + [seen(0.3)] * 5, RUN_S)
+    assert found.sigma_between == pytest.approx(0.01)
     assert (found.source, found.df) == ("history", 4.0)
+
+
+def test_tests_beside_a_neighbour_show_what_it_did_and_are_left_out() -> None:
+    busy = seen(0.1, busy={"words": "on a busy machine: chromium used 0.7 cores", "cores": 0.7})
+    assert spread([busy] * 50, RUN_S) is ASSUMED
+    assert spread([busy] * 50 + [seen(0.01)] * 5, RUN_S).sigma_between == pytest.approx(0.01)
+
+
+def test_generations_that_agreed_by_chance_count_like_those_that_did_not() -> None:
+    """Variances below 0 are kept: to take them for 0 would make processes look more different."""
+    found = spread([seen(excess_between=one * 1e-4) for one in (-2, -1, 1, 2, 3)], RUN_S)
+    assert found.sigma_between == pytest.approx(0.01)
 
 
 def test_less_than_five_tests_are_no_better_than_what_is_assumed() -> None:
@@ -53,8 +65,9 @@ def test_tests_of_few_generations_are_not_believed() -> None:
     "old",
     [
         {"ratio": 1.0, "sigma": 0.03, "rounds": 24, "when": "before"},  # of a version with one pair
+        {"sigma_between": 0.02, "generations": 9, "run_s": RUN_S},  # of one that kept what it had assumed
         seen(generations=None),  # type: ignore[arg-type]
-        seen(sigma=None),  # type: ignore[arg-type]
+        seen(excess_between=None),
         seen(run_s=None),  # type: ignore[arg-type]
         {name: value for name, value in seen().items() if name != "run_s"},
     ],

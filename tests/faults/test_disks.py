@@ -1,0 +1,103 @@
+"""Full disks and folders that cannot be written: said in a line, nothing lost, earlier results readable."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_models
+from tests.faults.conftest import Ground, check_told
+
+SHORT = ("--runs", "20", "--warmup-runs", "1", "--quiet")
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("bench", "mlp.onnx", *SHORT),
+    ("compare", "mlp.onnx", "--candidate", "preset:edge", *SHORT),
+    ("sweep", "mlp.onnx", "--batch-size", "1,2", *SHORT),
+    ("profile", "mlp.onnx", "--runs", "5", "--quiet"),
+    ("transform", "mlp.onnx", "--simplify", "--name", "simpler", "--quiet"),
+    ("inspect", "mlp.onnx"),
+)
+GROW = """
+import os, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+Mounter = Callable[[Path, str], None]
+
+
+@pytest.fixture
+def mount() -> Iterator[Mounter]:
+    """Mount a file system of its own on a folder; skips where that takes rights one has not."""
+    mounted: list[Path] = []
+
+    def do(place: Path, options: str) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("file systems cannot be mounted here")
+        mounted.append(place)
+
+    yield do
+    for place in mounted:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("most", [0, 4_096, 65_536, 300_000])
+def test_files_that_cannot_grow(ground: Ground, tmp_path: Path, command: tuple[str, ...], most: int) -> None:
+    tiny_models.mlp(tmp_path / "mlp.onnx")
+    check_told(ground.run(*command, cwd=tmp_path, prefix=(sys.executable, "-c", GROW, str(most))))
+    check_told(ground.run("history"), codes=(0,))
+    ground.check_store()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("size", ["64k", "256k", "1m"])
+def test_a_home_on_a_small_disk(
+    ground: Ground, tmp_path: Path, mount: Mounter, command: tuple[str, ...], size: str
+) -> None:
+    mount(ground.home, f"size={size}")
+    tiny_models.mlp(tmp_path / "mlp.onnx")
+    check_told(ground.run(*command, cwd=tmp_path))
+    filler = ground.home / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 1024):
+                pass
+        except OSError:
+            pass
+    check_told(ground.run(*command, cwd=tmp_path))  # nothing at all is free
+    check_told(ground.run("history"))
+    filler.unlink()
+    check_told(ground.run("history"), codes=(0,))
+    ground.check_store()
+
+
+@pytest.mark.parametrize("how", ["ro", "full"])
+def test_earlier_results_are_read_where_nothing_can_be_written(
+    ground: Ground, tmp_path: Path, mount: Mounter, how: str
+) -> None:
+    mount(ground.home, "size=16m")
+    tiny_models.mlp(tmp_path / "mlp.onnx")
+    first = ground.run("bench", "mlp.onnx", *SHORT, "--json", cwd=tmp_path)
+    check_told(first, codes=(0, 3))
+    trial = json.loads(first.out)["trial"]
+    if how == "ro":
+        subprocess.run(["mount", "-o", "remount,ro", str(ground.home)], check=True)
+    else:
+        with (ground.home / "filler").open("wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 512):
+                    pass
+            except OSError:
+                pass
+    read = ground.run("history", "--json")
+    check_told(read, codes=(0,))
+    assert trial in read.out
+    check_told(ground.run("emit", trial, "--format", "yaml"), codes=(0,))

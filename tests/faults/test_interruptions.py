@@ -1,0 +1,77 @@
+"""Signals at random moments over all commands: nothing lost, nobody left, nothing said to run."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_models
+from tests.faults.conftest import ENDED, Ground, check_told
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "sample_models"
+TIMES = 216
+LONGEST_S = 6.0  # into a command; the start of Python and its imports take the first
+PATIENCE_S = 30.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
+SHORT = ("--runs", "400", "--warmup-runs", "2")
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("bench", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
+    ("bench", "mlp.onnx", "--precision", "quick", "--budget", "5s", "--json"),
+    ("compare", "mlp.onnx", "--candidate", "preset:edge", "--budget", "5s"),
+    ("compare", "mlp.onnx", "--candidate", "torch:eager", *SHORT),
+    ("sweep", "mlp.onnx", "--batch-size", "1,2,4", *SHORT),
+    ("profile", "mlp.onnx", "--runs", "50"),
+    ("transform", "digits_cnn.onnx", "--simplify", "--int8-dynamic"),
+    ("transform", "digits_cnn.onnx", "--int8-static", "--calibration", "digits_test.npz"),
+    ("accuracy", "digits_cnn.onnx", "--data", "digits_test.npz"),
+    ("check", "digits_scorecard.yaml"),
+    ("inspect", "digits_cnn.onnx"),
+    ("machine", "--self-test"),
+    ("history",),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the commands run: their models and data."""
+    place = tmp_path / "here"
+    place.mkdir()
+    tiny_models.mlp(place / "mlp.onnx")
+    for name in ("digits_cnn.onnx", "digits_test.npz", "digits_scorecard.yaml"):
+        shutil.copy(SAMPLES / name, place / name)
+    return place
+
+
+@pytest.mark.parametrize("number", range(TIMES))
+def test_a_command_that_is_interrupted_leaves_nothing(ground: Ground, folder: Path, number: int) -> None:
+    rng = random.Random(number)
+    command = COMMANDS[number % len(COMMANDS)]
+    how, moment_s = rng.choice(SIGNALS), LONGEST_S * rng.random() ** 1.5
+    process = ground.start(*command, cwd=folder)
+    try:
+        out, err = process.communicate(timeout=moment_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(how)
+        began = time.monotonic()
+        out, err = process.communicate(timeout=PATIENCE_S)
+        said = f"{command[0]} after {moment_s:.2f} s of {how.name}, ended in {time.monotonic() - began:.1f} s"
+        assert process.returncode in (*ENDED, 128 + how, -how), (said, process.returncode, err[-2000:])
+    assert "Traceback" not in err, err[-3000:]
+    assert "Exception ignored" not in err, err[-3000:]
+    if "--json" in command and out:
+        assert out.lstrip().startswith("{")
+    assert ground.left_over() == []
+    if process.returncode != -signal.SIGKILL:
+        assert ground.leavings() == []
+    after = ground.run("history", "--json")  # the next command removes what even SIGKILL left
+    check_told(after)
+    assert ground.leavings() == []
+    ground.check_store()
