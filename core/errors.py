@@ -104,7 +104,12 @@ def error_from_record(record: ErrorRecord) -> TunerError:
     return cls(record["message"], hint=record["hint"])
 
 
+_LONGEST_NAME = 300
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean `x`?" for the known name closest to `name`, or an empty string."""
-    match = difflib.get_close_matches(name, list(known), n=1)
+    if len(name) > _LONGEST_NAME:  # comparing takes the square of the length
+        return ""
+    match = difflib.get_close_matches(name, [one for one in known if len(one) <= _LONGEST_NAME], n=1)
     return f" Did you mean `{match[0]}`?" if match else ""

@@ -20,6 +20,7 @@ from typing import Any, cast
 from core import wire
 from core.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.errors import ModelError, StoreError, nearest
+from core.files import IrregularFile, expanded, refuse_irregular
 from core.measurement import Trial
 from core.runner import run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
@@ -140,11 +141,19 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
 
 def _as_path(ref: str) -> Path | None:
     samples = ROOT / "sample_models"
-    for candidate in (Path(ref).expanduser(), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
+    for candidate in (expanded(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
         with contextlib.suppress(OSError, ValueError):  # a text that can be no path: too long, a zero byte
             if candidate.is_file():
                 return candidate.absolute()
+            _refuse_irregular(candidate)
     return None
+
+
+def _refuse_irregular(path: Path) -> None:
+    try:
+        refuse_irregular(path)
+    except IrregularFile as error:
+        raise ModelError(f"`{path}` is no model: {error.strerror}.", hint="Name an `.onnx` file.") from None
 
 
 def _made_sample(name: str) -> Path:
@@ -225,7 +234,7 @@ def folder_models() -> list[Path]:
     named = os.environ.get("ORTUNE_MODELS")
     if not named:
         return []
-    root = Path(named).expanduser().resolve()
+    root = expanded(named).resolve()
     if not root.is_dir():
         raise ModelError(
             f"ORTUNE_MODELS names `{named}`, which is no folder.", hint="Set it to the folder of your models."

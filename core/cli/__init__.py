@@ -16,6 +16,7 @@ from pathlib import Path
 import typer
 
 from core.cli import accuracy as cli_accuracy
+from core.cli import backup as cli_backup
 from core.cli import check as cli_check
 from core.cli import compare as cli_compare
 from core.cli import library as cli_library
@@ -48,6 +49,8 @@ app.command()(cli_library.export)
 app.command()(cli_library.emit)
 app.command()(cli_library.history)
 app.command()(cli_library.machine)
+app.command()(cli_backup.backup)
+app.command()(cli_backup.restore)
 
 
 def run(argv: Sequence[str]) -> int:

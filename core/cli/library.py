@@ -276,7 +276,7 @@ def history(
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = store.trials(model_sha256=sha, limit=limit or LISTED)
+    trials = store.trials(model_sha256=sha, limit=limit or LISTED, damaged=True)
     if json_:
         print_json({"trials": [trial.to_dict() for trial in trials]})
     else:

@@ -516,8 +516,12 @@ def _history_row(trial: Trial) -> tuple[str, ...]:
         ms(latency.get("p50_s")),
         DASH if per_s is None else significant(per_s),
         f"FALLBACK {ran}" if result.get("fallback") else ran,
-        MARK if breach(result) else "",
+        "damaged on the disk: no number of it is shown" if trial.state == "DAMAGED" else _remark(result),
     )
+
+
+def _remark(result: Mapping[str, Any]) -> str:
+    return MARK if breach(result) else ""
 
 
 # --- models and machine -------------------------------------------------------------------------------------
