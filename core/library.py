@@ -66,6 +66,20 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
     return info
 
 
+def check_loads(path: Path, *, run: Run = run_job) -> str:
+    """Have a worker load the model at `path` and return what that says, in words.
+
+    Raises:
+        ModelError: ONNX Runtime refuses it.
+        WorkerError: it crashed the worker, hung, or took all memory.
+    """
+    reply = run("load", {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
+    return f"ONNX Runtime {reply['version']} loads it on the CPU; a run was not tried"
+
+
+NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model
+
+
 def _cache(store: Store, path: Path, stamps: Stamps, info: wire.ModelInfo) -> None:
     with contextlib.suppress(StoreError):  # a cache that cannot be written costs time, not the answer
         store.put_info(str(path), stamps, info)

@@ -63,8 +63,8 @@ class Archive:
         most = min(MOST_BYTES, limits.available_memory() // 2)
         if needed > most:
             raise SpecError(
-                f"The arrays of `{self._path.name}` take {needed / 2**30:,.1f} GiB of memory, but at most "
-                f"{most / 2**30:.1f} GiB are read.",
+                f"The arrays of `{self._path.name}` take {_size(needed)} of memory, but at most "
+                f"{_size(most)} are read.",
                 hint="Save fewer rows, or a smaller type such as uint8 or float16.",
             )
         return {name: self._array(name) for name in names}
@@ -78,7 +78,7 @@ class Archive:
                 raise self._no_array(name, "is no array of numpy")
             shape, dtype = _header(member)
         if dtype.hasobject:
-            raise self._no_array(name, "holds Python objects")
+            raise ValueError("Python objects are never unpickled")
         if any(size < 0 for size in shape):
             raise self._no_array(name, "has a negative size")
         return math.prod(shape) * max(1, dtype.itemsize)
@@ -93,6 +93,10 @@ class Archive:
         with self._archive.open(self._members[name]) as member:
             found: Array = np.lib.format.read_array(member, allow_pickle=False)
             return found
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 1 << 30 else f"{count / 2**20:,.1f} MiB"
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -18,9 +18,7 @@ from core.errors import SpecError
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40
-MAX_DIGITS = (
-    100  # of a number; Python refuses to print one of more than 4,300, in whatever base it was written
-)
+MAX_DIGITS = 100  # of a number, in whatever base; Python refuses to print one of more than 4,300
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _REFUSED_HINT = "Choose a YAML file that ORTune exported."
@@ -54,7 +52,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _check_text(text: str, line: int) -> None:
-    r"""Refuse half of a character: `"\\ud800"` is text that no file, terminal or browser takes."""
+    """Refuse half of a character, such as U+D800: no file, terminal or browser takes such a text."""
     if found := _SURROGATES.search(text):
         raise SpecError(
             f"The text at line {line} holds U+{ord(found[0]):04X}, which is half of a character.",
