@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
+
 _KINDS = (
     (stat.S_ISFIFO, "it is a named pipe, not a file on a disk"),
     (stat.S_ISSOCK, "it is a socket, not a file on a disk"),

@@ -90,8 +90,13 @@ def _check_arguments(argv: Sequence[str]) -> None:
             raise SpecError(f"`{shown}` is not UTF-8 text.", hint="Rename the file, or write it in UTF-8.")
 
 
-def _unexpected(error: Exception) -> WorkerError:
-    """Put a bug into words; its traceback goes to a file in ORTune's folder."""
+def _unexpected(error: Exception) -> TunerError:
+    """Put into words what no command foresaw; the traceback of a bug goes to a file in ORTune's folder."""
+    if isinstance(error, OSError) and error.filename is not None:  # of a path that somebody gave
+        return SpecError(
+            f"`{error.filename}` cannot be used: {error.strerror or error}.",
+            hint="Check the path and its permissions.",
+        )
     said = " ".join(str(error).split())[:300]
     words = f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
     hint = "Report this with the command that you gave."

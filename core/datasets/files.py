@@ -17,7 +17,7 @@ from core import wire
 from core.datasets.images import SUFFIXES, decoded, image_input, prepared
 from core.datasets.labels import Labels, from_text
 from core.errors import SpecError
-from core.files import open_regular, refuse_irregular
+from core.files import MOST_LIST_BYTES, open_regular, refuse_irregular
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -26,7 +26,6 @@ _SPLITS = ("test", "val", "train")
 _PATH_COLUMNS = ("path", "file", "filename", "file_name", "image", "image_path")
 _LABEL_COLUMNS = ("label", "class", "target", "label_name", "class_name")
 _BLOCK_BYTES = 1 << 20
-_MOST_CSV_BYTES = 256 << 20  # paths and labels of millions of images
 _FIELD_BYTES = 4096  # longer than any path: a binary file that is no CSV
 
 
@@ -190,10 +189,10 @@ def _lines(path: Path) -> list[_Line]:
 
 
 def _check_size(path: Path, size: int) -> None:
-    if size > _MOST_CSV_BYTES:
+    if size > MOST_LIST_BYTES:
         raise SpecError(
             f"`{path.name}` has {size / 2**20:,.0f} MiB, but a list of paths and labels has "
-            f"{_MOST_CSV_BYTES >> 20} MiB at most.",
+            f"{MOST_LIST_BYTES >> 20} MiB at most.",
             hint="Give the list itself, or split it.",
         )
 

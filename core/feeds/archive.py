@@ -72,9 +72,10 @@ class Archive:
     def _header_bytes(self, name: str) -> int:
         """Bytes of memory that an array will take."""
         with self._archive.open(self._members[name]) as member:
-            if not member.peek(1):
+            magic = member.read(len(np.lib.format.MAGIC_PREFIX))
+            if not magic:
                 raise self._no_array(name, "is empty (0 bytes)")
-            if member.peek(6)[:6] != np.lib.format.MAGIC_PREFIX[:6]:
+            if magic != np.lib.format.MAGIC_PREFIX:
                 raise self._no_array(name, "is no array of numpy")
             shape, dtype = _header(member)
         if dtype.hasobject:
@@ -100,8 +101,8 @@ def _size(count: int) -> str:
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type; in this format a header has 64 KiB at most."""
-    if np.lib.format.read_magic(member) != (1, 0):
+    """Shape and type, from behind the magic; in this format a header has 64 KiB at most."""
+    if member.read(2) != b"\x01\x00":
         raise ValueError("later formats are for arrays of many named fields, which are no tensors")
     shape, _, dtype = np.lib.format.read_array_header_1_0(member, _HEADER_BYTES)
     return shape, dtype

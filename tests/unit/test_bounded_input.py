@@ -323,6 +323,14 @@ HOSTILE: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "name of 100,000 characters": lambda folder: ("inspect", "n" * 100_000),
     "configuration of 100,000": lambda folder: ("bench", "--config", "n" * 100_000),
     "bytes that are no text": lambda folder: ("inspect", os.fsdecode(b"m\xff.onnx")),
+    "output of 100,000": lambda folder: (
+        *("transform", "sample_models/digits_cnn.onnx", "--simplify", "-o", f"{folder}/{'n' * 100_000}"),
+    ),
+    "backup of 100,000": lambda folder: ("backup", "n" * 100_000),
+    "restore of a pipe": lambda folder: ("restore", str(_pipe(folder / "kept.db"))),
+    "list that is a pipe": lambda folder: (
+        *("accuracy", "sample_models/digits_cnn.onnx", "--data", str(_pipe(folder / "list.csv"))),
+    ),
     "trial of 100,000": lambda folder: ("emit", "n" * 100_000),
     "calibration of nobody": lambda folder: (
         *("transform", "sample_models/digits_cnn.onnx", "--int8-static"),
@@ -338,7 +346,7 @@ def test_hostile_arguments_are_one_clear_line(command: Any, tmp_path: Path, what
     assert out == ""
     assert err.startswith("Error: ")
     assert "unexpectedly" not in err
-    if what in ("model", "yaml", "yaml without its ending"):
+    if what in ("model", "yaml", "yaml without its ending", "list that is a pipe"):
         assert "named pipe" in err
 
 

@@ -190,6 +190,32 @@ def test_flipped_bits_are_never_shown_as_if_they_were_sound(tmp_path: Path) -> N
     assert told > 5  # the others hit space that holds nothing
 
 
+def test_damaged_table_of_contents_is_damage_whatever_sqlite_says_of_it(tmp_path: Path) -> None:
+    made = Store(tmp_path / "made" / "ortune.db")
+    put(made, "first1")
+    want = {"first1": made.trial("first1")}
+    with closing(sqlite3.connect(made.path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = made.path.read_bytes()
+    spoilt = [
+        content.replace(b"trials_by_age", b"tri\xff\xfe_by_age"),
+        content.replace(b"CREATE TABLE", b"CREATE\xffTABLE"),
+    ]
+    for seed in range(40):
+        drawn = random.Random(seed)
+        changed = bytearray(content)
+        for _ in range(4):
+            changed[drawn.randrange(100, 4096 * 2)] ^= 1 << drawn.randrange(8)
+        spoilt.append(bytes(changed))
+    told = 0
+    for number, one in enumerate(spoilt):
+        path = tmp_path / str(number) / "ortune.db"
+        path.parent.mkdir()
+        path.write_bytes(one)
+        told += not _shows_what_was_written(path, want)
+    assert told > 5
+
+
 def _shows_what_was_written(path: Path, want: dict[str, Any]) -> bool:
     """False where damage is told; what is shown without it must be what was written."""
     try:
