@@ -16,17 +16,27 @@ This module imports nothing but the standard library: both sides of the worker p
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import TypedDict
+
+_LONG_WORD = re.compile(r"\S{400,}")
+_MOST_CHARACTERS = 4000
+
+
+def _legible(text: str) -> str:
+    """Cut what no screen shows: some names, of files or inside of models, have 100,000 characters."""
+    cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
+    return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
 
 
 class TunerError(Exception):
     """Base of every expected failure; `str(error)` is the message alone."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = _legible(message)
+        self.hint = _legible(hint)
+        super().__init__(self.message)
 
 
 class SpecError(TunerError, ValueError):
@@ -104,7 +114,12 @@ def error_from_record(record: ErrorRecord) -> TunerError:
     return cls(record["message"], hint=record["hint"])
 
 
+_LONGEST_NAME = 300
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean `x`?" for the known name closest to `name`, or an empty string."""
-    match = difflib.get_close_matches(name, list(known), n=1)
+    if len(name) > _LONGEST_NAME:  # comparing takes the square of the length
+        return ""
+    match = difflib.get_close_matches(name, [one for one in known if len(one) <= _LONGEST_NAME], n=1)
     return f" Did you mean `{match[0]}`?" if match else ""

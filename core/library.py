@@ -20,6 +20,7 @@ from typing import Any, cast
 from core import wire
 from core.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.errors import ModelError, StoreError, nearest
+from core.files import IrregularFile, expanded, refuse_irregular
 from core.measurement import Trial
 from core.runner import run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
@@ -63,6 +64,20 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
     if after[str(path)] == before[str(path)]:  # else it was written to meanwhile: look again next time
         _cache(store, path, after, info)
     return info
+
+
+def check_loads(path: Path, *, run: Run = run_job) -> str:
+    """Have a worker load the model at `path` and return what that says, in words.
+
+    Raises:
+        ModelError: ONNX Runtime refuses it.
+        WorkerError: it crashed the worker, hung, or took all memory.
+    """
+    reply = run("load", {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
+    return f"ONNX Runtime {reply['version']} loads it on the CPU; a run was not tried"
+
+
+NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model
 
 
 def _cache(store: Store, path: Path, stamps: Stamps, info: wire.ModelInfo) -> None:
@@ -140,11 +155,19 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
 
 def _as_path(ref: str) -> Path | None:
     samples = ROOT / "sample_models"
-    for candidate in (Path(ref).expanduser(), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
+    for candidate in (expanded(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
         with contextlib.suppress(OSError, ValueError):  # a text that can be no path: too long, a zero byte
             if candidate.is_file():
                 return candidate.absolute()
+            _refuse_irregular(candidate)
     return None
+
+
+def _refuse_irregular(path: Path) -> None:
+    try:
+        refuse_irregular(path)
+    except IrregularFile as error:
+        raise ModelError(f"`{path}` is no model: {error.strerror}.", hint="Name an `.onnx` file.") from None
 
 
 def _made_sample(name: str) -> Path:
@@ -225,7 +248,7 @@ def folder_models() -> list[Path]:
     named = os.environ.get("ORTUNE_MODELS")
     if not named:
         return []
-    root = Path(named).expanduser().resolve()
+    root = expanded(named).resolve()
     if not root.is_dir():
         raise ModelError(
             f"ORTUNE_MODELS names `{named}`, which is no folder.", hint="Set it to the folder of your models."

@@ -26,7 +26,7 @@ from core.statistics import (
 )
 
 TrialKind = Literal["measure", "profile", "reference"]  # reference: raced beside a candidate, not asked for
-TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED"]
+TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on the disk
 
 DRIFT_WARNING = 0.05  # the last third of the runs 5 % off the first: the number depends on when one stops
 WIDE_INTERVAL = 0.10  # a p50 interval wider than ±10 % cannot rank settings that differ by less

@@ -12,6 +12,7 @@ from typing import Any, Literal, NotRequired, Protocol, TypedDict
 JobName = Literal[
     "environment",
     "inspect",
+    "load",
     "profile",
     "export",
     "transform",

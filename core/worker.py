@@ -37,6 +37,13 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return inspect_model(payload["path"])
 
 
+def _load(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.session.loading import loads
+
+    limits.cap_memory()
+    return loads(payload["path"])
+
+
 def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.benchmark import profile
 
@@ -104,6 +111,7 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Job] = {
     "environment": _environment,
     "inspect": _inspect,
+    "load": _load,
     "profile": _profile,
     "export": _export,
     "transform": _transform,

@@ -38,11 +38,13 @@ def serve(address: str, port: int) -> None:
     """Run the server until it is stopped."""
     import streamlit as st  # after the environment is set: its import reads configuration
 
-    from dashboard import upload
+    from dashboard import state, upload
 
     upload.remove_stale()
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for .streamlit/config.toml here
-    app = st.App(Path(__file__).with_name("app.py"), routes=upload.ROUTES)
+    app = st.App(
+        Path(__file__).with_name("app.py"), routes=upload.ROUTES, on_script_error=state.report_unexpected
+    )
     app.run(config={"server.port": port, "server.address": address})
 
 

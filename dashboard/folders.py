@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from core.errors import ModelError
+from core.files import expanded
 from core.library import ROOT
 from core.store import home
 
@@ -14,7 +15,7 @@ def open_folders() -> list[Path]:
     """Folders that the browser may reach: the configured one, ORTune's home and its samples."""
     roots = [home(), ROOT / "sample_models"]
     if named := os.environ.get("ORTUNE_MODELS"):
-        roots.insert(0, Path(named).expanduser())
+        roots.insert(0, expanded(named))
     return [root.resolve() for root in roots]
 
 

@@ -368,6 +368,20 @@ def report_record(record: ErrorRecord) -> None:
     report(error_from_record(record))
 
 
+def report_unexpected(error: Exception) -> bool:
+    """Show whatever a page or a callback raised; Streamlit has logged it, and draws nothing of its own."""
+    if isinstance(error, TunerError):
+        report(error)
+    else:
+        st.error(
+            f"{plain(type(error).__name__)}: {plain(' '.join(str(error).split())[:300])}\n\n"
+            "**What to do:** reload the page. If it comes back, report it with the log of the server.",
+            title="ORTune failed unexpectedly",
+            icon=":material/bug_report:",
+        )
+    return True
+
+
 def keep_error(error: TunerError) -> None:
     """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`."""
     st.session_state[ERROR] = dict(record_from_error(error))

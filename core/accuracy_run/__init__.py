@@ -21,6 +21,7 @@ from typing import Any, cast
 from core import wire
 from core.accuracy_run.numbers import DELTA, class_number, compare, curve, decision, roc, scores_of, summary
 from core.errors import SpecError
+from core.files import MOST_LIST_BYTES, open_regular
 from core.plan import feed_plan, session_plan
 from core.spec import TrialSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -234,7 +235,9 @@ def _files(path: Path, kind: str) -> Iterator[Path]:
     yield path
     if kind == "csv":  # every cell that names a file
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            with open_regular(path) as file:
+                data = file.read(MOST_LIST_BYTES + 1)
+            text = "" if len(data) > MOST_LIST_BYTES else data.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
             return  # the worker says what is wrong with it
         cells = (cell.strip('" ') for line in text.splitlines() for cell in re.split(r"[,;\t]", line))

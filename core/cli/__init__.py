@@ -7,15 +7,18 @@ spec, `tables` results into text, `watch` shows progress, `output` writes and kn
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from core.cli import accuracy as cli_accuracy
+from core.cli import backup as cli_backup
 from core.cli import check as cli_check
 from core.cli import compare as cli_compare
 from core.cli import library as cli_library
@@ -25,7 +28,8 @@ from core.cli import transform as cli_transform
 from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
-from core.errors import Cancelled, SpecError, TunerError, record_from_error
+from core.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
+from core.store import home
 
 app = typer.Typer(
     add_completion=False,
@@ -48,6 +52,8 @@ app.command()(cli_library.export)
 app.command()(cli_library.emit)
 app.command()(cli_library.history)
 app.command()(cli_library.machine)
+app.command()(cli_backup.backup)
+app.command()(cli_backup.restore)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -58,6 +64,7 @@ def run(argv: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
     try:
         with signals():
+            _check_arguments(argv)
             code = app(args=list(argv), prog_name=_program(), standalone_mode=False)
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -71,6 +78,33 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception as error:  # a bug: one line as well, and the rest where it can be sent on
+        return _failed(_unexpected(error), as_json=as_json)
+
+
+def _check_arguments(argv: Sequence[str]) -> None:
+    """Refuse bytes that are no text: neither the store nor JSON takes them."""
+    for one in argv:
+        if any("\ud800" <= character <= "\udfff" for character in one):
+            shown = one.encode("utf-8", "backslashreplace").decode()[:80]
+            raise SpecError(f"`{shown}` is not UTF-8 text.", hint="Rename the file, or write it in UTF-8.")
+
+
+def _unexpected(error: Exception) -> TunerError:
+    """Put into words what no command foresaw; the traceback of a bug goes to a file in ORTune's folder."""
+    if isinstance(error, OSError) and error.filename is not None:  # of a path that somebody gave
+        return SpecError(
+            f"`{error.filename}` cannot be used: {error.strerror or error}.",
+            hint="Check the path and its permissions.",
+        )
+    said = " ".join(str(error).split())[:300]
+    words = f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
+    hint = "Report this with the command that you gave."
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        path = home() / "last-error.txt"
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
+        hint = f"Report this with the file `{path}`."
+    return WorkerError(words, hint=hint)
 
 
 def _program() -> str:

@@ -43,7 +43,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError, nearest
 from core.ledger import settle
-from core.library import import_file, resolve_model, sample_models
+from core.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.measurement import Trial
 from core.quietness import answer
 from core.runner import run_job
@@ -64,13 +64,24 @@ ModelHere = Annotated[
 # --- models -------------------------------------------------------------------------------------------------
 
 
-def inspect_model(model: ModelHere, *, json_: Json = False) -> None:
-    """Show inputs, outputs, dimensions and operators."""
+def inspect_model(
+    model: ModelHere,
+    *,
+    load: Annotated[
+        bool, typer.Option("--load", help="Have ONNX Runtime load it on the CPU, in a process of its own.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Show inputs, outputs, dimensions and operators.
+
+    Only the file is read: a damaged model may look well. With --load ONNX Runtime has to take it.
+    """
     record = resolve_model(Store(), model)
+    runs = check_loads(Path(record.path)) if load else f"{NOT_CHECKED} (--load has ONNX Runtime load it)"
     if json_:
-        print_json(record.info)
+        print_json({**record.info, "loads": runs if load else None})
     else:
-        print_lines(model_lines(record.name, record.info))
+        print_lines(model_lines(record.name, record.info, runs))
 
 
 def export(
@@ -276,7 +287,7 @@ def history(
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = store.trials(model_sha256=sha, limit=limit or LISTED)
+    trials = store.trials(model_sha256=sha, limit=limit or LISTED, damaged=True)
     if json_:
         print_json({"trials": [trial.to_dict() for trial in trials]})
     else:

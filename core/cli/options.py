@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import SpecError, nearest
+from core.files import expanded, open_regular
 from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.presets import preset
@@ -192,11 +193,19 @@ def config_from(ref: str | None, *, store: Callable[[], Store], other_model: boo
         return {"engine": _torch_engine(ref.removeprefix("torch:"))}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store())
-    path = Path(ref).expanduser()
-    if path.suffix.lower() in (".yaml", ".yml") or path.is_file():
+    path = expanded(ref)
+    if path.suffix.lower() in (".yaml", ".yml") or _is_there(path):
         return spec_from_yaml(_read(path)).to_dict()
     trial = store().trial(ref).spec
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path names a file, be it one that will be refused; a trial's id names none."""
+    try:
+        return path.exists() and not path.is_dir()
+    except (OSError, ValueError):  # a text that can be no path
+        return False
 
 
 def _torch_engine(mode: str) -> str:
@@ -232,7 +241,7 @@ def preset_config(name: str) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(4 * MAX_CHARACTERS + 1).decode("utf-8")
     except OSError as error:
         raise SpecError(

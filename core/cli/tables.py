@@ -66,6 +66,11 @@ def visible(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
+def clipped(text: str, most: int = 120) -> str:
+    """Return a name as it is, or its beginning: some models have names longer than a screen."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def short(provider: str) -> str:
     """Return a provider's short name."""
     return provider.removesuffix("ExecutionProvider")
@@ -516,15 +521,19 @@ def _history_row(trial: Trial) -> tuple[str, ...]:
         ms(latency.get("p50_s")),
         DASH if per_s is None else significant(per_s),
         f"FALLBACK {ran}" if result.get("fallback") else ran,
-        MARK if breach(result) else "",
+        "damaged on the disk: no number of it is shown" if trial.state == "DAMAGED" else _remark(result),
     )
+
+
+def _remark(result: Mapping[str, Any]) -> str:
+    return MARK if breach(result) else ""
 
 
 # --- models and machine -------------------------------------------------------------------------------------
 
 
-def model_lines(name: str, info: wire.ModelInfo) -> list[str]:
-    """What is in a model file."""
+def model_lines(name: str, info: wire.ModelInfo, runs: str) -> list[str]:
+    """What is in a model file; `runs` says what is known of its loading."""
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
     lines = [
         visible(name),
@@ -536,7 +545,8 @@ def model_lines(name: str, info: wire.ModelInfo) -> list[str]:
                 ("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
                 ("opset", f"{opsets}; IR {info['ir_version']}; made by {info['producer'] or 'unknown'}"),
                 ("batch", _batch(info)),
-                ("free", ", ".join(info["free_dims"]) or "no free dimension"),
+                ("free", ", ".join(map(clipped, info["free_dims"])) or "no free dimension"),
+                ("runs", runs),
             ]
         ),
         *_facts(
@@ -556,8 +566,8 @@ def _tensors(info: wire.ModelInfo, kind: str) -> list[wire.InputInfo]:
 
 
 def _tensor(one: wire.InputInfo) -> tuple[str, str, str]:
-    shape = "any rank" if one["shape"] is None else f"[{', '.join(map(str, one['shape']))}]"
-    return one["name"], one["dtype"], shape
+    sizes = ", ".join(clipped(str(size)) for size in one["shape"] or ())
+    return clipped(one["name"]), one["dtype"], "any rank" if one["shape"] is None else f"[{sizes}]"
 
 
 def _op_counts(counts: Mapping[str, int]) -> str:
@@ -568,7 +578,7 @@ def _op_counts(counts: Mapping[str, int]) -> str:
 
 def _batch(info: wire.ModelInfo) -> str:
     if info["batch_dim"] is not None:
-        return f"free: `{info['batch_dim']}`"
+        return f"free: `{clipped(info['batch_dim'])}`"
     return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has rows"
 
 

@@ -22,6 +22,7 @@ from core.cli.output import Json, Quiet, print_json, print_lines, unwritable
 from core.cli.tables import DASH, counted, significant, size, table, visible
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import SpecError
+from core.files import expanded
 from core.library import resolve_model
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import STEPS, Step, StepType, step_type
@@ -202,8 +203,12 @@ def _calibration(path: str | None, steps: Sequence[Step]) -> DatasetSpec | None:
             "`--calibration` is given, but no step of the chain calibrates.",
             hint=f"Add {flags}, or leave the option out.",
         )
-    here = Path(path).expanduser()
-    return dataset_from_dict({"path": str(here.absolute()) if here.exists() else path})
+    here = expanded(path)
+    try:
+        there = here.exists()
+    except (OSError, ValueError):  # a text that can be no path
+        there = False
+    return dataset_from_dict({"path": str(here.absolute()) if there else path})
 
 
 def copy_out(record: ModelRecord, output: Path) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from core import wire
 from core.datasets.images import SUFFIXES, decoded, image_input, prepared
 from core.datasets.labels import Labels, from_text
 from core.errors import SpecError
+from core.files import MOST_LIST_BYTES, open_regular, refuse_irregular
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -22,6 +25,7 @@ Integers = npt.NDArray[np.int64]
 _SPLITS = ("test", "val", "train")
 _PATH_COLUMNS = ("path", "file", "filename", "file_name", "image", "image_path")
 _LABEL_COLUMNS = ("label", "class", "target", "label_name", "class_name")
+_BLOCK_BYTES = 1 << 20
 _FIELD_BYTES = 4096  # longer than any path: a binary file that is no CSV
 
 
@@ -43,7 +47,9 @@ class FileSource:
         """The files' bytes."""
         for row in rows:
             try:
-                yield self.files[row].read_bytes()
+                with open_regular(self.files[row]) as file:
+                    while block := file.read(_BLOCK_BYTES):
+                        yield block
             except OSError as error:
                 raise _unreadable(self.files[row], error) from None
 
@@ -130,6 +136,10 @@ def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
     Raises:
         SpecError: there are none.
     """
+    try:
+        refuse_irregular(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
     files = [path] if path.is_file() else _images(path) if path.is_dir() else []
     if not files:
         raise SpecError(f"There are no images at `{path}`.", hint="Give an image, or a folder of images.")
@@ -163,7 +173,8 @@ _Line = tuple[int, list[str]]  # number of the line, from 1, and its cells
 
 def _lines(path: Path) -> list[_Line]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_regular(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+            _check_size(path, os.fstat(raw.fileno()).st_size)
             first = file.readline(_FIELD_BYTES)
             file.seek(0)
             delimiter = next((mark for mark in (",", ";", "\t") if mark in first), ",")
@@ -175,6 +186,15 @@ def _lines(path: Path) -> list[_Line]:
         raise SpecError(
             f"`{path.name}` cannot be read as a CSV: {error}.", hint="Write a path and a label in each line."
         ) from None
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > MOST_LIST_BYTES:
+        raise SpecError(
+            f"`{path.name}` has {size / 2**20:,.0f} MiB, but a list of paths and labels has "
+            f"{MOST_LIST_BYTES >> 20} MiB at most.",
+            hint="Give the list itself, or split it.",
+        )
 
 
 def _columns(head: Sequence[str]) -> tuple[int, int | None] | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.errors import SpecError
+from core.files import IrregularFile, open_regular
 
 if TYPE_CHECKING:
     from PIL import Image as PIL
@@ -185,8 +186,9 @@ def decoded(file: Path) -> Pixels:
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
     ) as error:
+        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
         raise SpecError(
-            f"`{file.name}` cannot be read as an image.", hint="Remove it, or convert it to PNG."
+            f"`{file.name}` cannot be read as an image{why}.", hint="Remove it, or convert it to PNG."
         ) from error
     if deep:
         raise SpecError(
@@ -201,7 +203,7 @@ def _upright(file: Path) -> PIL.Image:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(file) as image:
+        with open_regular(file) as stream, Image.open(stream) as image:
             return ImageOps.exif_transpose(image)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from core import wire
 from core.datasets.images import image_input, prepared
 from core.datasets.labels import Labels, from_array
 from core.errors import SpecError, nearest
+from core.feeds.archive import opened
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -166,21 +165,13 @@ def npz_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> Npz
     Raises:
         SpecError: the file cannot be read, has no such split, or its arrays have different numbers of rows.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            data, labels, found = _layout(archive.files, split)
-            arrays = {name: archive[name] for name in data}
-            names = archive[_NAMES].astype(np.str_).tolist() if _NAMES in archive.files else []
-            own = from_array(archive[labels], names) if labels else None
-    except SpecError:  # also a ValueError
-        raise
-    except FileNotFoundError:
-        raise SpecError(f"There are no data at `{path}`.", hint="Check the path.") from None
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
-        raise SpecError(
-            f"`{path}` cannot be read as an .npz of plain arrays.",
-            hint="Write it with `numpy.savez`, without object arrays.",
-        ) from None
+    with opened(path, f"There are no data at `{path}`.") as archive:
+        data, labels, found = _layout(archive.names, split)
+        beside = [name for name in (labels, _NAMES) if name in archive.names]
+        stored = archive.read([*data, *beside])
+        arrays = {name: stored[name] for name in data}
+        names = stored[_NAMES].astype(np.str_).tolist() if _NAMES in stored else []
+        own = from_array(stored[labels], names) if labels else None
     rows = len(own.numbers) if own is not None else _rows(arrays)
     if rows == 0:
         raise SpecError(f"`{path.name}` has no rows.", hint="Save at least one row.")
@@ -219,4 +210,4 @@ def _layout(names: Sequence[str], split: str) -> tuple[list[str], str, str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in list(names)[:20]) or "nothing"
+    return ", ".join(f"`{name[:80]}`" for name in list(names)[:20]) or "nothing"

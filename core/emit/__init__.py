@@ -193,8 +193,8 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
 def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
     """Every input with the type and the shape that were really fed, and the range of its random values."""
     ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
-    fed: Sequence[wire.TensorInfo] = (trial.result or {}).get("inputs") or []
-    if fed:
+    fed: Sequence[wire.TensorInfo] | None = (trial.result or {}).get("inputs")
+    if fed is not None:  # a model without inputs was fed nothing
         return [
             {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
             for one in fed

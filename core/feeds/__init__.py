@@ -11,9 +11,8 @@ into any table. The values of an input depend on the seed and its name alone.
 
 from __future__ import annotations
 
-import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.errors import ModelError, SpecError, nearest
+from core.feeds.archive import opened
 
 Array = npt.NDArray[Any]
 
@@ -284,22 +284,11 @@ def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) ->
     Raises:
         SpecError: unreadable file; missing or extra name; wrong type or shape; too few rows.
     """
-    stored = _load_npz(plan["path"] or "")
+    path = plan["path"] or ""
+    with opened(Path(path), f"There is no feeds file `{path[:200]}`.") as archive:
+        stored = archive.read(archive.names)
     chosen = _choose_arrays(stored, wanted)
     return {one.name: _rows(one, chosen[one.name], plan, notes) for one in wanted}
-
-
-def _load_npz(path: str) -> dict[str, Array]:
-    try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except FileNotFoundError as error:
-        raise SpecError(f"There is no feeds file `{path}`.", hint="Check the path.") from error
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise SpecError(
-            f"`{path}` cannot be read as an .npz of plain arrays.",
-            hint="Write it with `numpy.savez`, without object arrays.",
-        ) from error
 
 
 def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[Wanted]) -> dict[str, Array]:
@@ -311,16 +300,21 @@ def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[Wanted]) -> dic
     for name in names:
         if name not in stored:
             raise SpecError(
-                f"The .npz has no array `{name}`, but {', '.join(stored) or 'none'}.{nearest(name, stored)}",
+                f"The .npz has no array `{name[:80]}`, but {_listed(stored)}.{nearest(name, stored)}",
                 hint="Name each array after the input it feeds.",
             )
     for name in stored:
         if name not in names:
             raise SpecError(
-                f"The .npz has an array `{name}`, but no input of that name is open.{nearest(name, names)}",
+                f"The .npz has an array `{name[:80]}`, but no input of that name is open."
+                f"{nearest(name, names)}",
                 hint="Remove the array, or name it after an input.",
             )
     return dict(stored)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(name[:80] for name in list(names)[:20]) or "none"
 
 
 def _rows(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:

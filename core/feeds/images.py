@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.errors import SpecError
+from core.files import IrregularFile, open_regular, refuse_irregular
 
 if TYPE_CHECKING:
     from core.feeds import Wanted
@@ -109,6 +110,13 @@ def normalised(pixels: Array, channel_axis: int, mean: Sequence[float], std: Seq
 
 def _files(path: str) -> list[Path]:
     place = Path(path)
+    try:
+        refuse_irregular(place)
+    except OSError as error:
+        raise SpecError(
+            f"`{path[:200]}` cannot be read: {error.strerror or error}.",
+            hint="Name a file or a folder on a disk.",
+        ) from None
     if place.is_file():
         return [place]
     files = (
@@ -128,7 +136,7 @@ def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
+            with open_regular(file) as stream, Image.open(stream) as image:
                 upright = ImageOps.exif_transpose(image).convert(_MODES[channels])
                 resized = upright.resize(size, Image.Resampling.BILINEAR)
     except (
@@ -138,8 +146,9 @@ def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
     ) as error:
+        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
         raise SpecError(
-            f"`{file.name}` cannot be read as an image.",
+            f"`{file.name}` cannot be read as an image{why}.",
             hint="Remove it from the folder, or convert it to PNG.",
         ) from error
     return np.asarray(resized, np.uint8).reshape(size[1], size[0], channels)

@@ -18,6 +18,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from core.errors import ModelError
 from core.models.dimensions import RawDim, address, find_batch, free_dims
+from core.models.functions import expanded_nodes
 from core.models.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
 from core.models.ort_format import describe, is_ort_format
 from core.models.ranges import RangeFinder
@@ -134,6 +135,7 @@ def read_model(file: Path) -> ModelProto:
             hint="Export the model with at least one output.",
         )
     _check_versions(model)
+    expanded_nodes(model)  # functions that call themselves would end no walk
     return model
 
 

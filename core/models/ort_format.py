@@ -31,6 +31,9 @@ _NOT_WEIGHTS = (7, 8, 9)  # int64, string, bool: shapes, indices and tables
 _DEEPEST = 64  # bodies within bodies; a hostile file could refer to itself
 
 
+_LARGEST_FLATBUFFER = 2**31  # bytes: its offsets reach no further; what lies behind is not read
+
+
 def is_ort_format(file: Path) -> bool:
     """Whether `file` begins like one in ORT format; False where it cannot be read."""
     try:
@@ -62,7 +65,8 @@ def describe(file: Path, sha256: str) -> ModelInfo:
 
 
 def _described(file: Path, sha256: str) -> ModelInfo:
-    data = file.read_bytes()
+    with file.open("rb") as stream:
+        data = stream.read(_LARGEST_FLATBUFFER)
     model = _classes().InferenceSession.InferenceSession.GetRootAs(data, 0).Model()
     graph = model.Graph()
     types = {_text(one.Name()): one.Type() for one in _each(graph, "NodeArgs")}
@@ -75,7 +79,7 @@ def _described(file: Path, sha256: str) -> ModelInfo:
         "path": str(file),
         "sha256": sha256,
         "content_sha256": sha256,
-        "size_bytes": len(data),
+        "size_bytes": file.stat().st_size,
         "ir_version": model.IrVersion(),
         "opset": {_domain(one): one.Version() for one in _each(model, "OpsetImport")},
         "producer": f"{_text(model.ProducerName())} {_text(model.ProducerVersion())}".strip(),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import onnx.inliner
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from core.models.functions import expanded_nodes
 from core.models.graphs import graphs_of, op_name
 
 
@@ -62,6 +63,7 @@ _INTEGERS = {
     TensorProto.UINT32,
     TensorProto.UINT64,
 }
+_MOST_NODES = 1_000_000  # after inlining: functions that call each other twice can make any number
 _LOOP_TRIPS = 10  # enough for the body to count, few enough to end
 
 
@@ -208,7 +210,7 @@ class RangeFinder:
 
 def _inlined(model: ModelProto) -> ModelProto:
     """Model-local functions replaced by their bodies; a model too large to copy stays as it is."""
-    if not model.functions or model.ByteSize() > 2**30:
+    if not model.functions or model.ByteSize() > 2**30 or expanded_nodes(model) > _MOST_NODES:
         return model
     inlined: ModelProto = onnx.inliner.inline_local_functions(model)
     return inlined

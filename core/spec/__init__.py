@@ -388,7 +388,7 @@ def spec_from_yaml(text: str) -> TrialSpec:
     schema = data.pop("schema", None)
     if type(schema) is not int or schema != SCHEMA:  # True and 1.0 are equal to 1
         raise SpecError(
-            f"`schema` must be {SCHEMA}, but got {schema!r}.",
+            f"`schema` must be {SCHEMA}, but got {schema!r:.80}.",
             hint="Export the configuration again with this version of ORTune.",
         )
     for informative in ("measured", "environment"):

@@ -18,6 +18,8 @@ from core.errors import SpecError
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40
+MAX_DIGITS = 100  # of a number, in whatever base; Python refuses to print one of more than 4,300
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _REFUSED_HINT = "Choose a YAML file that ORTune exported."
 
@@ -38,6 +40,8 @@ class _StrictLoader(yaml.SafeLoader):
             raise SpecError(
                 f"Tags are not accepted, but `{_shown(tag)}` stands at line {line}.", hint="Remove the tag."
             )
+        if isinstance(event, yaml.ScalarEvent):
+            _check_text(event.value, line)
         if self.depth >= MAX_DEPTH:
             raise SpecError(f"The YAML is nested deeper than {MAX_DEPTH} levels.", hint=_REFUSED_HINT)
         self.depth += 1
@@ -45,6 +49,27 @@ class _StrictLoader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
+
+
+def _check_text(text: str, line: int) -> None:
+    """Refuse half of a character, such as U+D800: no file, terminal or browser takes such a text."""
+    if found := _SURROGATES.search(text):
+        raise SpecError(
+            f"The text at line {line} holds U+{ord(found[0]):04X}, which is half of a character.",
+            hint="Write the character itself.",
+        )
+
+
+def _number(loader: _StrictLoader, node: yaml.ScalarNode) -> int | float:
+    if len(node.value) > MAX_DIGITS:
+        raise SpecError(
+            f"A number has at most {MAX_DIGITS} characters, but the one at line {node.start_mark.line + 1} "
+            f"has {len(node.value)}.",
+            hint="Write a smaller number.",
+        )
+    is_whole = node.tag == "tag:yaml.org,2002:int"
+    made: int | float = (loader.construct_yaml_int if is_whole else loader.construct_yaml_float)(node)
+    return made
 
 
 def _shown(tag: str) -> str:
@@ -56,26 +81,30 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[str, Any]:
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-            shown = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a collection"
+            shown = key_node.value[:80] if isinstance(key_node, yaml.ScalarNode) else "a collection"
             raise SpecError(
                 f"A key must be text, but `{shown}` at line {line} is not.", hint="Put the key in quotes."
             )
         if key_node.value in data:
             raise SpecError(
-                f"The key `{key_node.value}` stands twice, at line {line}.", hint="Remove one of the two."
+                f"The key `{key_node.value[:80]}` stands twice, at line {line}.",
+                hint="Remove one of the two.",
             )
         data[key_node.value] = loader.construct_object(value_node, deep=True)
     return data
 
 
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+for _tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+    _StrictLoader.add_constructor(_tag, _number)
 
 
 def load_strict(text: str) -> Any:
     """Read one YAML document.
 
     Raises:
-        SpecError: not YAML, too long, too deep, a duplicate or non-text key, a tag, an anchor or an alias.
+        SpecError: not YAML, too long, too deep, a duplicate or non-text key, a tag, an anchor or an alias, a
+            number that is too long, half of a character.
     """
     if len(text) > MAX_CHARACTERS:
         raise SpecError(
@@ -89,14 +118,16 @@ def load_strict(text: str) -> Any:
     except yaml.YAMLError as error:
         raise SpecError(f"Not a YAML configuration: {_one_line(error)}.", hint="Correct the file.") from None
     except (ValueError, OverflowError) as error:  # a date that does not exist, a number without end
-        raise SpecError(f"A value of the YAML cannot be read: {error}.", hint="Correct the file.") from None
+        raise SpecError(
+            f"A value of the YAML cannot be read: {error!s:.200}.", hint="Correct the file."
+        ) from None
 
 
 def _one_line(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f" at line {mark.line + 1}" if mark else ""
     reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable text"
-    return f"{reason}{where}"
+    return f"{reason:.200}{where}"
 
 
 class _Dumper(yaml.SafeDumper):

@@ -36,7 +36,7 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
     first = error.errors()[0]
     if isinstance(raised := first.get("ctx", {}).get("error"), SpecError):
         return raised
-    where = ".".join(str(part) for part in first["loc"])
+    where = ".".join(str(part)[:80] for part in first["loc"])
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         known = _fields_at(model, first["loc"][:-1])
@@ -47,8 +47,16 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
     if first["type"] == "missing":
         return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
     rule = first["msg"].replace("Input should be", "must be")
-    got = repr(first["input"])[:80]
+    got = shown(first["input"])
     return SpecError(f"`{where}` {rule}, but got {got}.{more}", hint=f"Correct `{where}`.")
+
+
+def shown(value: object) -> str:
+    """Return a value as text of at most 80 characters, whatever it is."""
+    try:
+        return repr(value)[:80]
+    except (ValueError, RecursionError):  # a number of more digits than Python prints
+        return f"a {type(value).__name__} that is too long to show"
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

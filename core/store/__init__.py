@@ -13,20 +13,23 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from core import wire
 from core.comparison import Comparison
 from core.errors import StoreError
+from core.files import expanded
 from core.measurement import Trial
-from core.store import accuracies, pruning, rows
+from core.store import accuracies, database, pruning, rows
 from core.store.accuracies import Accuracy
+from core.store.copies import Checked
 from core.store.database import Database, unusable
 from core.store.pruning import Pruned
-from core.store.rows import PRUNED, RAW_FIELDS
+from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
+from core.store.sealing import put_samples, seal, update
 
 __all__ = [
     "MIN_PREFIX",
@@ -34,26 +37,45 @@ __all__ = [
     "RAW_FIELDS",
     "STORE_NAME",
     "Accuracy",
+    "Checked",
     "ModelRecord",
     "Pruned",
     "Stamps",
     "Store",
     "home",
+    "restore",
 ]
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
 SELF_TESTS_KEPT = 1000  # of one machine: years of use, and a list that is read at once
 
-_Table = Literal["trials", "comparisons", "accuracies"]
-_NOUNS: Mapping[_Table, str] = {"trials": "trial", "comparisons": "comparison", "accuracies": "accuracy"}
+_NOUNS: Mapping[Table, str] = {"trials": "trial", "comparisons": "comparison", "accuracies": "accuracy"}
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
+
+
+def restore(source: Path, path: Path | None = None) -> Path | None:
+    """Put a backup in the place of the store, and return where that was kept; None: there was none.
+
+    Args:
+        source: a file that `Store.backup` wrote, of this or an earlier version.
+        path: of the store; None: `home() / "ortune.db"`.
+
+    Raises:
+        StoreError: `source` is no sound store, or the place cannot be written.
+    """
+    target = (path or home() / STORE_NAME).absolute()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unusable(target.parent, error) from error
+    return database.restore(source, target)
 
 
 def home() -> Path:
     """Folder of all that ORTune keeps: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
     if named := os.environ.get("ORTUNE_HOME"):
-        return Path(named).expanduser().absolute()
+        return expanded(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
@@ -105,15 +127,16 @@ class Store:
         samples = rows.packed(trial.result)
         with self._database.writing() as db:
             _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-            _put_samples(db, trial.id, samples)
+            seal(db, "trials", trial.id)
+            put_samples(db, trial.id, samples)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; False when there is no such trial (any more)."""
         samples = rows.packed(changes.get("result"))  # before others have to wait for this change
         with self._database.writing() as db:
-            found = _update(db, "trials", trial_id, rows.trial_columns(changes))
+            found = update(db, "trials", trial_id, rows.trial_columns(changes))
             if found and "result" in changes:
-                _put_samples(db, trial_id, samples)
+                put_samples(db, trial_id, samples)
         return found
 
     def trial(self, trial_id: str) -> Trial:
@@ -123,18 +146,29 @@ class Store:
             trial_id: the id, or the first 6 or more characters of it.
 
         Raises:
-            StoreError: no trial, or more than one, has that id; or its samples are damaged.
+            StoreError: no trial, or more than one, has that id; or it or its samples are damaged.
         """
         with self._database.reading() as db:
             row = _by_id(db, "trials", trial_id)
-            samples = db.execute("SELECT data FROM samples WHERE trial = ?", (row["id"],)).fetchone()
+            samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
         try:
-            return rows.trial(row, rows.raw_parts(samples["data"]) if samples else {})
+            found = rows.trial(row, {})
+        except Damage as damage:
+            raise self._damaged("trials", row, damage) from None
+        try:
+            raw = rows.raw_of(samples) if samples else {}
         except ValueError as error:
             raise StoreError(
                 f"The raw samples of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
-                hint="Delete the trial, or put the file back from a backup.",
+                hint=rows.REMEDY,
             ) from error
+        return found if found.result is None else replace(found, result={**found.result, **raw})
+
+    def _damaged(self, table: Table, row: rows.Row, damage: Damage) -> StoreError:
+        return StoreError(
+            f"The {_NOUNS[table]} `{rows.legible(row['id'])}` in `{self.path}` is damaged: {damage}.",
+            hint=rows.REMEDY,
+        )
 
     def trials(
         self,
@@ -144,15 +178,18 @@ class Store:
         kind: str | None = None,
         state: str | None = None,
         limit: int = 500,
+        damaged: bool = False,
     ) -> list[Trial]:
         """Return trials, newest first; their results come without raw samples and profile (see `trial`).
 
-        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks.
+        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks. A
+        damaged row is left out; with `damaged` it comes with the state DAMAGED and no numbers.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
         where = "kind <> 'reference'" if kind is None else "1"
         with self._database.reading() as db:
-            return [rows.trial(row, {}) for row in _select(db, "trials", wanted, limit, where)]
+            found = [_listed(row) for row in _select(db, "trials", wanted, limit, where)]
+        return [one for one in found if damaged or one.state != "DAMAGED"]
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
         """Delete trials with their samples and files; unknown ids are nothing to delete.
@@ -165,7 +202,7 @@ class Store:
             db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
             db.execute(
                 "DELETE FROM comparisons WHERE id NOT IN (SELECT comparison FROM trials)"
-                " AND EXISTS (SELECT 1 FROM json_each(contestants) AS one"
+                " AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(contestants), contestants, '[]')) AS one"
                 " WHERE json_extract(one.value, '$.trial') IN (SELECT value FROM json_each(?)))",
                 (rows.text(gone),),
             )
@@ -212,13 +249,15 @@ class Store:
         query = (
             "SELECT * FROM trials WHERE key = ? AND fingerprint = ? AND kind = 'measure'"
             " AND state = 'COMPLETE' AND model_sha256 = coalesce(?, model_sha256)"
-            " AND coalesce(json_extract(result, '$.grade'), '') <> 'F'"
-            " AND json_extract(result, '$.busy') IS NULL"
-            " ORDER BY finished_at DESC, rowid DESC LIMIT 1"
+            " ORDER BY finished_at DESC, rowid DESC"
         )
         with self._database.reading() as db:
-            row = db.execute(query, (key, fingerprint, model_sha256)).fetchone()
-        return rows.trial(row, {}) if row else None
+            for row in db.execute(query, (key, fingerprint, model_sha256)):
+                found = _listed(row)
+                result = found.result or {}
+                if found.state == "COMPLETE" and result.get("grade") != "F" and result.get("busy") is None:
+                    return found
+        return None
 
     # --- comparisons ------------------------------------------------------------------------------------
 
@@ -228,14 +267,16 @@ class Store:
         """Keep a new comparison with its trials, all or none; `process` as for `create_trial`."""
         with self._database.writing() as db:
             _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
+            seal(db, "comparisons", comparison.id)
             for trial in trials:
                 _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-                _put_samples(db, trial.id, rows.packed(trial.result))
+                seal(db, "trials", trial.id)
+                put_samples(db, trial.id, rows.packed(trial.result))
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; False when there is no such comparison (any more)."""
         with self._database.writing() as db:
-            return _update(db, "comparisons", comparison_id, rows.columns(changes))
+            return update(db, "comparisons", comparison_id, rows.columns(changes))
 
     def comparison(self, comparison_id: str) -> Comparison:
         """Return a comparison; the samples stand in its trials.
@@ -244,10 +285,14 @@ class Store:
             comparison_id: the id, or the first 6 or more characters of it.
 
         Raises:
-            StoreError: no comparison, or more than one, has that id.
+            StoreError: no comparison, or more than one, has that id; or it is damaged.
         """
         with self._database.reading() as db:
-            return rows.comparison(_by_id(db, "comparisons", comparison_id))
+            row = _by_id(db, "comparisons", comparison_id)
+        try:
+            return rows.comparison(row)
+        except Damage as damage:
+            raise self._damaged("comparisons", row, damage) from None
 
     def comparisons(
         self,
@@ -257,18 +302,21 @@ class Store:
         state: str | None = None,
         limit: int = 200,
     ) -> list[Comparison]:
-        """Return comparisons, newest first."""
+        """Return comparisons, newest first, without damaged ones."""
         wanted = {"model_sha256": model_sha256, "study": study, "state": state}
         with self._database.reading() as db:
-            return [rows.comparison(row) for row in _select(db, "comparisons", wanted, limit)]
+            return rows.sound(_select(db, "comparisons", wanted, limit), rows.comparison)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
-        """Return the trials of a comparison in its contestants' order, references too; no samples."""
+        """Return the trials of a comparison in its contestants' order, references too; no samples.
+
+        Damaged ones are missing, like deleted ones.
+        """
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
             ).fetchall()
-        return [rows.trial(row, {}) for row in found]
+        return rows.sound(found, lambda row: rows.trial(row, {}))
 
     # --- self-tests -------------------------------------------------------------------------------------
 
@@ -296,7 +344,7 @@ class Store:
         query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
         with self._database.reading() as db:
             found = db.execute(query, (fingerprint, limit)).fetchall()
-        return [{**json.loads(row["data"]), "at": row["at"]} for row in found]
+        return rows.sound(found, lambda row: {**json.loads(row["data"]), "at": row["at"]})
 
     # --- accuracies -------------------------------------------------------------------------------------
 
@@ -304,25 +352,30 @@ class Store:
         """Keep an accuracy, or replace what is kept under its id."""
         with self._database.writing() as db:
             _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
+            seal(db, "accuracies", one.id)
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
         """Return an accuracy by its id, or by 6 or more characters that it begins with; see `trial`."""
         with self._database.reading() as db:
-            return accuracies.accuracy(_by_id(db, "accuracies", accuracy_id))
+            row = _by_id(db, "accuracies", accuracy_id)
+        try:
+            return accuracies.accuracy(row)
+        except Damage as damage:
+            raise self._damaged("accuracies", row, damage) from None
 
     def accuracies(self, *, model_sha256: str | None = None, limit: int = 500) -> list[Accuracy]:
-        """Return accuracies, newest first; `model_sha256` is a model's content."""
+        """Return accuracies, newest first, without damaged ones; `model_sha256` is a model's content."""
         with self._database.reading() as db:
             found = _select(db, "accuracies", {"model_sha256": model_sha256}, limit)
-        return [accuracies.accuracy(row) for row in found]
+        return rows.sound(found, accuracies.accuracy)
 
     def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
         """Return the newest accuracy with that key, on that machine; None: on any."""
         if fingerprint == "":
             return None  # nobody knows whether it is the same machine
         with self._database.reading() as db:
-            found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 1)
-        return accuracies.accuracy(found[0]) if found else None
+            found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 2)
+        return next(iter(rows.sound(found, accuracies.accuracy)), None)
 
     def scores_path(self, accuracy_id: str) -> Path:
         """Return where the scores of an accuracy stand; the folder is made.
@@ -336,6 +389,30 @@ class Store:
         except OSError as error:
             raise unusable(folder, error) from error
         return folder / f"{Path(accuracy_id).name}.npz"
+
+    # --- copies -----------------------------------------------------------------------------------------
+
+    def backup(self, target: Path) -> Checked:
+        """Copy the database to `target`, which must not exist, and say what is in it.
+
+        Others may read and write meanwhile. Models, variants, traces and scores are files beside the database
+        and no part of it.
+
+        Raises:
+            StoreError: the file is there already or cannot be written; or the store is damaged.
+        """
+        self._database.copy_to(target)
+        return self.check()
+
+    def check(self) -> Checked:
+        """Read everything once and count what is whole and what is damaged."""
+        with self._database.reading() as db:
+            return Checked(
+                trials=_damage(db, "trials", lambda row: rows.trial(row, {})),
+                comparisons=_damage(db, "comparisons", rows.comparison),
+                accuracies=_damage(db, "accuracies", accuracies.accuracy),
+                samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+            )
 
     # --- what did not end well --------------------------------------------------------------------------
 
@@ -409,6 +486,8 @@ class Store:
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
             _insert(db, "models", columns, "INSERT OR REPLACE")
 
+    # A damaged entry of the library is none: its file is looked at again.
+
     def model(self, ref: str) -> ModelRecord | None:
         """Return the model that `ref` names: its name, path, content hash or file hash (6 or more digits).
 
@@ -416,29 +495,30 @@ class Store:
             StoreError: more than one model has that name or those digits.
         """
         with self._database.reading() as db:
-            rows = db.execute(
+            found = db.execute(
                 "SELECT * FROM models WHERE name = ?1 OR path = ?1 OR content_sha256 = ?1 OR sha256 = ?1",
                 (ref,),
             ).fetchall()
-            if not rows and len(ref) >= MIN_PREFIX:
-                rows = db.execute(
+            if not found and len(ref) >= MIN_PREFIX:
+                found = db.execute(
                     "SELECT * FROM models WHERE substr(content_sha256, 1, ?2) = ?1"
                     " OR substr(sha256, 1, ?2) = ?1",
                     (ref.lower(), len(ref)),
                 ).fetchall()
-        if len(rows) > 1:
+        models = rows.sound(found, _model)
+        if len(models) > 1:
             raise StoreError(
-                f"`{ref}` names {len(rows)} models: {', '.join(row['name'] for row in rows)}.",
+                f"`{ref}` names {len(models)} models: {', '.join(one.name for one in models)}.",
                 hint="Give more digits of the hash: "
-                + ", ".join(f"`{row['content_sha256'][:12]}`" for row in rows)
+                + ", ".join(f"`{one.content_sha256[:12]}`" for one in models)
                 + ".",
             )
-        return _model(rows[0]) if rows else None
+        return models[0] if models else None
 
     def models(self) -> list[ModelRecord]:
         """Return the library by name."""
         with self._database.reading() as db:
-            return [_model(row) for row in db.execute("SELECT * FROM models ORDER BY name, created_at")]
+            return rows.sound(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
 
     def remove_model(self, content_sha256: str) -> None:
         """Forget a model; files are the library's business, not the store's."""
@@ -449,7 +529,8 @@ class Store:
         """Return what the last inspection of `path` found, and the stamps of the files it read."""
         with self._database.reading() as db:
             row = db.execute("SELECT stamps, info FROM inspections WHERE path = ?", (path,)).fetchone()
-        return (json.loads(row["stamps"]), json.loads(row["info"])) if row else None
+        found = rows.sound([row] if row else [], _inspection)
+        return found[0] if found else None
 
     def put_info(self, path: str, stamps: Stamps, info: wire.ModelInfo) -> None:
         """Keep what an inspection of `path` found."""
@@ -503,15 +584,8 @@ def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb
     db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
 
 
-def _update(db: sqlite3.Connection, table: _Table, row_id: str, columns: Mapping[str, Any]) -> bool:
-    assert columns, "nothing to change"
-    assignments = ", ".join(f"{name} = :{name}" for name in columns)
-    query = f"UPDATE {table} SET {assignments} WHERE id = :_id"  # noqa: S608 - names of our fields
-    return db.execute(query, {**columns, "_id": row_id}).rowcount > 0
-
-
 def _select(
-    db: sqlite3.Connection, table: _Table, wanted: Mapping[str, str | None], limit: int, where: str = "1"
+    db: sqlite3.Connection, table: Table, wanted: Mapping[str, str | None], limit: int, where: str = "1"
 ) -> list[sqlite3.Row]:
     """Rows that are equal in what is `wanted`, newest first; None wants nothing."""
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -520,13 +594,15 @@ def _select(
     return db.execute(query, {**given, "_limit": limit}).fetchall()
 
 
-def _put_samples(db: sqlite3.Connection, trial_id: str, packed: bytes | None) -> None:
-    db.execute("DELETE FROM samples WHERE trial = ?", (trial_id,))
-    if packed is not None:
-        _insert(db, "samples", {"trial": trial_id, "data": packed})
+def _listed(row: rows.Row) -> Trial:
+    """The trial of a row, without samples; a damaged one as damaged."""
+    try:
+        return rows.trial(row, {})
+    except Damage as damage:
+        return rows.damaged_trial(row, damage)
 
 
-def _by_id(db: sqlite3.Connection, table: _Table, row_id: str) -> sqlite3.Row:
+def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
     """The row with this id, or the only one whose id begins with it."""
     row: sqlite3.Row | None = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
     if row is not None:
@@ -558,7 +634,7 @@ def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str
 
 
 def _interrupt(
-    db: sqlite3.Connection, table: _Table, noun: str, is_alive: Callable[[str, float], bool]
+    db: sqlite3.Connection, table: Table, noun: str, is_alive: Callable[[str, float], bool]
 ) -> int:
     error = {
         "type": "WorkerError",
@@ -568,15 +644,33 @@ def _interrupt(
     unfinished = db.execute(
         f"SELECT id, process, created_at FROM {table} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
     ).fetchall()
-    gone = [row["id"] for row in unfinished if not is_alive(row["process"], row["created_at"])]
+    readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
+    gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]
     columns = {"state": "FAIL", "error": rows.text(error), "finished_at": time.time()}
     for one in gone:
-        _update(db, table, one, columns)
+        update(db, table, one, columns)
     return len(gone)
 
 
-def _model(row: sqlite3.Row) -> ModelRecord:
-    values = dict(row)
+def _inspection(row: rows.Row) -> tuple[Stamps, wire.ModelInfo]:
+    return json.loads(row["stamps"]), json.loads(row["info"])
+
+
+def _model(row: rows.Row) -> ModelRecord:
+    values = {one.name: row[one.name] for one in fields(ModelRecord)}
     return ModelRecord(
         **{**values, "info": json.loads(values["info"]), "details": json.loads(values["details"])}
     )
+
+
+def _damage(db: sqlite3.Connection, table: Table, made: Callable[[rows.Row], object]) -> tuple[int, int]:
+    return _counted(db.execute(f"SELECT * FROM {table}"), made)  # noqa: S608
+
+
+def _counted(found: Iterable[rows.Row], made: Callable[[rows.Row], object]) -> tuple[int, int]:
+    """How many rows there are, and how many of them are damaged."""
+    whole = damaged = 0
+    for row in found:
+        kept = rows.sound([row], made)
+        whole, damaged = whole + len(kept), damaged + 1 - len(kept)
+    return whole + damaged, damaged

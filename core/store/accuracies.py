@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from core import wire
-from core.store.rows import Row, text
+from core.store.rows import Damage, Row, text, verified
 
 _JSON = ("spec", "dataset", "reply")
 
@@ -38,6 +38,13 @@ def columns(one: Accuracy) -> dict[str, Any]:
 
 
 def accuracy(row: Row) -> Accuracy:
-    """Return the record of a row."""
-    values = {one.name: row[one.name] for one in fields(Accuracy)}
-    return Accuracy(**{**values, **{name: json.loads(values[name]) for name in _JSON}})
+    """Return the record of a row; raises `Damage` where it is not what was written."""
+    plain = [one.name for one in fields(Accuracy) if one.name not in _JSON]
+    values = verified(row, "accuracies", plain)
+    try:
+        read = {name: json.loads(row[name]) for name in _JSON}
+    except (ValueError, TypeError, RecursionError):
+        raise Damage("a part of it cannot be read") from None
+    if not all(isinstance(one, dict) for one in read.values()):
+        raise Damage("a part of it makes no sense")
+    return Accuracy(**values, **read)

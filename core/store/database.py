@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from core.errors import StoreError
+from core.store import copies
 
 Connection = sqlite3.Connection  # for those of this folder that are lent one
 
 APPLICATION_ID = 0x4F525455  # "ORTU": says whose SQLite file it is
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # a writer waits this long for another process's write to end
 CHECK_BYTES = 64 << 20  # a larger file is not read through at every start
 
@@ -67,6 +68,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # gigabytes at a start takes minutes and twice the space, and a full disk would lock people out. They are
     # packed when they are written anew or when the store is pruned. An older program must not open the file.
     (),
+    tuple(
+        f"ALTER TABLE {table} ADD COLUMN checksum TEXT NOT NULL DEFAULT ''"
+        for table in ("trials", "samples", "comparisons", "accuracies")
+    ),
 )
 SCHEMA = len(MIGRATIONS)
 
@@ -80,13 +85,13 @@ class Database:
         try:
             _check_header(path)
             self._prepare()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             if not _is_damage(error):
                 raise _store_error(path, error) from error
             kept = _set_aside(path)
             raise StoreError(
-                f"The result store `{path}` is damaged ({error}); it was kept as `{kept.name}`.",
-                hint="Start again: a new, empty store is made. Recover the old one with the sqlite3 tool.",
+                f"The result store `{path}` is damaged ({_words(error)}); it was kept as `{kept.name}`.",
+                hint="Start again: a new, empty store is made. `python -m core restore FILE` takes a backup.",
             ) from error
 
     @contextmanager
@@ -96,7 +101,7 @@ class Database:
             with _connection(self.path) as db:
                 db.execute("BEGIN")
                 yield db
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _store_error(self.path, error) from error
 
     @contextmanager
@@ -107,8 +112,25 @@ class Database:
                 db.execute("BEGIN IMMEDIATE")  # waits for other writers now, when waiting is still possible
                 yield db
                 db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise _store_error(self.path, error) from error
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the file as it is at this moment to `target`, which must not exist.
+
+        Raises:
+            StoreError: it is there already, or cannot be written.
+        """
+        if target.exists() or target.is_symlink():
+            raise StoreError(f"`{target}` is there already.", hint="Choose another name for the copy.")
+        try:
+            copies.copy(self.path, target)
+        except OSError as error:
+            raise _not_written(target, error.strerror or str(error)) from error
+        except _ERRORS as error:
+            if _is_damage(error):
+                raise _store_error(self.path, error) from error
+            raise _not_written(target, str(error)) from error
 
     def file_bytes(self) -> int:
         """Return how many bytes the file and its journal take."""
@@ -157,8 +179,27 @@ class Database:
                 return
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("BEGIN IMMEDIATE")
-            _migrate(db, _check_format(db, self.path))  # again: another process may have been quicker
-            db.execute("COMMIT")
+            version = _check_format(db, self.path)  # again: another process may have been quicker
+            with self._copy_kept(version):
+                _migrate(db, version)
+                db.execute("COMMIT")
+
+    @contextmanager
+    def _copy_kept(self, version: int) -> Iterator[None]:
+        """Keep a copy of a file of an earlier format beside it while and after it is migrated."""
+        if not 0 < version < SCHEMA:
+            yield
+            return
+        kept = copies.free_name(self.path, f"format-{version}")
+        try:
+            copies.copy(self.path, kept)
+        except OSError as error:
+            raise unusable(kept, error) from error
+        try:
+            yield
+        except BaseException:
+            kept.unlink(missing_ok=True)  # nothing was changed
+            raise
 
 
 @contextmanager
@@ -166,11 +207,17 @@ def _connection(path: Path) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         db.row_factory = sqlite3.Row
+        db.text_factory = _text
         db.execute("PRAGMA foreign_keys = ON")
         yield db
     finally:
         with contextlib.suppress(sqlite3.Error):  # a failed checkpoint must not hide the first error
             db.close()
+
+
+def _text(data: bytes) -> str:
+    """Text as it stands there: a damaged one must not hide the rows around it."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _check_format(db: sqlite3.Connection, path: Path) -> int:
@@ -222,12 +269,7 @@ def _check_version(path: Path, version: int, application: int) -> None:
 
 def _set_aside(path: Path) -> Path:
     """Rename a damaged store with its journal; an older one that was kept is never overwritten."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    number = 0
-    kept = path.with_name(f"{path.name}.corrupt-{stamp}")
-    while kept.exists():
-        number += 1
-        kept = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    kept = copies.free_name(path, "corrupt")
     try:
         path.rename(kept)
         for suffix in ("-wal", "-shm"):
@@ -239,19 +281,25 @@ def _set_aside(path: Path) -> Path:
     return kept
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
+def _is_damage(error: Exception) -> bool:
+    if isinstance(error, UnicodeDecodeError):
+        return True  # SQLite quotes what it found in its message, and that is no text any more
     if type(error) is sqlite3.DatabaseError and not hasattr(error, "sqlite_errorname"):
         return True  # our own: the header, or what quick_check found
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
+def _words(error: Exception) -> str:
+    return "a name in it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _store_error(path: Path, error: Exception) -> StoreError:
     """Say in words what SQLite's code means."""
     code = getattr(error, "sqlite_errorname", "") or ""
     if _is_damage(error):
         return StoreError(
-            f"The result store `{path}` is damaged: {error}.",
+            f"The result store `{path}` is damaged: {_words(error)}.",
             hint="Start ORTune again: it keeps the damaged file aside and makes a new one.",
         )
     if code == "SQLITE_FULL" or (code.startswith("SQLITE_IOERR") and _no_space(path)):
@@ -273,6 +321,13 @@ def _store_error(path: Path, error: sqlite3.Error) -> StoreError:
     )
 
 
+def _not_written(target: Path, why: str) -> StoreError:
+    return StoreError(
+        f"`{target}` cannot be written: {why}.",
+        hint="Choose a file in a folder you may write, with space for it.",
+    )
+
+
 def _no_space(path: Path) -> bool:
     try:
         return shutil.disk_usage(path.parent).free < 1 << 20
@@ -286,3 +341,40 @@ def unusable(path: Path, error: OSError) -> StoreError:
         f"`{path}` cannot be used: {error.strerror or error}.",
         hint="Set ORTUNE_HOME to a folder that you may write.",
     )
+
+
+def restore(source: Path, path: Path) -> Path | None:
+    """Put the store in `source` in the place of the one at `path`; see `core.store.restore`."""
+    if not source.is_file():
+        raise StoreError(f"There is no backup `{source}`.", hint="Give a file that `backup` wrote.")
+    if source.resolve() == path.resolve():
+        raise StoreError(f"`{source}` is the store itself.", hint="Give a file that `backup` wrote.")
+    try:
+        _check_header(source)
+        application = copies.checked(source)
+    except _ERRORS as error:
+        raise StoreError(
+            f"`{source}` is no sound store: {_words(error)}.", hint="Give another file that `backup` wrote."
+        ) from error
+    if application != APPLICATION_ID:
+        raise StoreError(f"`{source}` is no store of ORTune.", hint="Give a file that `backup` wrote.")
+    kept = _kept_aside(path) if path.exists() else None
+    try:
+        copies.overwrite(source, path, BUSY_S)
+    except _ERRORS as error:
+        raise _store_error(path, error) from error
+    return kept
+
+
+def _kept_aside(path: Path) -> Path:
+    """Keep a copy of the present store; one that is damaged is moved out of the way."""
+    kept = copies.free_name(path, "before-restore")
+    try:
+        copies.copy(path, kept)
+    except OSError as error:
+        raise unusable(kept, error) from error
+    except _ERRORS as error:
+        if not _is_damage(error):
+            raise _not_written(kept, str(error)) from error
+        return _set_aside(path)
+    return kept

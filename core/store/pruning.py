@@ -15,13 +15,13 @@ from itertools import chain
 from typing import Any
 
 from core.errors import StoreError
-from core.store import rows
+from core.store import rows, sealing
 from core.store.database import Connection, Database
 
 _AT_ONCE = 100  # trials of one transaction: others wait for it, and its journal takes space
 _HELD = (
     "SELECT trials.id AS id, CASE comparison WHEN '' THEN trials.id ELSE comparison END AS race,"
-    " coalesce(finished_at, created_at) AS ended_at,"
+    " CAST(coalesce(finished_at, created_at) AS REAL) AS ended_at,"
     " length(data) AS size, typeof(data) = 'text' AS is_text,"  # text is JSON in ASCII: as long in bytes
     " kind = 'profile' AS is_profile, state IN ('WAITING', 'RUNNING') AS is_unfinished,"
     " trials.id IN (SELECT value FROM settings WHERE name LIKE 'baseline:%') AS is_pinned"
@@ -165,12 +165,14 @@ def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool
 
 
 def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
-    """False where somebody has pinned or deleted the trial since it was looked at."""
+    """False where somebody has pinned or deleted the trial since it was looked at, or it is damaged."""
+    row = db.execute("SELECT * FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    if not rows.sound([row] if row else [], lambda one: rows.trial(one, {})):
+        return False  # what is left of it stays for a person to look at
     if db.execute(_DROP, (trial_id,)).rowcount == 0:
         return False
-    (result,) = db.execute("SELECT result FROM trials WHERE id = ?", (trial_id,)).fetchone()
-    if result is not None:
-        db.execute("UPDATE trials SET result = ? WHERE id = ?", (rows.without_samples(result, now), trial_id))
+    if row["result"] is not None:
+        sealing.update(db, "trials", trial_id, {"result": rows.without_samples(row["result"], now)})
     return True
 
 
@@ -186,7 +188,8 @@ def _pack(database: Database, texts: Iterable[_Held], *, dry_run: bool) -> dict[
         if not dry_run:
             with database.writing() as db:
                 # unless somebody has written it anew meanwhile
-                db.execute("UPDATE samples SET data = ? WHERE trial = ? AND data = ?", (data, trial_id, text))
+                query = "UPDATE samples SET data = ?, checksum = ? WHERE trial = ? AND data = ?"
+                db.execute(query, (data, rows.samples_seal(trial_id, data), trial_id, text))
     return sizes
 
 

@@ -1,18 +1,24 @@
 """How a trial and a comparison stand in a row: which columns are JSON, which parts of a result stand apart.
 
+Each row carries a checksum of what was written, its *seal*: a disk that changes a digit makes a row that
+reads well and is not true. Rows of older versions have none, and are believed where they can be read.
+
 Pure: dictionaries and dataclasses, no SQL. How raw parts become bytes is `samples.py`'s.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from core.comparison import Comparison, Contestant
-from core.measurement import Trial
+from core.measurement import Trial, TrialKind, TrialState
 from core.store import samples
+
+Table = Literal["trials", "comparisons", "accuracies"]
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
@@ -21,6 +27,41 @@ PRUNED = "samples_pruned_at"  # in a result: when its raw parts were dropped, in
 TRIAL_FIELDS = tuple(one.name for one in fields(Trial))
 COMPARISON_FIELDS = tuple(one.name for one in fields(Comparison))
 _JSON = {"spec", "error", "result", "contestants", "protocol", "warnings"}
+
+# The columns that a seal covers, in its order. Never edit one: a seal that covers others begins with another
+# number. Who owns a row (`process`) is no part of it.
+SEALED: Mapping[Table, tuple[str, ...]] = {
+    "trials": (
+        *("id", "kind", "state", "spec", "model_name", "model_sha256", "key", "created_at", "study", "owner"),
+        *("started_at", "finished_at", "error", "result", "fingerprint", "comparison"),
+    ),
+    "comparisons": (
+        *("id", "state", "model_name", "model_sha256", "contestants", "protocol", "created_at", "study"),
+        *("owner", "started_at", "finished_at", "error", "result", "fingerprint", "warnings"),
+    ),
+    "accuracies": (
+        *("id", "key", "model_sha256", "model_name", "spec", "dataset", "reply", "scores_path"),
+        *("created_at", "fingerprint"),
+    ),
+}
+
+# what each column gives, once JSON is read; text where nothing is said
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "spec": (dict,),
+    "error": (dict, type(None)),
+    "result": (dict, type(None)),
+    "contestants": (list,),
+    "protocol": (dict,),
+    "warnings": (list,),
+    "created_at": (int, float),
+    "started_at": (int, float, type(None)),
+    "finished_at": (int, float, type(None)),
+}
+_One = TypeVar("_One")
+
+
+class Damage(ValueError):
+    """What stands in the file is not what was written there."""
 
 
 class Row(Protocol):
@@ -73,8 +114,17 @@ def raw_parts(data: bytes | str) -> dict[str, Any]:
     """
     if isinstance(data, bytes):
         return samples.unpack(data)
-    raw: dict[str, Any] = json.loads(data)
+    raw: object = json.loads(data) if isinstance(data, str) else None
+    if not isinstance(raw, dict):
+        raise Damage("they are no samples")
     return raw
+
+
+def raw_of(row: Row) -> dict[str, Any]:
+    """Return the raw parts of a row of the table of samples; raises like `raw_parts`."""
+    if row["checksum"] and row["checksum"] != samples_seal(row["trial"], row["data"]):
+        raise Damage("their checksum does not fit what stands there")
+    return raw_parts(row["data"])
 
 
 def repacked(data: str) -> bytes:
@@ -88,19 +138,110 @@ def without_samples(result: str, at: float) -> str:
 
 
 def trial(row: Row, raw: Mapping[str, Any]) -> Trial:
-    """Return the trial of a row, with its raw samples."""
-    values = {name: _value(row, name) for name in TRIAL_FIELDS}
+    """Return the trial of a row, with its raw samples.
+
+    Raises:
+        Damage: the row is not what was written.
+    """
+    values = verified(row, "trials", TRIAL_FIELDS)
     if values["result"] is not None:
         values["result"] |= raw
     return Trial(**values)
 
 
 def comparison(row: Row) -> Comparison:
-    """Return the comparison of a row."""
-    values = {name: _value(row, name) for name in COMPARISON_FIELDS}
-    return Comparison(**{**values, "contestants": tuple(Contestant(**one) for one in values["contestants"])})
+    """Return the comparison of a row; raises `Damage` like `trial`."""
+    values = verified(row, "comparisons", COMPARISON_FIELDS)
+    try:
+        contestants = tuple(Contestant(**one) for one in values["contestants"])
+    except TypeError:
+        raise Damage("it does not say who raced") from None
+    return Comparison(**{**values, "contestants": contestants})
+
+
+def damaged_trial(row: Row, damage: Damage) -> Trial:
+    """Return what can be said of a row that is not what was written: none of its numbers is among it."""
+    created_at, kind = row["created_at"], row["kind"]
+    return Trial(
+        id=legible(row["id"]),
+        kind=kind if kind in get_args(TrialKind) else "measure",
+        state="DAMAGED",
+        spec={},
+        model_name=legible(row["model_name"]),
+        model_sha256="",
+        key="",
+        created_at=created_at if isinstance(created_at, int | float) else 0.0,
+        error={"type": "StoreError", "message": f"The stored trial is damaged: {damage}.", "hint": REMEDY},
+    )
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that SQLite takes again."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+REMEDY = "Delete it on the History page, or bring a backup back with `python -m core restore FILE`."
+
+
+def legible(value: object) -> str:
+    """Text that every terminal and browser takes, whatever stood there."""
+    return str(value).encode("utf-8", "replace").decode()[:80]
+
+
+def sound(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
+    """Return what `made` makes of the rows that are not damaged."""
+    kept = []
+    for row in found:
+        try:
+            kept.append(made(row))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+    return kept
+
+
+# --- seals --------------------------------------------------------------------------------------------------
+
+
+def seal(row: Row, table: Table) -> str:
+    """Return the checksum of a row as it stands there."""
+    return _sealed([row[name] for name in SEALED[table]])
+
+
+def samples_seal(trial_id: str, data: bytes | str) -> str:
+    """Return the checksum of the samples of a trial."""
+    return _sealed([trial_id, data])
+
+
+def _sealed(values: list[Any]) -> str:
+    plain = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return f"1:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
+
+
+def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
+    """Return the columns `names` of a row, JSON read.
+
+    Raises:
+        Damage: its seal does not fit, or it has none and cannot be read.
+    """
+    if row["checksum"] and row["checksum"] != seal(row, table):
+        raise Damage("its checksum does not fit what stands there")
+    try:
+        values = {name: _value(row, name) for name in names}
+    except (ValueError, TypeError, RecursionError):
+        raise Damage("a part of it cannot be read") from None
+    odd = next(
+        (name for name, value in values.items() if not isinstance(value, _KINDS.get(name, (str,)))), ""
+    )
+    if odd or values.get("state", "FAIL") not in get_args(TrialState):
+        raise Damage(f"its {odd or 'state'} makes no sense")
+    return values
 
 
 def _value(row: Row, name: str) -> Any:
     value = row[name]
+    if isinstance(value, str):
+        value.encode()  # what is no UTF-8 came as a surrogate
     return json.loads(value) if name in _JSON and value is not None else value

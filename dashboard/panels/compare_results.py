@@ -346,5 +346,14 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
 
 def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:
     named = standings.labels(comparison)
-    full = (state.store().trial(one) for one in standings.order(comparison) if one in trials)
-    return [charts.side(trial, named[trial.id]) for trial in full if trial.result]
+    full = (_whole(one) for one in standings.order(comparison) if one in trials)
+    return [charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result]
+
+
+def _whole(trial_id: str) -> Trial | None:
+    """The trial with its samples; where they are damaged, that is said, and the others are drawn."""
+    try:
+        return state.store().trial(trial_id)
+    except TunerError as error:
+        state.report(error)
+        return None

@@ -22,6 +22,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "COMPLETE": (":material/check_circle:", "green", "complete"),
     "FAIL": (":material/error:", "red", "failed"),
     "CANCELLED": (":material/cancel:", "gray", "cancelled"),
+    "DAMAGED": (":material/broken_image:", "red", "damaged"),
 }
 
 

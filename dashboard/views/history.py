@@ -24,7 +24,7 @@ def page() -> None:
     st.title("History", anchor=False)
     state.show_kept_error()
     wanted = REFERENCE if st.session_state.get(KIND) == REFERENCE else None
-    trials = state.store().trials(kind=wanted, limit=LIMIT)
+    trials = state.store().trials(kind=wanted, limit=LIMIT, damaged=True)
     if not trials and wanted is None:
         _empty()
         return
@@ -155,6 +155,8 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _settings(trial: Trial) -> str:
+    if trial.state == "DAMAGED":
+        return ""
     try:
         return "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
     except TunerError as error:
@@ -218,7 +220,7 @@ def _bulk(chosen: list[Trial]) -> None:
     if not chosen:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="history.actions"):
-        if len(chosen) == 1:
+        if len(chosen) == 1 and chosen[0].state != "DAMAGED":
             _single(chosen[0])
         if st.button(
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
@@ -292,7 +294,11 @@ def delete(trial_ids: list[str]) -> None:
 def _detail(chosen: list[Trial]) -> None:
     if len(chosen) != 1:
         return
-    trial = state.store().trial(chosen[0].id)  # with the raw samples, which the list leaves out
+    try:
+        trial = state.store().trial(chosen[0].id)  # with the raw samples, which the list leaves out
+    except TunerError as error:  # damaged, or deleted meanwhile
+        state.report(error)
+        return
     with st.container(border=True, key="history.detail"):
         results.header(trial)
         if trial.kind != "profile" and trial.state == "COMPLETE" and trial.result:

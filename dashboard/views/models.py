@@ -19,6 +19,7 @@ from dashboard.panels import exporting
 TABLE = "models.table"
 PENDING = "models.pending"  # paths of uploaded files that wait to be read
 DETAIL = "models.detail"  # content hash of the model that was added last
+LOADS = "models.loads"  # content hash -> what loading it said
 PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
@@ -172,7 +173,28 @@ def _facts(record: ModelRecord) -> None:
             },
             alt="How many nodes of each operator",
         )
+    _loading(record)
     st.table(fact_rows(record), border="horizontal")
+
+
+def _loading(record: ModelRecord) -> None:
+    """Say whether ONNX Runtime loads the model; adding it only read the file."""
+    known = st.session_state.get(LOADS) or {}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="models.loading"):
+        if (words := known.get(record.content_sha256)) is not None:
+            st.caption(f":material/check: {words[:1].upper()}{words[1:]}.")
+            return
+        st.caption(f":material/help: {library.NOT_CHECKED.capitalize()}: only the file was read.")
+        if not st.button("Check that it loads", key="models.load", icon=":material/memory:"):
+            return
+    try:
+        with st.spinner("ONNX Runtime loads the model in a process of its own…"):
+            words = library.check_loads(Path(record.path))
+    except TunerError as error:
+        state.report(error)
+        return
+    st.session_state[LOADS] = {**known, record.content_sha256: words}
+    st.rerun()
 
 
 def _codes(names: Sequence[str]) -> str:

@@ -516,3 +516,14 @@ def test_any_words_are_a_comment(words: str) -> None:
     said = f"because {words}"
     assert spec_from_yaml(emit_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"
     compile(emit_python(breached(), accepted_breach=said), "script.py", "exec")
+
+
+def test_model_without_inputs_gets_a_script_that_runs(tmp_path: Path) -> None:
+    from onnx import helper
+
+    node = helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])
+    path = tiny_models.save(tmp_path / "m.onnx", [node], [], [tiny_models.value("y", [2])])
+    one = measured(path)
+    for info in (one.info, None):
+        done = execute(emit_python(one.trial, info), tmp_path)
+        assert (done.returncode, done.stdout) == (0, "y [2]\n"), done.stderr

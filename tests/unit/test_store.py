@@ -477,7 +477,7 @@ def test_pruning_of_one_model_leaves_the_others_alone(store):
 def test_trial_whose_result_is_gone_but_whose_samples_are_left_is_pruned_as_well(store):
     put_ended(store, "odd", at=1.0)
     with closing(sqlite3.connect(store.path)) as db:
-        db.execute("UPDATE trials SET result = NULL WHERE id = 'odd'")
+        db.execute("UPDATE trials SET result = NULL, checksum = '' WHERE id = 'odd'")  # as an older version
         db.commit()
     assert store.prune(before=2.0).trials == ("odd", "odd base")
     assert store.trial("odd").result is None

@@ -16,6 +16,7 @@ from core.measurement import Trial
 from core.spec import spec_from_yaml
 from core.store import ModelRecord
 from dashboard import fields, state
+from dashboard.__main__ import serve
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts
@@ -52,6 +53,55 @@ def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open,
     assert spec.session.intra_op_num_threads == 2
     assert spec.model.sha256 == mlp.sha256
     ast.parse(at.code[1].value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schema: 1\nmodel: {path: m.onnx}\nsession: {intra_op_num_threads: 0x" + "f" * 5000 + "}",
+        'schema: 1\nmodel: {path: "\\ud800"}',
+        "schema: 1\nmodel: {path: ~nosuchuser/m.onnx}",
+        "schema: 1\nmodel: {path: digits_cnn}\nworkload: {feeds: ~nosuchuser/x.npz}",
+        "schema: 1\nmodel: {path: digits_cnn}\ndataset: {path: ~nosuchuser/x.npz}",
+    ],
+)
+def test_hostile_yaml_is_told_in_words(open_page: Open, mlp: ModelRecord, text: str) -> None:
+    at = load(open_page("export", model=mlp), text)
+    assert not at.exception
+    at.switch_page("views/tune.py").run()
+    assert not at.exception
+
+
+def _broken() -> None:
+    from core.errors import SpecError
+    from dashboard import state
+
+    assert state.report_unexpected(ZeroDivisionError("nobody expected this"))
+    assert state.report_unexpected(SpecError("The rule.", hint="Do it."))
+
+
+def test_what_nobody_expected_is_shown_without_a_traceback() -> None:
+    at = AppTest.from_function(_broken).run()
+    assert not at.exception
+    assert "ZeroDivisionError: nobody expected this" in at.error[0].value
+    assert "reload the page" in at.error[0].value
+    assert "The rule." in at.error[1].value
+
+
+def test_server_shows_what_pages_raise_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+
+    class App:
+        def __init__(self, script: Path, **options: Any) -> None:
+            made.update(options)
+
+        def run(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr("streamlit.App", App)
+    monkeypatch.setattr("os.chdir", lambda _: None)
+    serve("127.0.0.1", 1)
+    assert made["on_script_error"] is state.report_unexpected
 
 
 def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRecord) -> None:

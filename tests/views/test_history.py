@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -70,6 +72,25 @@ def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: 
     assert rows["Batch"].tolist()[2] == 4
     assert rows["Settings"].tolist() == ["defaults", "defaults", "batch_size 4"]
     assert rows["p50 (ms)"][2] == pytest.approx(old.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
+
+
+def test_damaged_trial_is_shown_as_damaged_beside_the_others(open_page: Open, mlp: ModelRecord) -> None:
+    whole, broken = put(mlp, 1_000_000.0), put(mlp, 2_000_000.0)
+    with closing(sqlite3.connect(state.store().path)) as db:
+        db.execute('UPDATE trials SET result = \'{"latency": {"p50_s": 9}}\' WHERE id = ?', (broken.id,))
+        db.commit()
+    at = open_page("history")
+    rows = table(at)
+    assert rows["State"].tolist() == ["damaged", "complete"]
+    assert rows["p50 (ms)"].isna().tolist() == [True, False]
+    assert "damaged" in rows["Error"][0]
+    at = select(at, 0)
+    assert not at.exception
+    assert any("is damaged" in one.value for one in at.error)
+    assert [one.label for one in at.button if one.key == "history.delete"] == ["Delete it"]
+    assert not any(one.key == "history.reopen" for one in at.button)
+    assert not select(at, 1).exception
+    assert whole.state == "COMPLETE"
 
 
 def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:

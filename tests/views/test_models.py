@@ -61,6 +61,25 @@ def test_an_empty_library_says_what_to_do(open_page: Open, monkeypatch: pytest.M
     assert "No models yet" in texts(at)
 
 
+def test_model_says_that_its_run_was_not_checked_and_a_button_has_it_loaded(
+    open_page: Open, add_model: Add
+) -> None:
+    at = open_page("models", model=add_model(tiny_models.mlp))
+    assert "Not checked whether it runs: only the file was read" in texts(at)
+    at.button(key="models.load").click().run()
+    assert not at.exception
+    assert "loads it on the CPU; a run was not tried" in texts(at)
+    assert "Not checked" not in texts(at)
+
+
+def test_model_that_does_not_load_says_why(open_page: Open, add_model: Add) -> None:
+    at = open_page("models", model=add_model(tiny_models.unknown_operator))
+    at.button(key="models.load").click().run()
+    assert not at.exception
+    assert len(at.error) == 1
+    assert "Not checked whether it runs" in texts(at)
+
+
 def test_every_free_dimension_and_operator_is_shown(open_page: Open, add_model: Add) -> None:
     record = add_model(tiny_models.unnamed_dims)
     at = open_page("models", model=record)

@@ -1,0 +1,67 @@
+"""Files that users name: a pipe never answers and a device never ends, so only regular files are opened.
+
+Standard library only; parent and workers share it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
+
+_KINDS = (
+    (stat.S_ISFIFO, "it is a named pipe, not a file on a disk"),
+    (stat.S_ISSOCK, "it is a socket, not a file on a disk"),
+    (stat.S_ISCHR, "it is a device, not a file on a disk"),
+    (stat.S_ISBLK, "it is a device, not a file on a disk"),
+)
+
+
+class IrregularFile(OSError):
+    """What stands at a path is no regular file; `strerror` says what it is."""
+
+
+def refuse_irregular(path: Path) -> None:
+    """Raise `IrregularFile` for a pipe, a socket or a device; folders and missing files are others' business.
+
+    Raises:
+        OSError: the path cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    _check(mode, path)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading, without waiting for what is none.
+
+    Raises:
+        OSError: it is missing, may not be read, or is an `IrregularFile`.
+    """
+    refuse_irregular(path)  # to open a device may already do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check(os.fstat(descriptor).st_mode, path)  # what was opened, whatever the path means by now
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check(mode: int, path: Path) -> None:
+    for is_kind, words in _KINDS:
+        if is_kind(mode):
+            raise IrregularFile(22, words, str(path))
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with `~` replaced; a home that does not exist stays as it is, and is missing then."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

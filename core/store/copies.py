@@ -1,0 +1,90 @@
+"""Whole copies of the SQLite file: backups, what was there before a migration or a restore, and the way back.
+
+Made through SQLite's own backup, so that a copy is one moment of a file that others write. A copy is one file
+without a journal, and is there whole or not at all. Errors are SQLite's; `database.py` puts them into words.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found in a store: of each table how many rows, and how many of them are damaged."""
+
+    trials: tuple[int, int]
+    comparisons: tuple[int, int]
+    accuracies: tuple[int, int]
+    samples: tuple[int, int]
+
+    @property
+    def damaged(self) -> int:
+        """How many rows are damaged."""
+        return sum(bad for _, bad in (self.trials, self.comparisons, self.accuracies, self.samples))
+
+
+def free_name(path: Path, what: str) -> Path:
+    """Return a name beside `path` that nothing has: `ortune.db.corrupt-20260131-120000`."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name, number = f"{path.name}.{what}-{stamp}", 0
+    while path.with_name(name).exists():
+        number += 1
+        name = f"{path.name}.{what}-{stamp}-{number}"
+    return path.with_name(name)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Write all of `source` to the new file `target`.
+
+    Raises:
+        OSError, sqlite3.Error: it cannot be read or written; then there is no `target`.
+    """
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(draft)) as other:
+            one.backup(other)
+            other.execute("PRAGMA journal_mode = DELETE")
+        draft.rename(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def checked(source: Path) -> int:
+    """Read the file through, without changing it, and return which program's it says it is.
+
+    Raises:
+        sqlite3.Error: it is damaged.
+    """
+    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        verdict = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        application: int = db.execute("PRAGMA application_id").fetchone()[0]
+    return application
+
+
+def overwrite(source: Path, target: Path, patience_s: float) -> None:
+    """Put all of `source` into the file `target`, in one change that others see whole or not at all.
+
+    Raises:
+        sqlite3.Error: it cannot be written, or another process writes for longer than `patience_s`.
+    """
+    until = time.monotonic() + patience_s
+
+    def watch(status: int, remaining: int, total: int) -> None:
+        if time.monotonic() > until and status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise sqlite3.OperationalError(
+                f"another process has been using it for more than {patience_s:g} s"
+            )
+
+    with (
+        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as one,
+        closing(sqlite3.connect(target, timeout=patience_s)) as other,
+    ):
+        one.backup(other, progress=watch)

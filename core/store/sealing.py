@@ -1,0 +1,46 @@
+"""Changing a row together with its seal, the checksum of what was written; see `rows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.store import rows
+from core.store.database import Connection
+from core.store.rows import Table
+
+
+def seal(db: Connection, table: Table, row_id: str) -> None:
+    """Write the checksum of a row as it stands now."""
+    row = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
+    if row is not None:
+        query = f"UPDATE {table} SET checksum = ? WHERE id = ?"  # noqa: S608
+        db.execute(query, (rows.seal(row, table), row_id))
+
+
+def update(db: Connection, table: Table, row_id: str, columns: Mapping[str, Any]) -> bool:
+    """Change columns of a row; False when there is none.
+
+    A row that was damaged before stays so, unless all of it is written anew.
+    """
+    assert columns, "nothing to change"
+    before = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
+    if before is None:
+        return False
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    query = f"UPDATE {table} SET {assignments} WHERE id = :_id"  # noqa: S608 - names of our fields
+    db.execute(query, {**columns, "_id": row_id})
+    fits = before["checksum"] in ("", rows.seal(before, table))
+    if fits or set(rows.SEALED[table]) <= set(columns):
+        seal(db, table, row_id)
+    return True
+
+
+def put_samples(db: Connection, trial_id: str, packed: bytes | None) -> None:
+    """Replace the raw samples of a trial; None: it has none."""
+    db.execute("DELETE FROM samples WHERE trial = ?", (trial_id,))
+    if packed is not None:
+        db.execute(
+            "INSERT INTO samples (trial, data, checksum) VALUES (?, ?, ?)",
+            (trial_id, packed, rows.samples_seal(trial_id, packed)),
+        )
