@@ -20,6 +20,7 @@ def main() -> None:
     interrupt.end_at_once(_stopped)
     from core.cli import run  # takes most of a second
 
+    interrupt.end_at_once()  # `run` listens itself, and says itself how it ended
     code = run(sys.argv[1:])
     interrupt.ignore()
     sys.exit(code)

@@ -8,6 +8,7 @@ closed as soon as the signal comes, and who still holds a connection does not ho
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -68,6 +69,7 @@ class Ending:
             self._closed.set()
             pause = threading.Event()
             pause.wait(PATIENCE_S)
+            logging.getLogger("uvicorn.error").disabled = True  # it would show where it was broken off
             self._servers_own[signal.SIGINT](signal.SIGINT, None)  # a second Ctrl-C: do not wait for anybody
             pause.wait(LAST_S)
             os._exit(128 + self._number)

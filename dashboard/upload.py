@@ -220,6 +220,7 @@ async def _stream(request: Request, part: Path, declared: int) -> None:
             if stored > declared:
                 raise _RefusedError(413, f"The file is larger than {declared:,} bytes.")
             file.write(chunk)
+            file.flush()  # what is counted as come has to take its space
             _room.came(part, len(chunk))
     if stored < declared:
         raise _RefusedError(400, "The upload was broken off.")
