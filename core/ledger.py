@@ -6,14 +6,16 @@ the store, or as a file beside it when the store does not take it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from core import machine_queue
+from core import machine_queue, scratch
 from core.comparison import Comparison
 from core.comparison_run import Ending, Outcome
 from core.errors import ErrorRecord, StoreError, error_from_record, record_from_error
@@ -158,9 +160,15 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
 
 
 def settle(store: Store) -> None:
-    """Take back rescued results, and fail the trials that processes which are gone have left unfinished."""
-    store.adopt_rescued()
-    store.interrupt_orphans(_is_alive)
+    """Tidy up after processes that were killed or had no room: their results, trials and temporary folders.
+
+    A store that cannot be written now can still be read; then all stays as it is until a later start.
+    """
+    for put_right in (store.adopt_rescued, partial(store.interrupt_orphans, _is_alive)):
+        with contextlib.suppress(StoreError):
+            put_right()
+    scratch.remove_left()
+    scratch.remove_left(store.folder / "models", scratch.INCOMING)
 
 
 def _is_alive(process: str, created_at: float) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from core import wire
+from core import scratch, wire
 from core.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.errors import ModelError, StoreError, nearest
 from core.files import IrregularFile, expanded, refuse_irregular
@@ -359,17 +358,14 @@ def new_folder(store: Store) -> Iterator[Path]:
     Raises:
         StoreError: it cannot be written, now or by what is done with it.
     """
-    folder = store.folder / "models" / f".incoming-{secrets.token_hex(6)}"
     try:
-        folder.mkdir(parents=True)
-        yield folder
+        with scratch.folder(store.folder / "models", scratch.INCOMING) as folder:
+            yield folder
     except OSError as error:
         raise StoreError(
             f"The model could not be taken in: {error.strerror or error}.",
             hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _inspect(path: Path, run: Run) -> wire.ModelInfo:

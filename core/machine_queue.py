@@ -5,14 +5,19 @@ loads the machine takes a ticket (a small JSON file in a folder that all users s
 ticket of a living process is left, and holds a file lock while it works. The tickets give the order and tell
 people who runs; the lock alone guarantees that nobody else does, and the kernel frees it when its holder is
 killed.
+
+Everybody may write into that folder, so nothing in it is believed: a ticket counts only when whoever owns the
+file owns the process that it names.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import time
@@ -34,6 +39,10 @@ START_TOLERANCE_S = (
     2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
 )
 MAX_TICKET_BYTES = 10_000
+MOST_TEXT = 200  # of what others say of themselves
+MOST_PID = 2**31 - 1
+# Not by a link; and a FIFO must not hold whoever opens it.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,7 @@ class _Ticket:
     what: str
     since: float
     running: bool
+    uid: int | None = None  # who owns the file; not written in it. None: this system does not say
 
 
 class MachineQueue:
@@ -154,7 +164,7 @@ class MachineQueue:
             ticket = _read(path)
             if ticket is None:
                 continue
-            if is_alive(ticket.pid, ticket.started):
+            if is_alive(ticket.pid, ticket.started, uid=ticket.uid):
                 found.append((path, ticket))
             else:
                 with contextlib.suppress(
@@ -173,18 +183,27 @@ class MachineQueue:
             raise _unusable(self.folder, error) from error
 
 
-def is_alive(pid: int, started: float) -> bool:
-    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs."""
+def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
+    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
+
+    Args:
+        pid: whatever number somebody gave.
+        started: likewise.
+        uid: who must own it; None: anybody.
+    """
+    if not 0 < pid <= MOST_PID:
+        return False
     try:
         process = psutil.Process(pid)
         return (
             abs(process.create_time() - started) <= START_TOLERANCE_S
             and process.status() != psutil.STATUS_ZOMBIE
+            and (uid is None or uid in process.uids()[:2])
         )
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        return True  # it exists, and that is all that this user may know
+        return uid is None  # it exists, and that is all that this user may know
 
 
 def _running(ticket: _Ticket) -> _Ticket:
@@ -214,9 +233,10 @@ def _locked(lock: filelock.BaseFileLock) -> bool:
 
 def _write(path: Path, ticket: _Ticket) -> None:
     """Write whole or not at all: a reader never meets half a ticket."""
-    draft = path.with_suffix(".new")
+    draft = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        draft.write_text(json.dumps(asdict(ticket)))
+        with draft.open("x") as file:  # never into a file, or along a link, that somebody laid there
+            file.write(json.dumps({name: value for name, value in asdict(ticket).items() if name != "uid"}))
         draft.chmod(0o644)
         draft.replace(path)
     except OSError as error:
@@ -227,18 +247,29 @@ def _write(path: Path, ticket: _Ticket) -> None:
 
 def _read(path: Path) -> _Ticket | None:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                return None
             data = json.loads(file.read(MAX_TICKET_BYTES))
+        since = float(data["since"])
         return _Ticket(
             pid=int(data["pid"]),
             started=float(data["started"]),
-            owner=str(data["owner"])[:200],
-            what=str(data["what"])[:200],
-            since=float(data["since"]),
+            owner=_readable(data["owner"]),
+            what=_readable(data["what"]),
+            since=since if math.isfinite(since) and 0 <= since <= time.time() else time.time(),
             running=data["running"] is True,
+            uid=facts.st_uid if hasattr(os, "getuid") else None,
         )
     except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
+
+
+def _readable(text: object) -> str:
+    """What somebody says of himself, so that it cannot steer a terminal."""
+    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
+    return "".join(signs)[:MOST_TEXT]
 
 
 def _unusable(path: Path, error: OSError) -> StoreError:

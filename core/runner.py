@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core import wire
+from core import scratch, wire
 from core.errors import Cancelled, TunerError, WorkerError, error_from_record
 
 TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
@@ -72,15 +72,16 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     request = json.dumps({"job": job, "payload": payload}, separators=(",", ":")).encode() + b"\n"
-    process = _start(list(command) if command is not None else worker_command())
-    answered = False
-    try:
-        with _Conversation(job, process, request) as conversation:
-            value = conversation.answer(on_progress, cancel, time.monotonic() + timeout_s, timeout_s)
-        answered = True
-        return value
-    finally:
-        _end(process, answered=answered)
+    with contextlib.ExitStack() as ends:
+        process = _start(list(command) if command is not None else worker_command(), _own_folder(ends))
+        answered = False
+        try:
+            with _Conversation(job, process, request) as conversation:
+                value = conversation.answer(on_progress, cancel, time.monotonic() + timeout_s, timeout_s)
+            answered = True
+            return value
+        finally:
+            _end(process, answered=answered)
 
 
 def worker_command() -> list[str]:
@@ -98,14 +99,22 @@ def worker_environment() -> dict[str, str]:
     return environment
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def _own_folder(ends: contextlib.ExitStack) -> dict[str, str]:
+    """A folder for the worker's temporary files, which goes after it: one that is killed cannot tidy up."""
+    try:
+        return {"TMPDIR": str(ends.enter_context(scratch.folder()))}
+    except OSError:  # a full disk: most jobs need none
+        return {}
+
+
+def _start(command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=worker_environment(),
+            env={**worker_environment(), **variables},
             bufsize=0,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from core import __version__, wire
+from core import __version__, scratch, wire
 from core.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
@@ -235,8 +234,8 @@ def placement(
     """
     runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:
-        with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
-            reply = _run_profile(resolved, prepared, run, runs, Path(folder) / "trace.json")
+        with scratch.folder() as folder:
+            reply = _run_profile(resolved, prepared, run, runs, folder / "trace.json")
         profile = profile_from_dict(reply["profile"])
     except Cancelled:
         raise

@@ -9,6 +9,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from core import interrupt
+
+if __name__ == "__main__":
+    interrupt.end_at_once()  # while the libraries load
+
 import typer
 
 EXIT_USAGE = 2
@@ -35,17 +40,23 @@ def main(
 
 
 def serve(address: str, port: int) -> None:
-    """Run the server until it is stopped."""
+    """Run the server until it is stopped; a race that runs then keeps the rounds that it has."""
     import streamlit as st  # after the environment is set: its import reads configuration
 
     from dashboard import state, upload
+    from dashboard.ending import Ending
 
-    upload.remove_stale()
+    upload.keep_clean()
+    ending = Ending(state.close)
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for .streamlit/config.toml here
     app = st.App(
-        Path(__file__).with_name("app.py"), routes=upload.ROUTES, on_script_error=state.report_unexpected
+        Path(__file__).with_name("app.py"),
+        routes=upload.ROUTES,
+        lifespan=ending.lifespan,
+        on_script_error=state.report_unexpected,
     )
     app.run(config={"server.port": port, "server.address": address})
+    ending.finish()
 
 
 def _cannot_listen(address: str, port: int) -> str:

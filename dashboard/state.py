@@ -7,7 +7,6 @@ how a trial is linked to (`trial_link`).
 
 from __future__ import annotations
 
-import atexit
 import gc
 import getpass
 import os
@@ -80,8 +79,17 @@ def queue() -> MachineQueue:
 def scheduler() -> Scheduler:
     """The scheduler of this server; its jobs die with the server."""
     service = Scheduler(store(), owner=_owner(), queue=queue())
-    atexit.register(service.close)
+    _made.append(service)
     return service
+
+
+_made: list[Scheduler] = []  # asking the cache at the end would make one
+
+
+def close() -> None:
+    """End what the scheduler of this server does; called when the server ends."""
+    while _made:
+        _made.pop().close()
 
 
 @st.cache_resource(show_spinner=False)

@@ -3,11 +3,13 @@
 Streamlit's own uploader keeps a file in memory twice; a model of some GB would take the server down. Here the
 browser PUTs each file, the route writes it as it arrives, and memory stays flat. The route is outside of
 Streamlit's protections, so it brings its own: a token of this process, the same origin, a size limit, checked
-names, and a temporary name until the file is complete.
+names, and a temporary name until the file is complete. Disk space is promised before a byte is written, to
+all that send at once together, and looked at again with every part that comes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hashlib
@@ -16,9 +18,10 @@ import os
 import re
 import secrets
 import shutil
+import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -36,8 +39,13 @@ TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not ser
 TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
 DEFAULT_LIMIT_BYTES = 8 << 30
 LIMIT_VARIABLE = "ORTUNE_MAX_UPLOAD_BYTES"
+QUOTA_VARIABLE = "ORTUNE_MAX_WAITING_BYTES"
+QUOTA_FILES = 4  # of the largest size may wait until somebody takes them over
+MOST_FILES = 1000  # of any size
 KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store
+IDLE_S = 60.0  # a sender that is silent for so long is gone
 STALE_S = 24 * 3600.0  # a batch that nobody took over within a day is removed
+CLEAN_EVERY_S = 3600.0
 PATH = "/api/upload/{batch}/{name:path}"
 
 _BATCH = re.compile(r"[0-9a-f]{32}")
@@ -88,22 +96,24 @@ async def put(request: Request) -> Response:
         return _answer(400, f"{error.message} {error.hint}")
     target = folder() / batch / name
     part = target.with_name(f".{uuid.uuid4().hex}.part")
+    declared = int(request.headers["content-length"])
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        stored = await _stream(request, part)
-        part.replace(target)
-    except _TooLargeError:
-        return _answer(413, f"The file is larger than {limit_bytes():,} bytes.")
+        with _room.promised(part, declared):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            await _stream(request, part, declared)
+            part.replace(target)
+    except _RefusedError as refused:
+        return _answer(refused.status, str(refused))
+    except TimeoutError:
+        return _answer(408, f"Nothing came for {IDLE_S:g} s.")
     except ClientDisconnect:
         return _answer(400, "The upload was broken off.")
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return _answer(
-            507 if full else 500, "The server's disk is full." if full else f"Cannot write: {error}."
-        )
+        return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
     finally:
         part.unlink(missing_ok=True)
-    return JSONResponse({"name": name, "size_bytes": stored})
+    return JSONResponse({"name": name, "size_bytes": declared})
 
 
 def _refusal(request: Request) -> Response | None:
@@ -115,32 +125,105 @@ def _refusal(request: Request) -> Response | None:
     if not _BATCH.fullmatch(request.path_params["batch"]):
         return _answer(400, "The upload has no valid batch.")
     declared = request.headers.get("content-length", "")
-    if not declared.isdigit():
+    if not (declared.isascii() and declared.isdigit()) or "transfer-encoding" in request.headers:
         return _answer(411, "The upload does not say how large it is.")
-    if int(declared) > limit_bytes():
+    if len(declared) > 18 or int(declared) > limit_bytes():
         return _answer(413, f"The file is larger than {limit_bytes():,} bytes.")
-    if int(declared) > shutil.disk_usage(_existing(folder())).free - KEEP_FREE_BYTES:
-        return _answer(507, "The server's disk has no room for this file.")
     return None
+
+
+_NO_ROOM = "The server's disk has no room for this file."
+_DISK_FULL = "The server's disk is full."
+
+
+class _RefusedError(Exception):
+    """An upload that must not go on; `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Room:
+    """The disk space that is promised to files which are still coming, so that many at once have room."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._to_come: dict[Path, int] = {}  # file -> bytes
+
+    @contextlib.contextmanager
+    def promised(self, part: Path, size: int) -> Iterator[None]:
+        """Keep `size` bytes for `part` during the `with`; refused where they are not there."""
+        with self._lock:
+            to_come = size + sum(self._to_come.values())
+            if to_come > _free_bytes() - KEEP_FREE_BYTES:
+                raise _RefusedError(507, _NO_ROOM)
+            files, waiting = _waiting()
+            if files + len(self._to_come) >= MOST_FILES or waiting + to_come > _quota_bytes():
+                raise _RefusedError(507, "Too many uploads wait to be read. Try again later.")
+            self._to_come[part] = size
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._to_come[part]
+
+    def came(self, part: Path, size: int) -> None:
+        """Count `size` bytes that are written now; refused where others have taken the space meanwhile."""
+        with self._lock:
+            self._to_come[part] -= size
+        if _free_bytes() < KEEP_FREE_BYTES:
+            raise _RefusedError(507, _DISK_FULL)
+
+    def uses(self, batch: Path) -> bool:
+        """Whether a file of this batch is coming."""
+        with self._lock:
+            return any(part.parent == batch for part in self._to_come)
+
+
+_room = _Room()
+
+
+def _free_bytes() -> int:
+    return shutil.disk_usage(_existing(folder())).free
+
+
+def _quota_bytes() -> int:
+    text = os.environ.get(QUOTA_VARIABLE, "")
+    return int(text) if text.isdigit() else QUOTA_FILES * limit_bytes()
+
+
+def _waiting() -> tuple[int, int]:
+    """How many files wait or come, and how many bytes of them are on the disk."""
+    files = size = 0
+    for path in folder().rglob("*"):
+        with contextlib.suppress(OSError):  # just taken over
+            if path.is_file():
+                files, size = files + 1, size + path.stat().st_size
+    return files, size
 
 
 def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-class _TooLargeError(Exception):
-    """More bytes came than allowed."""
-
-
-async def _stream(request: Request, part: Path) -> int:
-    stored, limit = 0, limit_bytes()
+async def _stream(request: Request, part: Path, declared: int) -> None:
+    """Write what comes, no byte more or less than was `declared`."""
+    stored, chunks = 0, request.stream()
     with part.open("xb") as file:
-        async for chunk in request.stream():
+        while True:
+            async with asyncio.timeout(IDLE_S):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
             stored += len(chunk)
-            if stored > limit:
-                raise _TooLargeError
+            if stored > declared:
+                raise _RefusedError(413, f"The file is larger than {declared:,} bytes.")
             file.write(chunk)
-    return stored
+            file.flush()  # what is counted as come has to take its space
+            _room.came(part, len(chunk))
+    if stored < declared:
+        raise _RefusedError(400, "The upload was broken off.")
 
 
 def _answer(status: int, message: str) -> Response:
@@ -152,12 +235,28 @@ ROUTES = [Route(PATH, put, methods=["PUT"])]
 
 def remove_stale(now: float | None = None) -> None:
     """Remove batches that nobody took over."""
-    if not folder().is_dir():
-        return
-    for batch in folder().iterdir():
-        with contextlib.suppress(OSError):
-            if (time.time() if now is None else now) - batch.stat().st_mtime > STALE_S:
-                shutil.rmtree(batch, ignore_errors=True)
+    now = time.time() if now is None else now
+    with contextlib.suppress(OSError):
+        for batch in folder().iterdir():
+            with contextlib.suppress(OSError):
+                if now - _last_change(batch) > STALE_S and not _room.uses(batch):
+                    shutil.rmtree(batch, ignore_errors=True)
+
+
+def _last_change(batch: Path) -> float:
+    return max(path.stat().st_mtime for path in (batch, *batch.iterdir()))
+
+
+def keep_clean() -> None:
+    """Remove stale batches now and every hour, as long as this server lives."""
+    remove_stale()
+
+    def clean() -> None:
+        pause = threading.Event()
+        while not pause.wait(CLEAN_EVERY_S):
+            remove_stale()
+
+    threading.Thread(target=clean, name="ortune-uploads", daemon=True).start()
 
 
 def take(batch: str, names: Sequence[str]) -> list[Path]:

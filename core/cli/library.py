@@ -37,6 +37,7 @@ from core.cli.tables import (
     machine_lines,
     model_lines,
     quietness_lines,
+    rescued_lines,
     size,
 )
 from core.cli.watch import Progress, scheduler, watch
@@ -289,9 +290,10 @@ def history(
         return
     trials = store.trials(model_sha256=sha, limit=limit or LISTED, damaged=True)
     if json_:
-        print_json({"trials": [trial.to_dict() for trial in trials]})
+        rescued = [str(path) for path in store.rescued()]
+        print_json({"trials": [trial.to_dict() for trial in trials], "rescued": rescued})
     else:
-        print_lines(history_lines(trials))
+        print_lines([*history_lines(trials), *rescued_lines(store.rescued())])
 
 
 def _wanted(

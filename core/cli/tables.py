@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from core import wire
@@ -505,6 +506,14 @@ def history_lines(trials: Sequence[Trial]) -> list[str]:
         return ["No trials yet. Measure one: python -m core bench digits_cnn"]
     head = ("trial", "when", "model", "kind", "state", "batch", "p50 ms", "rows/s", "ran on", "remark")
     return table(head, [_history_row(trial) for trial in trials], left=5)
+
+
+def rescued_lines(files: Sequence[Path]) -> list[str]:
+    """Where results lie that the store had no room for; nothing where there are none."""
+    if not files:
+        return []
+    head = "Results that could not be stored yet; the next start with enough disk space takes them back:"
+    return [head, *(f"  {visible(path)}" for path in files)]
 
 
 def _history_row(trial: Trial) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TextIO
 
+from core.cli.tables import visible
 from core.contrast import words
 from core.job import WAITING_QUIET
 from core.scheduler import FINISHED, Scheduler, Status
@@ -93,7 +94,7 @@ class Progress:
 
     def show(self, status: Status, *, prefix: str = "") -> None:
         """Write where `status` stands, if that is worth a line."""
-        text = prefix + describe(status)
+        text = visible(prefix + describe(status))
         if self._quiet or text == self._last:
             return
         if self._live:

@@ -17,14 +17,13 @@ import itertools
 import math
 import random
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from core import wire
+from core import scratch, wire
 from core.errors import Cancelled, TunerError
 from core.neighbours import between, snapshot
 from core.race.blocks import REPORT_S, SWITCH_S, Pace, exact_pace, run_block, split_runs, void_reason
@@ -88,8 +87,8 @@ def race(
         BudgetError: the budget cannot give a p50.
         WorkerError: no worker could be started at all.
     """
-    with Workers(cancel) as workers, tempfile.TemporaryDirectory(prefix="ortune-") as folder:
-        one = _Race(list(entries), settings, workers, on_progress, on_live, Path(folder))
+    with scratch.folder() as folder, Workers(cancel) as workers:
+        one = _Race(list(entries), settings, workers, on_progress, on_live, folder)
         if earlier is not None:
             one.take(earlier)
         return one.run()

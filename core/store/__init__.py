@@ -7,10 +7,12 @@ damage) is `database.py`'s; what a row looks like, `rows.py`'s.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -442,7 +444,9 @@ class Store:
             path = folder / f"rescued-{one.id}.json"
             draft = path.with_suffix(".part")
             try:
-                draft.write_text(rows.text(data))
+                draft.unlink(missing_ok=True)
+                with draft.open("x") as file:  # in the system's folder somebody could lay a link there
+                    file.write(rows.text(data))
                 draft.replace(path)
             except OSError as error:
                 draft.unlink(missing_ok=True)
@@ -454,10 +458,25 @@ class Store:
             hint="Free disk space and measure again.",
         )
 
+    def rescued(self) -> list[Path]:
+        """Return the files of results that `rescue` wrote and the database has not taken back yet."""
+        beside = list(self.folder.glob("rescued-*.json"))
+        elsewhere = [
+            path
+            for path in Path(tempfile.gettempdir()).glob("rescued-*.json")
+            if path not in beside and _is_own_file(path) and self._knows(path.stem.removeprefix("rescued-"))
+        ]
+        return [*beside, *elsewhere]
+
+    def _knows(self, row_id: str) -> bool:
+        query = "SELECT 1 FROM trials WHERE id = ?1 UNION SELECT 1 FROM comparisons WHERE id = ?1"
+        with self._database.reading() as db:
+            return db.execute(query, (row_id,)).fetchone() is not None
+
     def adopt_rescued(self) -> int:
-        """Take back the results that `rescue` wrote beside the database, and say how many there were."""
+        """Take back the results that `rescue` wrote, and say how many there were."""
         adopted = 0
-        for path in self.folder.glob("rescued-*.json"):
+        for path in self.rescued():
             try:
                 known = self._adopt(json.loads(path.read_text()))
             except (OSError, ValueError, KeyError, TypeError):
@@ -582,6 +601,14 @@ class Store:
 def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
     places = ", ".join(f":{name}" for name in columns)
     db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
+
+
+def _is_own_file(path: Path) -> bool:
+    """Whether a file in a folder that others write to is this user's own."""
+    with contextlib.suppress(OSError):
+        facts = path.lstat()
+        return stat.S_ISREG(facts.st_mode) and (not hasattr(os, "geteuid") or facts.st_uid == os.geteuid())
+    return False
 
 
 def _select(

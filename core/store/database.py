@@ -1,8 +1,9 @@
 """The SQLite file under the store: opening, checking, migrating, transactions, and errors in words.
 
 A connection per call (half a millisecond) in write-ahead mode, so that readers never wait for a writer. A
-file of a newer version is never changed, and a damaged one is set aside, never overwritten. What the tables
-mean is the store's business; `sqlite3` is named in this folder only.
+file of a newer version is never changed, and a damaged one is set aside, never overwritten. Where nothing can
+be written (a full disk, a home that is read-only) the file is read as it stands. What the tables mean is the
+store's business; `sqlite3` is named in this folder only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
+from core import scratch
 from core.errors import StoreError
 from core.store import copies
 
@@ -98,8 +101,7 @@ class Database:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view of the file; any error is a `StoreError`."""
         try:
-            with _connection(self.path) as db:
-                db.execute("BEGIN")
+            with _view(self.path) as db:
                 yield db
         except _ERRORS as error:
             raise _store_error(self.path, error) from error
@@ -169,14 +171,9 @@ class Database:
             )
 
     def _prepare(self) -> None:
+        if self.path.exists() and self._is_ready():
+            return
         with _connection(self.path) as db:
-            version = _check_format(db, self.path)
-            if self.path.stat().st_size <= CHECK_BYTES:
-                verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-                if verdict != "ok":
-                    raise sqlite3.DatabaseError(verdict)
-            if version == SCHEMA:
-                return
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("BEGIN IMMEDIATE")
             version = _check_format(db, self.path)  # again: another process may have been quicker
@@ -201,10 +198,56 @@ class Database:
             kept.unlink(missing_ok=True)  # nothing was changed
             raise
 
+    def _is_ready(self) -> bool:
+        """Check the file, and whether it has the present format."""
+        with _view(self.path) as db:
+            version = _check_format(db, self.path)
+            if self.path.stat().st_size <= CHECK_BYTES:
+                verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if verdict != "ok":
+                    raise sqlite3.DatabaseError(verdict)
+        return version == SCHEMA
+
 
 @contextmanager
-def _connection(path: Path) -> Iterator[sqlite3.Connection]:
-    db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+def _view(path: Path) -> Iterator[sqlite3.Connection]:
+    """One consistent view of the file, also where SQLite cannot make the small files that it reads with."""
+    with contextlib.ExitStack() as opened:
+        try:
+            db = opened.enter_context(_connection(path))
+            db.execute("BEGIN")
+            db.execute("PRAGMA user_version").fetchone()  # reads the file; `BEGIN` alone does not
+        except sqlite3.Error as error:
+            if not (_cannot_write(error) and path.is_file() and path.stat().st_size):
+                raise
+            opened.close()
+            db = opened.enter_context(_as_it_stands(path, error))
+        yield db
+
+
+@contextmanager
+def _as_it_stands(path: Path, error: sqlite3.Error) -> Iterator[sqlite3.Connection]:
+    """The file alone; where a journal beside it holds what is newest, a copy of both in another place."""
+    journal = path.with_name(f"{path.name}-wal")
+    if not (journal.is_file() and journal.stat().st_size):
+        # `immutable`: without a lock, the only way without a journal. Nobody else can write here now either.
+        with _connection(path, "?mode=ro&immutable=1") as db:
+            yield db
+        return
+    with contextlib.ExitStack() as ends:
+        try:
+            folder = ends.enter_context(scratch.folder())
+            for file in (path, journal):
+                shutil.copyfile(file, folder / file.name)
+        except OSError:
+            raise error from None
+        yield ends.enter_context(_connection(folder / path.name))
+
+
+@contextmanager
+def _connection(path: Path, how: str = "") -> Iterator[sqlite3.Connection]:
+    name = f"file:{quote(str(path))}{how}"
+    db = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, uri=True)
     try:
         db.row_factory = sqlite3.Row
         db.text_factory = _text
@@ -302,11 +345,11 @@ def _store_error(path: Path, error: Exception) -> StoreError:
             f"The result store `{path}` is damaged: {_words(error)}.",
             hint="Start ORTune again: it keeps the damaged file aside and makes a new one.",
         )
-    if code == "SQLITE_FULL" or (code.startswith("SQLITE_IOERR") and _no_space(path)):
+    if code == "SQLITE_FULL" or (code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and _no_space(path)):
         return StoreError(
             f"The disk is full: `{path}` could not be written.", hint="Free disk space and try again."
         )
-    if code.startswith("SQLITE_READONLY"):
+    if code.startswith("SQLITE_READONLY") or (code.startswith("SQLITE_CANTOPEN") and path.is_file()):
         return StoreError(
             f"The result store `{path}` may not be written.",
             hint="Give yourself write permission, or set ORTUNE_HOME to another folder.",
@@ -326,6 +369,11 @@ def _not_written(target: Path, why: str) -> StoreError:
         f"`{target}` cannot be written: {why}.",
         hint="Choose a file in a folder you may write, with space for it.",
     )
+
+
+def _cannot_write(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return code.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY"))
 
 
 def _no_space(path: Path) -> bool:

@@ -23,6 +23,7 @@ REFERENCE = "reference"
 def page() -> None:
     st.title("History", anchor=False)
     state.show_kept_error()
+    _rescued()
     wanted = REFERENCE if st.session_state.get(KIND) == REFERENCE else None
     trials = state.store().trials(kind=wanted, limit=LIMIT, damaged=True)
     if not trials and wanted is None:
@@ -35,6 +36,17 @@ def page() -> None:
     chosen = _table(shown)
     _bulk(chosen)
     _detail(chosen)
+
+
+def _rescued() -> None:
+    """Say where results lie that the store had no room for."""
+    if files := state.store().rescued():
+        listed = "".join(f"\n- {format.plain(str(path))}" for path in files)
+        st.warning(
+            f"Results that could not be stored yet, as files:\n{listed}\n\nThe next start with enough disk "
+            "space takes them back.",
+            icon=":material/save:",
+        )
 
 
 def _empty() -> None:

@@ -319,3 +319,114 @@ def test_zombie_counts_as_gone():
         assert child.stdout is not None
         child.stdout.read()
         wait_until(lambda: not is_alive(child.pid, started), "a zombie is believed to live")
+
+
+# --- a folder in which everybody may write ------------------------------------------------------------------
+
+
+def turn_at_once(folder: Path) -> list[str]:
+    """Take a turn that must not wait for anybody, and return who was seen meanwhile."""
+    cancel = threading.Event()
+    timer = threading.Timer(20, cancel.set)
+    timer.start()
+    try:
+        with MachineQueue(folder).turn("me", "x", cancel):
+            return [entry.owner for entry in MachineQueue(folder).entries()]
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.parametrize("pid", [-1, 0, -(2**40), 2**31, 2**63, 2**200, 1e300, True, None, "1", [1]])
+def test_a_process_id_that_cannot_be_is_nobody(tmp_path, pid):
+    folder = tmp_path / "queue"
+    ticket(folder, "00000000000000000001-odd", pid=pid, started=0)
+    assert turn_at_once(folder) == ["me"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300, 1e300, -5])
+@pytest.mark.parametrize("name", ["since", "started"])
+def test_a_time_that_cannot_be_is_not_shown(tmp_path, name, value):
+    folder = tmp_path / "queue"
+    ticket(folder, "00000000000000000001-odd", **{name: value})
+    for entry in MachineQueue(folder).entries():
+        assert 0 <= entry.since <= time.time()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+@pytest.mark.parametrize("pid", [1, os.getpid()])
+def test_a_ticket_for_a_process_of_somebody_else_is_not_believed(tmp_path, pid):
+    folder = tmp_path / "queue"
+    false = ticket(folder, "00000000000000000001-pid", pid=pid, started=psutil.Process(pid).create_time())
+    os.chown(false, 12345, 12345)
+    assert turn_at_once(folder) == ["me"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts a process of another user")
+def test_a_ticket_of_another_user_for_a_process_of_his_is_believed(tmp_path):
+    folder, cancel, told = tmp_path / "queue", threading.Event(), []
+    with subprocess.Popen(["sleep", "600"], user=12345, group=12345) as his:
+        true = ticket(
+            folder, "00000000000000000001-his", pid=his.pid, started=psutil.Process(his.pid).create_time()
+        )
+        os.chown(true, 12345, 12345)
+
+        def on_wait(place: int, holder: str) -> None:
+            told.append(place)
+            cancel.set()
+
+        with pytest.raises(Cancelled), MachineQueue(folder).turn("me", "x", cancel, on_wait):
+            pytest.fail("it jumped the queue")
+        his.kill()
+    assert told == [1]
+
+
+def test_a_fifo_holds_nobody(tmp_path):
+    folder = tmp_path / "queue"
+    folder.mkdir()
+    os.mkfifo(folder / "00000000000000000000-fifo.json")
+    assert turn_at_once(folder) == ["me"]
+
+
+def test_a_link_is_not_followed(tmp_path):
+    folder = tmp_path / "queue"
+    true = ticket(tmp_path / "elsewhere", "ticket")
+    folder.mkdir()
+    (folder / "00000000000000000000-link.json").symlink_to(true)
+    assert turn_at_once(folder) == ["me"]
+    assert true.exists()
+
+
+def test_nothing_is_written_along_a_link(tmp_path):
+    """Who sees a ticket knows its name, and could lay a link where it is written anew."""
+    folder, precious = tmp_path / "queue", tmp_path / "precious"
+    precious.write_text("kept")
+    queue = MachineQueue(folder)
+    cancel = threading.Event()
+
+    def on_wait(place: int, holder: str) -> None:
+        (waiting,) = (entry for entry in queue.entries() if not entry.running)
+        own = folder / waiting.ticket
+        own.with_suffix(".new").symlink_to(precious)
+        own.unlink()  # so that it is written again
+        cancel_later = threading.Timer(0.5, cancel.set)
+        cancel_later.start()
+        queue_told.append(place)
+
+    queue_told: list[int] = []
+    with (
+        queue.turn("anna", "first"),
+        pytest.raises(Cancelled),
+        queue.turn("ben", "second", cancel, lambda *told: on_wait(*told) if not queue_told else None),
+    ):
+        pytest.fail("two at once")
+    assert precious.read_text() == "kept"
+
+
+def test_what_others_say_cannot_steer_a_terminal(tmp_path):
+    folder = tmp_path / "queue"
+    ticket(folder, "00000000000000000001-loud", owner="\x1b]0;owned\x07A\nb\ud800", what="\x1b[2J" * 200)
+    (entry,) = MachineQueue(folder).entries()
+    assert entry.owner == "\\x1b]0;owned\\x07A\\nb\\ud800"
+    assert entry.text.isprintable()
+    assert len(entry.what) <= 200
+    entry.text.encode()

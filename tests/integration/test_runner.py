@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -337,3 +338,41 @@ def test_killed_parent_takes_its_worker_along(tmp_path):
         assert psutil.pid_exists(pid)
         parent.kill()
     assert_gone(pid)
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "answered", "crashed"])
+def test_what_a_worker_leaves_among_temporary_files_goes_with_it(worker, tmp_path, monkeypatch, ends):
+    """One that is killed cannot tidy up, and neither can the libraries that it uses."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    last = {
+        "cancelled": "while True: time.sleep(1)",
+        "answered": 'print(json.dumps({"event": "result", "value": {}}))',
+        "crashed": "os.kill(os.getpid(), signal.SIGKILL)",
+    }[ends]
+    command = worker(f"""
+        import tempfile
+        open(os.path.join(tempfile.mkdtemp(prefix="left-"), "large"), "wb").write(bytes(10000))
+        open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        {last}
+    """)
+    cancel = threading.Event()
+    thread = threading.Thread(target=lambda: (pid_from(tmp_path), cancel.set()))
+    if ends == "cancelled":
+        thread.start()
+    with contextlib.suppress(Cancelled, WorkerError):
+        run_job("measure", {}, command=command, cancel=cancel)
+    assert pid_from(tmp_path)
+    assert list((tmp_path / "tmp").rglob("*")) == []
+
+
+def test_a_worker_runs_where_it_can_have_no_folder_of_its_own(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr("core.scratch.folder", no_folder)
+    command = worker('print(json.dumps({"event": "result", "value": {"ok": 1}}))')
+    assert run_job("measure", {}, command=command) == {"ok": 1}
+
+
+@contextlib.contextmanager
+def no_folder():
+    raise OSError(28, "No space left on device")
+    yield

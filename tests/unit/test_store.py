@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,9 +18,10 @@ from typing import Any, cast
 
 import pytest
 
-from core import wire
+from core import scratch, wire
 from core.comparison import Comparison, Contestant
 from core.errors import StoreError
+from core.ledger import settle
 from core.measurement import Trial
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
 
@@ -662,6 +665,129 @@ def test_really_full_file_system_is_named(tmp_path):
         assert store.trial("aaaaaa000001") == trial()
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of a few hundred kilobytes, and how to change it."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "ortune-test", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this container may not mount")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Leave not one byte free."""
+    with (folder / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def make_read_only(folder: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+
+
+CANNOT_WRITE = pytest.mark.parametrize(
+    ("spoil", "words"), [(fill, "disk is full"), (make_read_only, "may not be written|disk is full")]
+)
+
+
+def leave_a_journal(path: Path) -> None:
+    """Change the store in a process that is killed: the change stands in the journal alone."""
+    code = (
+        "import os, sys, sqlite3\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "db.execute('UPDATE trials SET study = ?', ('newest',))\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    path.with_name(f"{path.name}-shm").unlink()
+    assert path.with_name(f"{path.name}-wal").stat().st_size
+
+
+@CANNOT_WRITE
+@pytest.mark.parametrize("open_before", [False, True])
+def test_results_can_be_read_where_nothing_can_be_written(small, spoil, words, open_before):
+    path = small / "ortune.db"
+    before = Store(path)
+    finished = trial(state="COMPLETE", result=result(latencies_s=noise(500)))
+    before.create_trial(finished)
+    spoil(small)
+    store = before if open_before else Store(path)
+    assert store.trial(finished.id) == finished
+    assert [one.id for one in store.trials()] == [finished.id]
+    with pytest.raises(StoreError, match=words):
+        store.update_trial(finished.id, state="FAIL")
+    settle(store)
+    assert store.trial(finished.id) == finished
+    assert store.rescued() == []
+
+
+@CANNOT_WRITE
+def test_what_stands_in_the_journal_is_read_too(small, spoil, words):
+    path = small / "ortune.db"
+    Store(path).create_trial(trial(state="COMPLETE"))
+    leave_a_journal(path)
+    spoil(small)
+    assert Store(path).trial("aaaaaa000001").study == "newest"
+    assert not list(Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/ortune.db"))
+
+
+@CANNOT_WRITE
+def test_a_store_that_cannot_be_made_is_still_refused(small, spoil, words):
+    spoil(small)
+    with pytest.raises(StoreError):
+        Store(small / "ortune.db")
+
+
+def test_a_full_disk_that_has_room_again_is_written_to_by_the_same_store(small):
+    path = small / "ortune.db"
+    Store(path).create_trial(trial())
+    fill(small)
+    store = Store(path)
+    assert store.trial("aaaaaa000001").state == "WAITING"
+    (small / "filler").unlink()
+    assert store.update_trial("aaaaaa000001", state="FAIL")
+    assert store.trial("aaaaaa000001").state == "FAIL"
+
+
+def test_rescued_results_are_named_wherever_they_lie_and_taken_back_from_there(store, tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for one in (trial(), trial("bbbbbb000002")):
+        store.create_trial(one)
+    beside = store.rescue(trial(state="COMPLETE", result=result()))
+    folder, store.folder = store.folder, tmp_path / "gone"
+    elsewhere = store.rescue(trial("bbbbbb000002", state="COMPLETE", result=result()))
+    store.rescue(trial("cccccc000003", state="COMPLETE", result=result()))  # another store's
+    store.folder = folder
+    assert elsewhere.parent == tmp_path / "tmp"
+    assert store.rescued() == [beside, elsewhere]
+    assert store.adopt_rescued() == 2
+    assert store.trial("bbbbbb000002").result == result()
+    assert store.rescued() == []
+    assert len(list((tmp_path / "tmp").iterdir())) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_file_of_another_user_in_the_temporary_folder_is_no_result(store, tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    store.create_trial(trial())
+    folder, store.folder = store.folder, tmp_path / "gone"
+    path = store.rescue(trial(state="COMPLETE", result=result()))
+    store.folder = folder
+    os.chown(path, 12345, 12345)
+    assert store.rescued() == []
+    assert store.adopt_rescued() == 0
+    link = path.with_name("rescued-link.json")
+    link.symlink_to(path)
+    assert store.rescued() == []
 
 
 # --- models and settings --------------------------------------------------------------------------------

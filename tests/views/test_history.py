@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.library import remove_model
@@ -287,3 +294,36 @@ def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(
     assert "Largest error 0.5 of the largest magnitude, where 0.001 is allowed" in texts(at)
     at.text_input(key="history.search").set_value("outputs differ").run()
     assert len(table(at)) == 1
+
+
+def test_results_that_could_not_be_stored_are_named(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp)
+    assert "could not be stored" not in texts(open_page("history"))
+    kept = state.store().rescue(trial)
+    assert str(kept) in texts(open_page("history")).replace("\\", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_history_is_shown_from_a_full_disk(
+    open_page: Open, mlp: ModelRecord, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = put(mlp)
+    state.scheduler().close()
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "ortune-test", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this container may not mount")
+    try:
+        shutil.copyfile(home / "ortune.db", small / "ortune.db")
+        with (small / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        monkeypatch.setenv("ORTUNE_HOME", str(small))
+        st.cache_resource.clear()
+        at = open_page("history")
+        assert not at.exception
+        assert table(at)["Trial"].tolist() == [trial.id[:12]]
+    finally:
+        state.scheduler().close()
+        subprocess.run(["umount", str(small)], check=True)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,29 @@ BATCH = "0" * 32
 HOST = "127.0.0.1:8501"
 
 
-def put(
-    body: list[bytes],
+async def sent(
+    body: list[bytes | float],
     *,
     name: str = "model.onnx",
     batch: str = BATCH,
     breaks_off: bool = False,
     **headers: str | None,
 ) -> tuple[int, dict[str, Any]]:
-    """Send one PUT as the browser does; a header given as None is left out."""
+    """Send one PUT as the browser does; a header given as None is left out, a number is a pause."""
+    given = [one for one in body if isinstance(one, bytes)]
     sent: dict[str, str | None] = {
         "host": HOST,
         "origin": f"http://{HOST}",
         upload.TOKEN_HEADER.lower(): upload.TOKEN,
-        "content-length": str(sum(map(len, body))),
+        "content-length": str(sum(map(len, given))),
         **{key.replace("_", "-"): value for key, value in headers.items()},
     }
 
     async def chunks() -> AsyncIterator[dict[str, Any]]:
         for one in body:
+            if isinstance(one, float):
+                await asyncio.sleep(one)
+                continue
             yield {"type": "http.request", "body": one, "more_body": True}
         if breaks_off:
             yield {"type": "http.disconnect"}
@@ -56,8 +61,12 @@ def put(
         "headers": [(k.encode(), v.encode()) for k, v in sent.items() if v is not None],
         "path_params": {"batch": batch, "name": name},
     }
-    response = asyncio.run(upload.put(Request(scope, receive)))
+    response = await upload.put(Request(scope, receive))
     return response.status_code, json.loads(bytes(response.body))
+
+
+def put(body: list[bytes | float], **how: Any) -> tuple[int, dict[str, Any]]:
+    return asyncio.run(sent(body, **how))
 
 
 def left_over() -> list[Path]:
@@ -132,8 +141,85 @@ def test_a_file_that_is_larger_than_it_said_is_stopped_and_removed(monkeypatch: 
     assert left_over() == []
 
 
-def test_an_upload_without_a_length_is_refused() -> None:
-    assert put([b"x"], content_length=None)[0] == 411
+def test_what_comes_beyond_the_declared_length_is_not_taken() -> None:
+    status, answer = put([b"x" * 5, b"x"], content_length="5")
+    assert (status, answer["error"]) == (413, "The file is larger than 5 bytes.")
+    assert left_over() == []
+
+
+def test_less_than_the_declared_length_is_no_file() -> None:
+    assert put([b"x" * 4], content_length="5") == (400, {"error": "The upload was broken off."})
+    assert left_over() == []
+
+
+@pytest.mark.parametrize("length", [None, "", "-1", "1e3", "٣", "0x5"])
+def test_an_upload_without_a_length_is_refused(length: str | None) -> None:
+    assert put([b"x"], content_length=length)[0] == 411
+
+
+def test_an_upload_in_chunks_is_refused_also_with_a_length() -> None:
+    assert put([b"x"], transfer_encoding="chunked")[0] == 411
+    assert put([b"x"], transfer_encoding="chunked", content_length=None)[0] == 411
+    assert left_over() == []
+
+
+def test_a_length_of_many_digits_is_refused() -> None:
+    assert put([b"x"], content_length="9" * 5000)[0] == 413
+
+
+def test_a_silent_sender_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "IDLE_S", 0.2)
+    assert put([b"x", 0.1, b"x", 0.1, b"x"])[0] == 200  # slow, but not silent
+    status, answer = put([b"x", 5.0, b"x"], batch="1" * 32)
+    assert (status, answer["error"]) == (408, "Nothing came for 0.2 s.")
+    assert len(left_over()) == 1
+
+
+def test_four_at_once_cannot_take_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them alone would have room; the space of those that are coming is theirs already."""
+    usage = shutil.disk_usage("/")
+
+    def free(_: object) -> Any:
+        return usage._replace(free=upload.KEEP_FREE_BYTES + 1000 - sum(f.stat().st_size for f in left_over()))
+
+    monkeypatch.setattr(shutil, "disk_usage", free)
+
+    async def four() -> list[tuple[int, dict[str, Any]]]:
+        bodies: list[bytes | float] = [b"x" * 300, 0.2, b"x" * 100]
+        return await asyncio.gather(*(sent(bodies, batch=str(number) * 32) for number in range(4)))
+
+    answers = asyncio.run(four())
+    assert sorted(status for status, _ in answers) == [200, 200, 507, 507]
+    assert sum(file.stat().st_size for file in left_over()) == 800
+    assert put([b"x" * 201], batch="a" * 32)[0] == 507
+    assert put([b"x" * 200], batch="b" * 32)[0] == 200  # what was promised and not used is free again
+
+
+def test_space_that_others_take_meanwhile_ends_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")
+    free = iter([upload.KEEP_FREE_BYTES + 1000, upload.KEEP_FREE_BYTES + 10])
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage._replace(free=next(free, upload.KEEP_FREE_BYTES - 1))
+    )
+    assert put([b"x" * 10, b"x" * 10, b"x" * 10]) == (507, {"error": "The server's disk is full."})
+    assert left_over() == []
+
+
+def test_what_waits_to_be_taken_over_has_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(upload.QUOTA_VARIABLE, "10")
+    assert put([b"x" * 6])[0] == 200
+    status, answer = put([b"x" * 5], batch="1" * 32)
+    assert status == 507
+    assert "Too many uploads wait" in answer["error"]
+    assert put([b"x" * 4], batch="1" * 32)[0] == 200
+    upload.discard(upload.take(BATCH, ["model.onnx"]))
+    assert put([b"x" * 5], batch="2" * 32)[0] == 200
+
+
+def test_so_have_empty_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "MOST_FILES", 3)
+    statuses = [put([b""], name=f"{number}.onnx")[0] for number in range(5)]
+    assert statuses == [200, 200, 200, 507, 507]
 
 
 def test_an_upload_that_breaks_off_leaves_nothing() -> None:
@@ -184,3 +270,28 @@ def test_batches_that_nobody_took_are_removed_after_a_day() -> None:
     assert len(left_over()) == 1
     upload.remove_stale(now=(upload.folder() / BATCH).stat().st_mtime + upload.STALE_S + 1)
     assert left_over() == []
+
+
+def test_a_batch_that_still_comes_is_not_stale() -> None:
+    async def slow() -> list[Path]:
+        sending = asyncio.create_task(sent([b"x", 0.3, b"y"]))
+        await asyncio.sleep(0.1)
+        upload.remove_stale(now=time.time() + 10 * upload.STALE_S)
+        assert (await sending)[0] == 200
+        return left_over()
+
+    assert len(asyncio.run(slow())) == 1
+
+
+def test_stale_batches_are_removed_as_long_as_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "CLEAN_EVERY_S", 0.05)
+    put([b"x"])
+    upload.keep_clean()
+    assert len(left_over()) == 1
+    long_ago = time.time() - upload.STALE_S - 1
+    for path in (*left_over(), upload.folder() / BATCH):
+        os.utime(path, (long_ago, long_ago))
+    deadline = time.monotonic() + 20
+    while left_over():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

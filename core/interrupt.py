@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM while a program still loads its libraries: nothing has begun, so it may end at once.
+
+Python's own answer would be a traceback of whatever module was being imported. Standard library only, and
+little of it: whoever calls this does so before anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_at_once(last_words: Callable[[str], None] | None = None) -> None:
+    """End this process at a signal with what a shell expects then (128 + its number), until others listen.
+
+    Args:
+        last_words: told the signal's name before the end.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if last_words is not None:
+            last_words(signal.Signals(number).name)
+        os._exit(128 + number)  # an exception could be caught by the module that is being imported
+
+    for number in SIGNALS:
+        signal.signal(number, end)
+
+
+def ignore() -> None:
+    """All is done and said: a signal that comes now must not change how the process ends."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

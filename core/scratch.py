@@ -1,0 +1,106 @@
+"""Temporary folders that do not stay: they go at the end of the `with`, or at a later start of ORTune.
+
+A process that is killed cannot tidy up. So whoever uses a folder holds a lock on it, which the kernel frees
+with the process, also across containers that share a disk; a folder that nobody holds was left by a killed
+one. Where the file system knows no locks (some network disks), what was left stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+PREFIX = "ortune-scratch-"  # in the folder for temporary files, where others have theirs
+INCOMING = ".incoming-"  # beside the library's models
+_RANDOM = re.compile(r"[0-9a-f]{16}")
+_NO_LOCK = -1
+
+
+@contextmanager
+def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
+    """Give an empty folder for the body of the `with`; what is left in it then goes.
+
+    Args:
+        parent: where; it is made if need be. None: the system's folder for temporary files.
+        prefix: of its name; `remove_left` has to be told the same.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    parent.mkdir(parents=True, exist_ok=True)
+    path, held = _made(parent, prefix)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if held != _NO_LOCK:
+            os.close(held)
+
+
+def remove_left(parent: Path | None = None, prefix: str = PREFIX) -> int:
+    """Remove the folders of `folder` that killed processes of this user left, and say how many there were."""
+    removed = 0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(tempfile.gettempdir() if parent is None else parent):
+            if not (entry.name.startswith(prefix) and _RANDOM.fullmatch(entry.name.removeprefix(prefix))):
+                continue
+            with contextlib.suppress(OSError):
+                removed += _removed(Path(entry.path))
+    return removed
+
+
+def _made(parent: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the descriptor that holds it; another where a cleaner was quicker than the lock."""
+    while True:
+        path = parent / f"{prefix}{secrets.token_hex(8)}"
+        path.mkdir(mode=0o700 if prefix == PREFIX else 0o777)
+        if sys.platform == "win32":
+            return path, _NO_LOCK
+        try:
+            held = _opened(path)
+        except FileNotFoundError:
+            continue
+        if _is_locked(held, fcntl.LOCK_SH) and path.exists():
+            return path, held
+        os.close(held)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _is_locked(descriptor: int, how: int, *, without: bool = True) -> bool:
+    """Try for a lock; False: another process has it. `without` is the answer where there are no locks."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return without
+    return True
+
+
+def _removed(path: Path) -> bool:
+    if sys.platform == "win32":
+        return False
+    descriptor = _opened(path)
+    try:
+        is_own = os.fstat(descriptor).st_uid == os.geteuid()
+        if not (is_own and _is_locked(descriptor, fcntl.LOCK_EX, without=False)):
+            return False
+        shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+    return not path.exists()

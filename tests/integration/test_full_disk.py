@@ -1,0 +1,97 @@
+"""A disk that fills while a race runs: its result is kept, it is said where, and the stored ones are read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system"
+)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[CommandLine]:
+    """The command line with a home on a file system of its own, and a folder for temporary files."""
+    one = CommandLine(tmp_path)
+    one.home.mkdir()
+    (tmp_path / "tmp").mkdir()
+    one.environment["TMPDIR"] = str(tmp_path / "tmp")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "ortune-test", str(one.home)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this container may not mount")
+    yield one
+    subprocess.run(["umount", str(one.home)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return path
+
+
+def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
+    """Wait until a contestant is frozen, so that another one runs, and return the trial."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error):
+            family = psutil.Process(process.pid).children(recursive=True)
+            if any(one.status() == psutil.STATUS_STOPPED for one in family):
+                (running,) = Store(home / "ortune.db").trials(state="RUNNING")
+                return running.id
+        time.sleep(0.02)
+    raise AssertionError(process.communicate())
+
+
+def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
+    model = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+    process = cli.start("bench", model, "--precision", "quick", "--intra-op-num-threads", "1", "--quiet")
+    trial = await_rounds(cli.home, process)
+    filler = fill(cli.home)
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 2, err
+    assert "Traceback" not in err
+    kept = tmp_path / "tmp" / f"rescued-{trial}.json"
+    assert kept.exists(), err
+    assert "The disk is full" in err
+    assert str(kept) in " ".join(err.split())
+
+    listed = cli.run("history")  # as full as before
+    assert (listed.code, listed.err) == (0, "")
+    assert trial[:12] in listed.out
+    assert str(kept) in listed.out
+    assert str(kept) in cli.run("history", "--json").document["rescued"]
+
+    filler.unlink()
+    listed = cli.run("history")
+    assert (listed.code, listed.err) == (0, "")
+    assert str(kept) not in listed.out
+    assert not kept.exists()
+    stored = Store(cli.home / "ortune.db").trial(trial)
+    assert stored.state == "COMPLETE"
+    assert stored.result is not None
+    assert stored.result["latencies_s"]
+
+
+def test_a_home_that_is_read_only_is_read(cli: CommandLine) -> None:
+    assert cli.run("history").code == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(cli.home)], check=True)
+    for arguments in (["history"], ["history", "--json"]):
+        done = cli.run(*arguments)
+        assert (done.code, done.err) == (0, "")
+    done = cli.run("history", "--prune", "--older-than", "1d")
+    assert "Traceback" not in done.err

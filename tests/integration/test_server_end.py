@@ -1,0 +1,172 @@
+"""A server that ends in the middle of a race: SIGTERM like Ctrl-C; and what a killed one leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core import scratch
+from core.ledger import settle
+from core.machine_queue import MachineQueue
+from core.store import STORE_NAME, Store
+from tests import tiny_models
+
+ROOT = Path(__file__).parents[2]
+
+# What `python -m dashboard` runs; instead of a browser, a thread asks for a race as a page does.
+SERVES = """
+import json, sys, threading, time, urllib.request
+from dashboard import __main__ as server
+from core import interrupt
+interrupt.end_at_once()
+port, model = int(sys.argv[1]), sys.argv[2]
+
+def ask():
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    from core.spec import spec_from_dict
+    from dashboard import state, upload
+    service, trial = None, ""
+    if model:
+        service = state.scheduler()
+        asked = {"model": {"path": model}, "session": {"intra_op_num_threads": 1},
+                 "protocol": {"runs": 1000000, "budget_s": 600}}
+        trial = service.submit(spec_from_dict(asked))
+        while (service.status(trial).live or {}).get("rounds", 0) < 3:
+            time.sleep(0.02)
+    print(json.dumps({"trial": trial, "token": upload.TOKEN}), flush=True)
+
+threading.Thread(target=ask, daemon=True).start()
+server.serve("127.0.0.1", port)
+"""
+
+
+@dataclass
+class Served:
+    process: subprocess.Popen[str]
+    port: int
+    home: Path
+    temporary: Path
+    said: dict[str, str]
+
+    def left(self) -> list[str]:
+        return sorted(path.name for path in self.temporary.iterdir() if path.name.startswith("ortune"))
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(model: Path | str = "") -> Served:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        home, temporary = tmp_path / "home", tmp_path / "tmp"
+        temporary.mkdir()
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SERVES, str(port), str(model)],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "ORTUNE_HOME": str(home),
+                    "ORTUNE_QUEUE": str(tmp_path / "queue"),
+                    "TMPDIR": str(temporary),
+                },
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        started.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            with contextlib.suppress(ValueError):
+                return Served(process, port, home, temporary, json.loads(line))
+        raise AssertionError((tmp_path / "log").read_text())
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_writes_the_race_down_and_leaves_nothing(
+    serve: Callable[..., Served], tmp_path: Path, number: signal.Signals
+) -> None:
+    one = serve(tiny_models.steady(tmp_path / "steady.onnx"))
+    family = psutil.Process(one.process.pid).children(recursive=True)
+    assert family
+    assert any(name.startswith(scratch.PREFIX) for name in one.left())
+    one.process.send_signal(number)
+    assert one.process.wait(30) == 128 + number
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    store = Store(one.home / STORE_NAME)
+    trial = store.trial(one.said["trial"])
+    assert trial.state == "CANCELLED"
+    race = store.comparison(trial.comparison)
+    assert race.state == "CANCELLED"
+    assert race.result is not None
+    assert race.result["rounds"] >= 3, "its rounds are kept"
+    assert {entry.state for entry in store.trials_of(race.id)} == {"CANCELLED"}
+    assert one.left() == []
+    assert MachineQueue(tmp_path / "queue").entries() == []
+
+
+def test_who_still_sends_does_not_hold_the_server(serve: Callable[..., Served]) -> None:
+    one = serve()
+    head = (
+        f"PUT /api/upload/{'0' * 32}/m.onnx HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n"
+        f"Origin: http://127.0.0.1:{one.port}\r\nX-ORTune-Token: {one.said['token']}\r\n"
+        "Content-Length: 1000\r\n\r\nhalf of it"
+    )
+    with socket.create_connection(("127.0.0.1", one.port)) as connection:
+        connection.sendall(head.encode())
+        deadline = time.monotonic() + 20
+        while not list(one.home.rglob("*.part")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(20) == 128 + signal.SIGTERM
+    assert list(one.home.rglob("*.part")) == []
+
+
+def test_what_a_killed_server_leaves_goes_at_the_next_start(
+    serve: Callable[..., Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = serve(tiny_models.steady(tmp_path / "steady.onnx"))
+    store = Store(one.home / STORE_NAME)
+    monkeypatch.setattr("tempfile.tempdir", str(one.temporary))
+    before = one.left()
+    assert before
+    incoming = store.folder / "models" / f"{scratch.INCOMING}{'0' * 16}"
+    incoming.mkdir(parents=True)
+    settle(store)
+    assert store.trial(one.said["trial"]).state == "RUNNING"
+    assert one.left() == before, "a living process uses it"
+    assert not incoming.exists()
+    one.process.kill()
+    one.process.wait(20)
+    assert one.left() != []
+    settle(store)
+    assert store.trial(one.said["trial"]).state == "FAIL"
+    assert one.left() == []

@@ -1,0 +1,124 @@
+"""Temporary folders: gone at the end, or at a later start when their process was killed; never while used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core import scratch
+
+ROOT = Path(__file__).parents[2]
+HOLDS = """
+import os, sys, time
+from pathlib import Path
+from core import scratch
+
+with scratch.folder(Path(sys.argv[1]), sys.argv[2]) as folder:
+    (folder / "large").write_bytes(bytes(1000))
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+PREFIXES = [scratch.PREFIX, scratch.INCOMING]
+
+
+@pytest.fixture(params=PREFIXES)
+def prefix(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def holder(tmp_path: Path, prefix: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another process that uses a folder, and that folder."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path), prefix],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process, Path(process.stdout.readline().strip())
+        process.kill()
+
+
+def test_it_is_empty_and_goes_with_all_that_is_in_it(tmp_path: Path, prefix: str) -> None:
+    with scratch.folder(tmp_path / "deep", prefix) as folder:
+        assert folder.name.startswith(prefix)
+        assert list(folder.iterdir()) == []
+        (folder / "in").mkdir()
+        (folder / "in" / "file").write_text("x")
+        with scratch.folder(tmp_path / "deep", prefix) as other:
+            assert other != folder
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_it_goes_too_when_the_work_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), scratch.folder(tmp_path):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_taken_out_of_it_stays(tmp_path: Path, prefix: str) -> None:
+    """The library gives the folder itself another name."""
+    with scratch.folder(tmp_path, prefix) as folder:
+        (folder / "m.onnx").write_text("x")
+        folder.rename(tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["m.onnx"]
+
+
+def test_the_folder_of_a_killed_process_is_removed(
+    tmp_path: Path, prefix: str, holder: tuple[subprocess.Popen[str], Path]
+) -> None:
+    process, folder = holder
+    assert scratch.remove_left(tmp_path, prefix) == 0
+    assert (folder / "large").exists(), "a living process uses it"
+    process.kill()
+    process.wait()
+    assert folder.exists()
+    assert scratch.remove_left(tmp_path, prefix) == 1
+    assert not folder.exists()
+
+
+def test_that_of_this_process_is_never_removed(tmp_path: Path, prefix: str) -> None:
+    with scratch.folder(tmp_path, prefix) as folder:
+        assert scratch.remove_left(tmp_path, prefix) == 0
+        assert folder.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ortune-home", "ortune-scratch-mine", "ortune-scratch-", f"ortune-scratch-{'0' * 15}", "ortune-queue",
+     f"x-ortune-scratch-{'0' * 16}", f"ortune-scratch-{'0' * 17}"],
+)  # fmt: skip
+def test_what_only_looks_like_one_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    assert scratch.remove_left(tmp_path) == 0
+    assert (tmp_path / name).exists()
+
+
+def test_files_and_links_with_such_a_name_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("x")
+    (tmp_path / f"{scratch.PREFIX}{'1' * 16}").symlink_to(tmp_path / "mine")
+    (tmp_path / f"{scratch.PREFIX}{'2' * 16}").write_text("x")
+    assert scratch.remove_left(tmp_path) == 0
+    assert len(list(tmp_path.iterdir())) == 3
+    assert (tmp_path / "mine" / "file").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+def test_another_users_folder_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / f"{scratch.PREFIX}{'3' * 16}"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    assert scratch.remove_left(tmp_path) == 0
+    assert theirs.exists()
+
+
+def test_a_folder_that_is_gone_has_nothing_left(tmp_path: Path) -> None:
+    assert scratch.remove_left(tmp_path / "nowhere") == 0
