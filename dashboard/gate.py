@@ -276,7 +276,8 @@ async def _body(receive: Receive) -> bytes:
         message = await receive()
         if message["type"] != "http.request":
             return b""
-        body += message.get("body", b"")
+        part: bytes = message.get("body", b"")
+        body += part
         if not message.get("more_body"):
             return body
     return b""

@@ -18,6 +18,12 @@ def is_configured() -> bool:
     return st.secrets.load_if_toml_exists() and "auth" in st.secrets
 
 
+def _providers() -> dict[str, str]:
+    """Name and label of each provider that is set up; an empty name: the only one."""
+    named = [name for name, part in st.secrets["auth"].items() if isinstance(part, Mapping)]
+    return {name: f"Log in with {name}" for name in named} or {"": "Log in"}
+
+
 def is_welcome(user: Mapping[str, Any], listed: str) -> bool:
     """Whether a person whom the provider knows may use this server.
 
@@ -41,7 +47,9 @@ def require() -> None:
         return
     if not st.user.is_logged_in:
         st.title("ORTune")
-        st.button("Log in", type="primary", icon=":material/login:", on_click=st.login)
+        for name, label in _providers().items():
+            icon = ":material/login:"
+            st.button(label, type="primary", icon=icon, on_click=st.login, args=(name,) if name else ())
         st.stop()
     if not is_welcome(st.user.to_dict(), os.environ.get(USERS_VARIABLE, "")):
         st.title("ORTune")

@@ -15,6 +15,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
 from dashboard import fields, folders, state
 from tests import tiny_models
+from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.test_tune import texts, widget
 
 Open = Callable[..., AppTest]
@@ -130,3 +131,33 @@ def test_with_expert_allowed_files_are_still_held_to_the_open_folders(
     folders.check_spec(asked(str(home / "models")))
     with pytest.raises(TunerError, match="outside of the folders"):
         folders.check_spec(asked("/etc"))
+
+
+# --- login with a provider
+
+
+def visitor(**user: object) -> AppTest:
+    """The app with a provider in its secrets, opened by whom the provider says."""
+    at = AppTest.from_file(str(APP), default_timeout=TIMEOUT_S)
+    at.secrets["auth"] = {"cookie_secret": "x" * 32, "redirect_uri": "http://127.0.0.1:8501/oauth2callback"}
+    at.user = {"is_logged_in": bool(user), **user}
+    return at.run()
+
+
+def test_a_stranger_sees_the_way_to_log_in_and_nothing_else() -> None:
+    at = visitor()
+    assert not at.exception
+    assert [one.label for one in at.button] == ["Log in"]
+    assert not at.sidebar.markdown
+    assert state.store().models() == []
+
+
+def test_who_has_logged_in_sees_the_app_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_USERS", "@example.org")
+    at = visitor(email="ann@example.org")
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.button(key="log_out").label == "Log out"
+    at = visitor(email="bob@evil.example")
+    assert "may not use this server" in at.error[0].value
+    assert [one.label for one in at.button] == ["Log out"]
