@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import run, serving, visit
+from tests.e2e.conftest import POLICY, run, serving, visit
 
 PAGES = (
     *("Tune", "Compare", "Curves", "Profile", "Why", "Variants", "Accuracy", "Scorecard"),
@@ -86,3 +86,22 @@ def test_a_visitor_gives_the_token_once(
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible(timeout=60_000)
         context.close()
+
+
+def test_a_page_cannot_talk_to_others(browser: Browser, app_url: str) -> None:
+    """What `open_browser` counts is really said by this browser, for requests and for scripts."""
+    context = browser.new_context()
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if POLICY in message.text else None)
+    page.goto(app_url)
+    expect(page.get_by_test_id("stHeading").first).to_be_visible()
+    assert not said
+    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => 'kept')") == "kept"
+    assert len(said) == 1
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {text: 'window.x = 1'}))"
+    )
+    assert page.evaluate("window.x") is None
+    assert len(said) == 2
+    context.close()
