@@ -11,14 +11,16 @@ import collections
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,8 @@ def run_job(
         raise _cancelled(job)
     request = json.dumps({"job": job, "payload": payload}, separators=(",", ":")).encode() + b"\n"
     with contextlib.ExitStack() as ends:
-        process = _start(list(command) if command is not None else worker_command(), _own_folder(ends))
+        environment = worker_environment(job) | _own_folder(ends)
+        process = _start(list(command) if command is not None else worker_command(), environment)
         answered = False
         try:
             with _Conversation(job, process, request) as conversation:
@@ -90,9 +93,40 @@ def worker_command() -> list[str]:
     return [sys.executable, "-P", "-m", "core.worker"]
 
 
-def worker_environment() -> dict[str, str]:
-    """The environment variables of a worker: ours, and where to find this package."""
-    environment = dict(os.environ)
+PASSED_ON = (
+    # what a worker needs to run as a program of this user would; a name that ends in * stands for all like it
+    *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_*"),
+    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "MALLOC_*"),
+    *("OMP_*", "KMP_*", "GOMP_*", "MKL_*", "OPENBLAS_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*"),
+    *("CUDA_*", "CUDNN_*", "NVIDIA_*", "TENSORRT_*", "ROCR_*", "HIP_*", "HSA_*", "MIGRAPHX_*"),
+    *("ORT_*", "ORTUNE_*", "TORCH*", "PYTORCH_*", "TRITON_*", "TF_*", "CC", "CXX"),
+    # Windows starts no Python without these
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
+    *("USERPROFILE", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
+)
+ONLINE: Mapping[str, Sequence[str]] = {
+    # job that downloads -> how it gets there; a proxy's address may hold a password
+    "export": ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
+ALSO_VARIABLE = "ORTUNE_WORKER_ENV"  # further names with commas between them
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
+
+
+def is_passed_on(name: str, *, also: Collection[str] = ()) -> bool:
+    """Whether workers get the environment variable `name`; `also` holds more that they get, in upper case.
+
+    Models and data are of unknown origin, and so is what a library does with them: secrets of the server stay
+    with the server.
+    """
+    listed = any(fnmatchcase(name.upper(), pattern) for pattern in PASSED_ON)
+    return name.upper() in also or (listed and not _SECRET.search(name))
+
+
+def worker_environment(job: str = "") -> dict[str, str]:
+    """The environment variables of a worker: those of ours that it needs, and where to find this package."""
+    also = {name.strip().upper() for name in os.environ.get(ALSO_VARIABLE, "").split(",")}
+    also.update(ONLINE.get(job, ()))
+    environment = {name: text for name, text in os.environ.items() if is_passed_on(name, also=also)}
     if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: the worker finds us by path
         path = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])
@@ -107,14 +141,14 @@ def _own_folder(ends: contextlib.ExitStack) -> dict[str, str]:
         return {}
 
 
-def _start(command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**worker_environment(), **variables},
+            env=environment,
             bufsize=0,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )

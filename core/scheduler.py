@@ -61,6 +61,7 @@ class Scheduler:
         run: Callable[..., dict[str, Any]] = run_job,
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
+        admit: Callable[[TrialSpec], None] = lambda spec: None,
     ) -> None:
         """Start the thread, and settle what processes that are gone have left in the store.
 
@@ -71,8 +72,11 @@ class Scheduler:
             queue: of the machine; None: the one all of ORTune shares.
             wait_quiet_s: races and profiles wait at most so long for the machine to be quiet, or as long as
                 they ask for themselves where that is longer.
+            admit: raises a `TunerError` for a spec that may not be submitted here. What a stored trial asks
+                for (a baseline, a race that goes on) was admitted when it was stored.
         """
         self.store = store
+        self._admit = admit
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
@@ -121,6 +125,7 @@ class Scheduler:
         Raises:
             StoreError: the trial cannot be kept, so it is not run either.
         """
+        self._admit(spec)
         if kind == "profile":
             return self._submit_profile(spec, study=study, model_name=model_name, wait_quiet_s=wait_quiet_s)
         if isinstance(baseline, TrialSpec):
@@ -156,6 +161,8 @@ class Scheduler:
         Raises:
             StoreError: the comparison cannot be kept, so it is not run either.
         """
+        for one in asked:
+            self._admit(one.spec)
         name = model_name or Path(asked[0].spec.model.path).stem
         what = what or f"race of {len(asked)} configurations of {name}"
         return self._submit_race(
@@ -225,7 +232,14 @@ class Scheduler:
         """Queue a job that is no trial, such as an export, and return its id; `status` has its result."""
         return self.submit_task(lambda run: run(job, payload, timeout_s=timeout_s), kind=job, what=what)
 
-    def submit_task(self, task: Callable[[Run], Mapping[str, Any]], *, kind: str, what: str) -> str:
+    def submit_task(
+        self,
+        task: Callable[[Run], Mapping[str, Any]],
+        *,
+        kind: str,
+        what: str,
+        specs: Sequence[TrialSpec] = (),
+    ) -> str:
         """Queue work of several jobs that is no trial, and return its id.
 
         Args:
@@ -233,7 +247,10 @@ class Scheduler:
                 task); what it returns, plain JSON data, is the result in `status`.
             kind: for `Status.kind`.
             what: one line for a person.
+            specs: what it runs, to be admitted like trials.
         """
+        for one in specs:
+            self._admit(one)
 
         def work(entry: Job) -> End:
             return End(state="COMPLETE", result=dict(task(self._worker(entry))))

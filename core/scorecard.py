@@ -284,7 +284,8 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
         task = accuracy_task(service.store, work.accuracies)
-        jobs.append(service.submit_task(task, kind="accuracy", what=what))
+        specs = [one.for_accuracy for one in work.accuracies]
+        jobs.append(service.submit_task(task, kind="accuracy", what=what, specs=specs))
     return jobs
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import socket
 import sys
+from collections.abc import Collection
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,16 @@ if __name__ == "__main__":
     interrupt.end_at_once()  # while the libraries load
 
 import typer
+
+from dashboard.gate import (
+    MIN_TOKEN,
+    TOKEN_VARIABLE,
+    Gate,
+    host_name,
+    is_loopback,
+    own_hosts,
+    stay_inside,
+)
 
 EXIT_USAGE = 2
 
@@ -26,8 +38,19 @@ def main(
     ] = "127.0.0.1",
     home: Annotated[Path | None, typer.Option(help="Folder of results and uploads (ORTUNE_HOME).")] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of models to offer (ORTUNE_MODELS).")] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name that browsers may call this server by; may be repeated."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Open it to the network without any login.")
+    ] = False,
 ) -> None:
-    """Open ORTune in the browser."""
+    """Open ORTune in the browser.
+
+    An --address beyond this machine needs a login: a token that all share, in the variable ORTUNE_TOKEN, or
+    an OpenID provider in `.streamlit/secrets.toml`; or --insecure, which lets everybody in who reaches it.
+    """
     for variable, folder in (("ORTUNE_HOME", home), ("ORTUNE_MODELS", models)):
         if folder is not None:
             os.environ[variable] = str(folder.expanduser().resolve())
@@ -35,28 +58,63 @@ def main(
         _refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
     if reason := _cannot_listen(address, port):
         _refuse(reason)
+    for name in host or []:
+        if host_name(name) != name.lower().rstrip("."):
+            _refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
+    os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for its configuration and secrets here
+    token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # nothing that is started from here needs it
+    if reason := "" if insecure else _open_to_all(address, token):
+        _refuse(reason)
+    if 0 < len(token) < MIN_TOKEN:
+        _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
     print(f"ORTune: http://{_shown(address)}:{port}", flush=True)  # noqa: T201 - the one line a user waits for
-    serve(address, port)
+    serve(address, port, hosts=own_hosts(address, host or ()), token=token)
 
 
-def serve(address: str, port: int) -> None:
-    """Run the server until it is stopped; a race that runs then keeps the rounds that it has."""
+def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -> None:
+    """Run the server until it is stopped; a race that runs then keeps the rounds that it has.
+
+    Args:
+        address: to listen on.
+        port: to listen on.
+        hosts: names that browsers may call it by.
+        token: that every visitor has to give; empty: nobody is asked.
+    """
     import streamlit as st  # after the environment is set: its import reads configuration
+    from starlette.middleware import Middleware
 
     from dashboard import state, upload
     from dashboard.ending import Ending
 
+    stay_inside()
     upload.keep_clean()
     ending = Ending(state.close)
-    os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for .streamlit/config.toml here
     app = st.App(
         Path(__file__).with_name("app.py"),
         routes=upload.ROUTES,
+        middleware=[Middleware(Gate, hosts=hosts, token=token)],
         lifespan=ending.lifespan,
         on_script_error=state.report_unexpected,
     )
-    app.run(config={"server.port": port, "server.address": address})
+    app.run(config={"server.port": port, "server.address": address, "logger.hideWelcomeMessage": True})
     ending.finish()
+
+
+def _open_to_all(address: str, token: str) -> str:
+    """Why the server would be open to strangers, or an empty string."""
+    if token or is_loopback(address):
+        return ""
+    from dashboard import login
+
+    if not login.is_configured():
+        return (
+            f"`--address {address}` opens ORTune to the network, and nobody would have to log in. "
+            f"Set {TOKEN_VARIABLE} to a token that visitors share, set up `[auth]` in "
+            ".streamlit/secrets.toml, or say `--insecure`."
+        )
+    if find_spec("authlib") is None:
+        return "`[auth]` needs the package Authlib. Install it: pip install 'streamlit[auth]'."
+    return ""
 
 
 def _cannot_listen(address: str, port: int) -> str:

@@ -9,12 +9,14 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 
 import streamlit as st  # noqa: E402
 
-from dashboard import state  # noqa: E402
+from dashboard import gate, login, state  # noqa: E402
 from dashboard.panels import machine  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
 st.logo(_ICON, size="large")
+gate.stay_inside()
+login.require()
 state.freeze_imports()
 
 page = st.navigation(
@@ -35,5 +37,6 @@ page = st.navigation(
 )
 with st.sidebar:
     machine.sidebar()
+    login.log_out()
 state.show_notice()
 page.run()

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core.errors import ModelError
-from core.files import expanded
+from core.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
+from core.errors import ModelError, SpecError
 from core.library import ROOT
-from core.store import home
+from core.named_files import check_named_files, open_folders
+from core.spec import TrialSpec
 
 
-def open_folders() -> list[Path]:
-    """Folders that the browser may reach: the configured one, ORTune's home and its samples."""
-    roots = [home(), ROOT / "sample_models"]
-    if named := os.environ.get("ORTUNE_MODELS"):
-        roots.insert(0, expanded(named))
-    return [root.resolve() for root in roots]
+def hold_workers() -> None:
+    """Let workers of this process read, of what data lead to, only what lies in the open folders."""
+    os.environ[FOLDERS_VARIABLE] = os.pathsep.join(map(str, open_folders()))
 
 
 def allowed_path(typed: str, *, folder: bool = False) -> Path:
@@ -25,18 +23,46 @@ def allowed_path(typed: str, *, folder: bool = False) -> Path:
     Raises:
         ModelError: empty, missing, or outside of the open folders, symbolic links followed.
     """
+    path = _opened(typed)
+    try:
+        if path is not None and (path.is_file() or (folder and path.is_dir())):
+            return path
+    except (OSError, ValueError):  # too long, a zero byte
+        pass
+    raise ModelError(f"There is no file `{typed[:200]}`.", hint="Check the path, or upload the file.")
+
+
+def _opened(typed: str) -> Path | None:
+    """The path in the open folders that `typed` names, there or not; None for what cannot be a path."""
     if not typed:
         raise ModelError("No path is given.", hint="Write the path of a file on the server.")
     roots = open_folders()
     try:
         path = (ROOT / Path(typed).expanduser()).resolve()
-        if not any(path.is_relative_to(root) for root in roots):
-            raise ModelError(
-                f"`{typed}` is outside of the folders that this server opens to the browser.",
-                hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",
-            )
-        if path.is_file() or (folder and path.is_dir()):
-            return path
     except (OSError, ValueError, RuntimeError):  # too long, a zero byte, a home that does not exist
-        pass
-    raise ModelError(f"There is no file `{typed[:200]}`.", hint="Check the path, or upload the file.")
+        return None
+    if not any(path.is_relative_to(root) for root in roots):
+        raise ModelError(
+            f"`{typed[:200]}` is outside of the folders that this server opens to the browser.",
+            hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",
+        )
+    return path
+
+
+def check_spec(spec: TrialSpec) -> None:
+    """Refuse a finished spec that reaches what this server does not open to the browser; its model apart.
+
+    Raises:
+        SpecError: `expert` where the operator does not allow it, or a setting that names a file elsewhere.
+        ModelError: feeds that are missing or lie elsewhere, or a dataset that lies elsewhere.
+    """
+    if spec.session.expert and not expert_allowed():
+        raise SpecError(
+            "`expert` is off on this server.",
+            hint=f"Turn it off, or ask whoever runs the server to start it with {EXPERT_VARIABLE}=1.",
+        )
+    check_named_files(spec.session, open_folders())
+    if spec.workload.feeds != "random":
+        allowed_path(spec.workload.feeds, folder=True)
+    if spec.dataset is not None:
+        _opened(spec.dataset.path)  # a race needs none, so that it may be missing

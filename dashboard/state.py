@@ -37,7 +37,7 @@ from core.prediction import Past, Prediction, past, predict
 from core.scheduler import Scheduler, Status
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
-from dashboard import contestants, fields
+from dashboard import contestants, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -78,7 +78,8 @@ def queue() -> MachineQueue:
 @st.cache_resource(show_spinner=False)
 def scheduler() -> Scheduler:
     """The scheduler of this server; its jobs die with the server."""
-    service = Scheduler(store(), owner=_owner(), queue=queue())
+    folders.hold_workers()
+    service = Scheduler(store(), owner=_owner(), queue=queue(), admit=admit)
     _made.append(service)
     return service
 
@@ -212,11 +213,26 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
         ModelError: there is no such model, or another one under that path; no widget was changed.
     """
     record = find_model(spec.model, foreign=foreign)
+    if foreign:
+        folders.check_spec(spec)
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
     for name, value in fields.values_from_spec(spec).items():
         st.session_state[name] = value
     choose_model(record)
+
+
+def admit(spec: TrialSpec) -> None:
+    """The one check of every finished spec before it is submitted, wherever its parts come from.
+
+    Raises:
+        SpecError: a setting that this server does not take from the browser.
+        ModelError: a model that is not in the library, feeds or a dataset, outside of the open folders.
+    """
+    folders.check_spec(spec)
+    path = spec.model.path
+    if not any(store().model(one) for one in (path, str(ROOT / path))):
+        allowed_path(path)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

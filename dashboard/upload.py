@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import streamlit as st
 from starlette.requests import ClientDisconnect, Request
@@ -34,6 +34,7 @@ from starlette.routing import Route
 from core.errors import SpecError, TunerError, record_from_error
 from core.store import home
 from dashboard.format import plain, size
+from dashboard.gate import same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
 TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
@@ -78,11 +79,6 @@ def checked_name(name: str) -> str:
             hint='Rename it: no slashes, no leading dot, none of : * ? " < > |, at most 200 bytes.',
         )
     return name
-
-
-def same_origin(origin: str | None, host: str | None) -> bool:
-    """True when a request with header `Origin` was sent by a page of ours; `host` is the header `Host`."""
-    return bool(host) and origin is not None and urlsplit(origin).netloc == host
 
 
 async def put(request: Request) -> Response:

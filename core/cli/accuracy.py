@@ -170,7 +170,8 @@ def _specs(
     data: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> list[TrialSpec]:
     """One spec for each model, all on the same data: those of the configuration, changed by the options."""
-    base = config_from(config, store=lambda: store, other_model=models[0] is not None)
+    expert = bool(given.get("expert"))
+    base = config_from(config, store=lambda: store, other_model=models[0] is not None, expert=expert)
     dataset, images = ({k: v for k, v in part.items() if v is not None} for part in data)
     before = base.get("dataset", {})
     dataset = {**before, **dataset}

@@ -56,7 +56,8 @@ def check(
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
-    spec = spec_from_dict(spec_data(config_from(config, store=lambda: store), None, given))
+    named = config_from(config, store=lambda: store, expert=bool(given.get("expert")))
+    spec = spec_from_dict(spec_data(named, None, given))
     _check_answerable(spec, config)
     resolved = resolve_trial(spec, store, run_job)
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)

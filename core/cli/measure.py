@@ -170,7 +170,8 @@ def _spec_data(
     if preset is not None:
         base = preset_config(preset)
     else:
-        base = config_from(config, store=lambda: store, other_model=model is not None)
+        expert = bool(given.get("expert"))
+        base = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
     return spec_data(base, model, given)
 
 

@@ -17,10 +17,12 @@ from typing import Annotated, Any
 
 import typer
 
+from core.doors import expert_allowed
 from core.errors import SpecError, nearest
 from core.files import expanded, open_regular
 from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
+from core.named_files import check_named_files, open_folders
 from core.presets import preset
 from core.spec import JUDGED_BY, spec_from_yaml
 from core.spec.strict_yaml import MAX_CHARACTERS
@@ -169,7 +171,9 @@ def wait_quiet_s(text: str | None) -> float:
 # --- where a configuration comes from ----------------------------------------------------------------------
 
 
-def config_from(ref: str | None, *, store: Callable[[], Store], other_model: bool = False) -> dict[str, Any]:
+def config_from(
+    ref: str | None, *, store: Callable[[], Store], other_model: bool = False, expert: bool = False
+) -> dict[str, Any]:
     """Return the configuration that `ref` names: a YAML file, a preset, a variant, PyTorch or a trial's id.
 
     That of a variant has the key `variant`, the content of its original, and keeps its own model wherever it
@@ -180,6 +184,7 @@ def config_from(ref: str | None, *, store: Callable[[], Store], other_model: boo
         store: opens the store; called for a trial or a variant only.
         other_model: the command line names a model itself: a trial's settings may go to any model, while a
             YAML file stays bound to the hash that it carries.
+        expert: the command line turns `expert` on, so that a file may ask for it.
 
     Raises:
         SpecError: no such file, preset or variant, or an invalid configuration.
@@ -195,7 +200,7 @@ def config_from(ref: str | None, *, store: Callable[[], Store], other_model: boo
         return _variant_config(ref.removeprefix("variant:"), store())
     path = expanded(ref)
     if path.suffix.lower() in (".yaml", ".yml") or _is_there(path):
-        return spec_from_yaml(_read(path)).to_dict()
+        return _file_config(path, expert=expert)
     trial = store().trial(ref).spec
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
 
@@ -206,6 +211,16 @@ def _is_there(path: Path) -> bool:
         return path.exists() and not path.is_dir()
     except (OSError, ValueError):  # a text that can be no path
         return False
+
+
+def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
+    """What a YAML file asks for; the files and libraries that its settings name lie near it, or in ORTune's.
+
+    Options of the command line may name any: those are typed by whom they serve.
+    """
+    spec = spec_from_yaml(_read(path), expert=expert or expert_allowed())
+    check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
+    return spec.to_dict()
 
 
 def _torch_engine(mode: str) -> str:

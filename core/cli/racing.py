@@ -39,7 +39,8 @@ def named(
         SpecError: a reference or an option that cannot be read, no model, or models that are not one family.
         StoreError: no such trial.
     """
-    configs = [config_from(ref, store=store, other_model=model is not None) for ref in refs]
+    expert = bool(given.get("expert"))
+    configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
     carrier = _carrier(configs, model, store)
     return [
         spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
@@ -105,7 +106,8 @@ def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[]
         SpecError: it cannot be read, or goes not together with that workload.
         StoreError: no such trial.
     """
-    config = beside(config_from(ref, store=store, other_model=True), candidate.to_dict())
+    named = config_from(ref, store=store, other_model=True, expert=bool(given.get("expert")))
+    config = beside(named, candidate.to_dict())
     workload = {name: value for name, value in given.items() if _is_workload(name)}
     spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
     return Configuration(spec=spec, label=ref, role="baseline")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from core import wire
 from core.datasets.images import SUFFIXES, decoded, image_input, prepared
 from core.datasets.labels import Labels, from_text
+from core.doors import check_files
 from core.errors import SpecError
 from core.files import MOST_LIST_BYTES, open_regular, refuse_irregular
 
@@ -100,6 +101,7 @@ def folder_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> 
     if empty:
         notes.append(f"There are no images in {', '.join(f'`{name}`' for name in empty[:5])}.")
     files = [file for found in classes.values() for file in found]
+    check_files(files)
     labels = from_text([name for name, found in classes.items() for _ in found], list(classes))
     return FileSource(files=files, labels=labels, notes=notes, preprocessing=preprocessing)
 
@@ -143,6 +145,7 @@ def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
     files = [path] if path.is_file() else _images(path) if path.is_dir() else []
     if not files:
         raise SpecError(f"There are no images at `{path}`.", hint="Give an image, or a folder of images.")
+    check_files(files)
     return FileSource(files=files, labels=None, notes=[], preprocessing=preprocessing)
 
 
@@ -153,7 +156,8 @@ def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
     """A path and a label in each line, paths relative to the CSV; a line of column names may come first.
 
     Raises:
-        SpecError: the file is no such CSV, or images that it names are missing.
+        SpecError: the file is no such CSV, or images that it names are missing; for a visitor of the
+            dashboard also an image outside of the folder of the CSV.
     """
     lines = _lines(path)
     if not lines:
@@ -163,6 +167,7 @@ def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
         lines = lines[1:]
     at, label_at = columns or (0, 1 if len(lines[0][1]) > 1 else None)
     files = [path.parent / _cell(path, line, at) for line in lines]
+    check_files(files, within=path.parent)  # before it is said whether they are there
     _check_files(path, lines, files)
     labels = None if label_at is None else from_text([_cell(path, line, label_at) for line in lines])
     return FileSource(files=files, labels=labels, notes=[], preprocessing=preprocessing)

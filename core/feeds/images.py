@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import wire
+from core.doors import check_files
 from core.errors import SpecError
 from core.files import IrregularFile, open_regular, refuse_irregular
 
@@ -127,6 +128,7 @@ def _files(path: str) -> list[Path]:
         raise SpecError(
             f"There is {what} at `{path}`.", hint="Give an image, or a folder of PNG, JPEG or other images."
         )
+    check_files(files)
     return files
 
 

@@ -290,7 +290,7 @@ KNOBS: tuple[Knob, ...] = (
         kind="bool",
         default=False,
         help="Accept session config entries that this table does not know. ONNX Runtime will not say when "
-        "a key is misspelt.",
+        "a key is misspelt. A file cannot turn it on by itself.",
         advanced=True,
     ),
     Knob(

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from core import wire
+from core.doors import EXPERT_VARIABLE
 from core.errors import SpecError
 from core.knobs import (
     KNOBS,
@@ -373,11 +374,16 @@ def _without_effect_on_protocol(spec: TrialSpec) -> dict[str, str]:
 _KINDS = {type(None): "nothing", list: "a list"}
 
 
-def spec_from_yaml(text: str) -> TrialSpec:
+def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
     """Read an exported configuration; `measured` and `environment` are informative and not part of it.
 
+    Args:
+        text: of the file.
+        expert: whether the operator allows `expert`; a file asks for it, but cannot turn it on itself.
+
     Raises:
-        SpecError: not YAML, another schema version, unknown or duplicate keys, wrong types, foreign tags.
+        SpecError: not YAML, another schema version, unknown or duplicate keys, wrong types, foreign tags, or
+            `expert` where it is not allowed.
     """
     data = load_strict(text)
     if not isinstance(data, dict):
@@ -393,6 +399,12 @@ def spec_from_yaml(text: str) -> TrialSpec:
         )
     for informative in ("measured", "environment"):
         data.pop(informative, None)
+    session = data.get("session")
+    if not expert and isinstance(session, dict) and session.get("expert") not in (None, False):
+        raise SpecError(
+            "`session.expert` is the operator's to turn on, not a file's.",
+            hint=f"Remove it; if you trust the file, give `--expert` or start with {EXPERT_VARIABLE}=1.",
+        )
     return spec_from_dict(data)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.contrast import PRECISIONS
+from core.doors import EXPERT_VARIABLE, expert_allowed
 from core.knobs import KNOWN_OPTIMIZERS, Knob
 from core.plan import torch_source
 from core.store import ModelRecord
@@ -62,7 +63,11 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
             ),
         )
     elif setting.kind == "bool":
-        st.toggle(label, key=key, help=text, persist_state="session")
+        closed = setting.name == "expert" and not expert_allowed()
+        if closed:
+            text += f"\n\nOff on this server; whoever runs it allows it with `{EXPERT_VARIABLE}=1`."
+        off = closed and not st.session_state.get(key)  # what came with a trial can be turned off
+        st.toggle(label, key=key, help=text, persist_state="session", disabled=off)
     elif setting.name == "engine":
         _engine(setting, label, key, text, record)
     elif setting.kind == "choice":

@@ -12,6 +12,7 @@ import streamlit as st
 
 from core import variants
 from core.comparison import same_request
+from core.doors import expert_allowed
 from core.errors import SpecError, TunerError
 from core.measurement import Trial
 from core.plan import anchor, torch_source
@@ -20,6 +21,7 @@ from core.spec import TrialSpec, spec_from_yaml
 from core.store import ModelRecord
 from dashboard import contestants, controls, format, state
 from dashboard.contestants import Entry
+from dashboard.folders import check_spec
 from dashboard.panels import verdict
 
 # keys of the session
@@ -349,7 +351,8 @@ def _yaml(record: ModelRecord) -> None:
 def _add_yaml(record: ModelRecord) -> None:
     try:
         name, text = _yaml_text()
-        spec = spec_from_yaml(text)
+        spec = spec_from_yaml(text, expert=expert_allowed())
+        check_spec(spec)
         if not spec.model.sha256:  # without a hash, the path or the name must be this model's
             found = state.find_model(spec.model, foreign=True)
             known = {"sha256": found.sha256}

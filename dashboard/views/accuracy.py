@@ -170,7 +170,8 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     names = ", ".join(_file(spec) for spec in specs)
     try:
         task = partial(evaluate, state.store(), specs, state.environment())
-        job = state.scheduler().submit_task(task, kind=KIND, what=f"accuracy of {format.short(names)}")
+        what = f"accuracy of {format.short(names)}"
+        job = state.scheduler().submit_task(task, kind=KIND, what=what, specs=specs)
     except TunerError as error:
         state.keep_error(error)
         return

@@ -8,6 +8,7 @@ import time
 import streamlit as st
 
 from core import emit, wire
+from core.doors import expert_allowed
 from core.errors import SpecError, TunerError
 from core.guard import MARK, breach
 from core.measurement import Trial
@@ -229,7 +230,7 @@ LOADED = "export.loaded"
 def load() -> None:
     """Read the chosen or pasted YAML into the widgets."""
     try:
-        spec = spec_from_yaml(_text())
+        spec = spec_from_yaml(_text(), expert=expert_allowed())
         state.apply_spec(spec, foreign=True)
     except TunerError as error:
         state.keep_error(error)

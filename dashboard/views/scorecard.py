@@ -10,6 +10,7 @@ import streamlit as st
 
 from core import variants
 from core.contrast import PRECISIONS
+from core.doors import expert_allowed
 from core.errors import SpecError, TunerError
 from core.library import ROOT
 from core.plan import anchor
@@ -233,7 +234,7 @@ def _yaml() -> None:
 
 def _load_yaml() -> None:
     try:
-        _load(spec_from_yaml(_yaml_text()), foreign=True)
+        _load(spec_from_yaml(_yaml_text(), expert=expert_allowed()), foreign=True)
     except TunerError as error:
         state.keep_error(error)
 

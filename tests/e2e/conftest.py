@@ -33,6 +33,7 @@ HOW_TO_GET_IT = (
     "or set ORTUNE_CHROMIUM to one."
 )
 START_S = 60.0
+POLICY = "Content Security Policy"  # as Chromium says what it refused
 PATIENCE_MS = 60_000.0  # a busy machine of two cores
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -127,7 +128,7 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 @pytest.fixture
 def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callable[..., Page]]:
     """Open the app as a new visitor; afterwards, nothing foreign was asked for and nothing had crashed."""
-    contexts, requests = [], []
+    contexts, requests, refused = [], [], []
 
     def open_it(path: str = "/", *, scheme: str = "light") -> Page:
         context = browser.new_context(
@@ -141,6 +142,7 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
         page = context.new_page()
         page.on("request", lambda request: requests.append(request.url))
         page.on("websocket", lambda socket_: requests.append(socket_.url))
+        page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
         page.goto(app_url + path)
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
         page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
@@ -153,6 +155,7 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
     for context in contexts:
         context.close()
     assert not crashed
+    assert not refused  # by the content security policy: something of a page does not work
     hosts = {
         urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob", "about")
     }

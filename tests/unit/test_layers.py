@@ -4,7 +4,10 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = {"__init__", "__main__", "errors", "wire", "profiling", "catalog", "files", "limits", "provenance"}
+SHARED = {
+    *("__init__", "__main__", "catalog", "doors", "errors", "files", "limits", "profiling", "provenance"),
+    "wire",
+}
 MODULES = {path.stem for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
 
 

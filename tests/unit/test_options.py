@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.cli.options import seconds, share, spec_data
+from core.cli.options import config_from, seconds, share, spec_data
 from core.errors import SpecError
 from core.spec import TrialSpec, spec_from_dict
 
@@ -79,3 +81,47 @@ def test_the_tolerance_of_outputs_is_a_share() -> None:
     for text in ("0", "-1", "3", "nan"):
         with pytest.raises(SpecError, match="tolerance"):
             spec(tolerance=text)
+
+
+def _never() -> Any:
+    raise AssertionError("a file needs no store")
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Write a YAML file with that session, in a folder of its own; the current folder is another."""
+    monkeypatch.delenv("ORTUNE_ALLOW_EXPERT", raising=False)
+    for name in ("here", "theirs"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def write(session: str) -> str:
+        path = tmp_path / "theirs" / "c.yaml"
+        path.write_text(f"schema: 1\nmodel: {{path: m.onnx}}\nsession: {session}\n")
+        return str(path)
+
+    return write
+
+
+def test_expert_in_a_file_needs_the_option_or_the_variable(
+    configuration: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = configuration("{expert: true, session_config_entries: {session.made_up: x}}")
+    with pytest.raises(SpecError, match="operator's"):
+        config_from(path, store=_never)
+    assert config_from(path, store=_never, expert=True)["session"]["expert"] is True
+    monkeypatch.setenv("ORTUNE_ALLOW_EXPERT", "1")
+    assert config_from(path, store=_never)["session"]["expert"] is True
+
+
+@pytest.mark.parametrize("value", ["/etc", "../../x"])
+def test_a_file_names_files_near_it_only_and_the_command_line_names_any(
+    configuration: Callable[[str], str], tmp_path: Path, value: str
+) -> None:
+    key = "session.node_partition_config_file"
+    with pytest.raises(SpecError, match="outside of the folders"):
+        config_from(configuration(f"{{session_config_entries: {{{key}: {value}}}}}"), store=_never)
+    near = str(tmp_path / "theirs" / "partition.json")
+    config = config_from(configuration(f"{{session_config_entries: {{{key}: {near}}}}}"), store=_never)
+    typed = spec(config, session_config_entries=[f"{key}={value}"])
+    assert typed.session.session_config_entries == {key: value}

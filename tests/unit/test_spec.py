@@ -149,7 +149,7 @@ specs = st.builds(
 @given(specs)
 def test_the_yaml_round_trip_is_exact(one: TrialSpec) -> None:
     text = yaml_from_spec(one, measured={"p50_s": 1.5, "bad": float("nan")}, environment={"os": "x"})
-    again = spec_from_yaml(text)
+    again = spec_from_yaml(text, expert=one.session.expert)
     assert again == one
     assert again.key() == one.key()
     assert type_tree(again.to_dict()) == type_tree(one.to_dict())
@@ -470,6 +470,17 @@ def test_a_bad_provider_option_is_refused(name: str, options: dict[str, str], wo
     error = refusal({"session": {"providers": [{"name": name, "options": options}]}})
     assert word in f"{error.message} {error.hint}"
     assert name in error.message
+
+
+@pytest.mark.parametrize("value", ["true", "1", "'true'", "[true]"])
+def test_a_file_cannot_turn_expert_on_by_itself(value: str) -> None:
+    text = document(f"session: {{expert: {value}, session_config_entries: {{session.my_key: x}}}}")
+    error = yaml_refusal(text)
+    assert "`session.expert` is the operator's" in error.message
+    assert "ORTUNE_ALLOW_EXPERT=1" in error.hint
+    assert spec_from_yaml(document("session: {expert: true}"), expert=True).session.expert
+    assert not spec_from_yaml(document("session: {expert: false}")).session.expert
+    assert not spec_from_yaml(document("session: {}"), expert=True).session.expert
 
 
 def test_expert_passes_native_code_and_unknown_names_on() -> None:

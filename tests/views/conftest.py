@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE
 from core.library import import_files
 from core.runner import run_job
 from core.store import ModelRecord
@@ -32,6 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: wire.Environm
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
     monkeypatch.delenv("ORTUNE_MODELS", raising=False)
+    monkeypatch.delenv(EXPERT_VARIABLE, raising=False)
+    monkeypatch.setenv(FOLDERS_VARIABLE, "")  # the dashboard sets it; it must not outlast the test
     st.cache_resource.clear()
     state.scheduler()._environment = machine
     yield tmp_path / "home"

@@ -251,14 +251,14 @@ def test_a_fixed_value_is_fed(open_page: Open, add_model: Add) -> None:
 
 
 def test_arrays_of_a_file_are_fed_and_too_few_rows_are_refused(
-    open_page: Open, mlp: ModelRecord, tmp_path: Path
+    open_page: Open, mlp: ModelRecord, home: Path
 ) -> None:
     name = mlp.info["inputs"][0]["name"]
-    np.savez(tmp_path / "rows.npz", **{name: np.ones((3, 16), np.float32)})
+    np.savez(home / "rows.npz", **{name: np.ones((3, 16), np.float32)})
     at = open_page(model=mlp)
     at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.NPZ).run()
     assert at.button(key="run").disabled
-    at.text_input(key=fields.FEEDS_PATH).set_value(str(tmp_path / "rows.npz"))
+    at.text_input(key=fields.FEEDS_PATH).set_value(str(home / "rows.npz"))
     widget(at, "batch_size").set_value(3).run()
     run_and_wait(at)
     assert state.store().trials()[0].state == "COMPLETE", state.store().trials()[0].error
@@ -269,8 +269,8 @@ def test_arrays_of_a_file_are_fed_and_too_few_rows_are_refused(
     assert len(at.error) == 1
 
 
-def test_images_of_a_folder_are_fed(open_page: Open, add_model: Add, tmp_path: Path) -> None:
-    folder = tmp_path / "images"
+def test_images_of_a_folder_are_fed(open_page: Open, add_model: Add, home: Path) -> None:
+    folder = home / "images"
     folder.mkdir()
     for index in range(2):
         Image.new("RGB", (20, 12), (index * 90, 10, 200)).save(folder / f"{index}.png")

@@ -1,0 +1,314 @@
+"""The gate in front of the server: who may speak to it, from which page, and what a page of it may do.
+
+Streamlit accepts any Host, any port of localhost as origin, and asks a web service for this machine's
+external address before it refuses another. Here every request is judged first: a Host that is not ours could
+be a name that was pointed at this machine (DNS rebinding), and an Origin that is not exactly that Host is
+another page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import html
+import ipaddress
+import re
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+import psutil
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN_VARIABLE = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
+MIN_TOKEN = 16  # characters: what nobody guesses through the network
+COOKIE = "ortune_login"
+COOKIE_S = 30 * 24 * 3600
+LOGIN = "_login"
+HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines ask without a login
+WRONG_TOKEN_S = 1.0  # before the next guess
+MAX_FORM_BYTES = 4096
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
+_ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
+_PORTS = {"http": 80, "https": 443}
+
+
+# --- who is asked, and from which page ----------------------------------------------------------------------
+
+
+def is_loopback(address: str) -> bool:
+    """True when `address`, a name or a number, stands for this machine alone."""
+    try:
+        found = {str(one[4][0]) for one in socket.getaddrinfo(address, None)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+
+
+def own_hosts(address: str, more: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names that browsers may call this server by.
+
+    Args:
+        address: that it listens on; a wildcard stands for every address of this machine.
+        more: names that the operator adds, such as that of a proxy.
+    """
+    names = ["localhost", "127.0.0.1", "::1", *more]
+    if address in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
+        names.append(socket.gethostname())
+        addresses = (one for card in psutil.net_if_addrs().values() for one in card)
+        names += [one.address for one in addresses if one.family in (socket.AF_INET, socket.AF_INET6)]
+    else:
+        names.append(address)
+    return frozenset(_bracketed(name.partition("%")[0]).lower().rstrip(".") for name in names)
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+def host_name(host: str) -> str | None:
+    """Return the name in a header `Host`, in lower case and without the port; None: it is no such header."""
+    match = _HOST.fullmatch(host)
+    return match["name"].lower().rstrip(".") if match else None
+
+
+def same_origin(origin: str | None, host: str | None) -> bool:
+    """True when a request with header `Origin` was sent by a page of ours; `host` is the header `Host`."""
+    page, asked = _ORIGIN.fullmatch(origin or ""), _HOST.fullmatch(host or "")
+    if page is None or asked is None:
+        return False
+    default = _PORTS[page["scheme"]]
+    return (page["name"].lower(), int(page["port"] or default)) == (
+        asked["name"].lower(),
+        int(asked["port"] or default),
+    )
+
+
+# --- what a page may do -------------------------------------------------------------------------------------
+
+
+def _inline_hashes() -> list[str]:
+    """Hashes of the scripts inside Streamlit's own page, the only inline ones that may run."""
+    import streamlit
+
+    page = Path(streamlit.__file__).with_name("static") / "index.html"
+    try:
+        scripts = re.findall(r"<script>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
+    except OSError:
+        return []
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+
+
+def policy(host: str, inline: Iterable[str]) -> str:
+    """The content security policy for pages under `host`: nothing from elsewhere, no frame around them."""
+    return "; ".join(
+        (
+            "default-src 'self'",
+            # Streamlit loads the script of a component of ours from a blob
+            f"script-src 'self' blob: {' '.join(inline)}".rstrip(),
+            "style-src 'self' 'unsafe-inline'",  # Streamlit and Plotly write styles while they run
+            "img-src 'self' data: blob:",  # Plotly saves a figure by way of both
+            "font-src 'self' data:",
+            f"connect-src 'self' ws://{host} wss://{host} data: blob:",
+            "worker-src 'self' blob:",
+            "media-src 'self' data: blob:",
+            "frame-src 'self'",
+            "object-src 'none'",
+            "base-uri 'self'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
+    )
+
+
+_HEADERS = {
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+# --- the gate -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What counts of a request: its headers, each as often as it was sent."""
+
+    headers: Mapping[str, list[str]]
+
+    def one(self, name: str) -> str | None:
+        """The value of a header that came exactly once."""
+        values = self.headers.get(name, [])
+        return values[0] if len(values) == 1 else None
+
+
+def _asked(scope: Scope) -> _Asked:
+    headers: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return _Asked(headers)
+
+
+class Gate:
+    """ASGI middleware that lets requests of our own pages through, and adds the headers that hold them."""
+
+    stands = False  # whether this process is served through one
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], token: str = "") -> None:
+        """Wrap `app`.
+
+        Args:
+            app: the server.
+            hosts: from `own_hosts`.
+            token: that a visitor has to give once; empty: nobody is asked.
+        """
+        self.app = app
+        self.hosts = hosts
+        self.token = token
+        self.inline = _inline_hashes()
+        Gate.stands = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may not pass; hand every other on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        asked = _asked(scope)
+        host = asked.one("host") or ""
+        if host_name(host) not in self.hosts:
+            text = "This server is not called by that name. Its operator adds names with --host."
+            await _answer(scope, send, 403, text)
+        elif "origin" in asked.headers and not same_origin(asked.one("origin"), host):
+            await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
+        elif self.token and scope["path"] != HEALTH and not self._is_known(asked):
+            await self._log_in(scope, receive, self._holding(send, host), asked)
+        else:
+            await self.app(scope, receive, self._holding(send, host))
+
+    def _holding(self, send: Send, host: str) -> Send:
+        """`send` that adds the headers to every answer."""
+        own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message.get("headers", [])}
+                added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
+                message = {**message, "headers": [*message.get("headers", []), *added]}
+            await send(message)
+
+        return with_headers
+
+    # --- the shared token
+
+    def _is_known(self, asked: _Asked) -> bool:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load("; ".join(asked.headers.get("cookie", [])))
+        except CookieError:
+            return False
+        morsel = cookies.get(COOKIE)
+        return morsel is not None and hmac.compare_digest(morsel.value.encode(), _ticket(self.token).encode())
+
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send, asked: _Asked) -> None:
+        """Ask for the token, or take it."""
+        is_form = scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN
+        if is_form and scope["method"] == "POST" and "origin" in asked.headers:
+            form = parse_qs((await _body(receive)).decode("utf-8", "replace"))
+            given, place = form.get("token", [""])[0].strip(), form.get("next", ["/"])[0]
+            if hmac.compare_digest(given.encode(), self.token.encode()):
+                await _redirect(send, _local(place), self._cookie(asked))
+                return
+            await asyncio.sleep(WRONG_TOKEN_S)
+            await _answer(scope, send, 401, _page(_local(place), "That is not the token."), kind="text/html")
+        elif scope["type"] == "http" and "text/html" in (asked.one("accept") or ""):
+            query = scope.get("query_string", b"").decode("latin-1")
+            place = "/" if is_form else scope["path"] + (f"?{query}" if query else "")
+            await _answer(scope, send, 401, _page(_local(place), ""), kind="text/html")
+        else:
+            await _answer(scope, send, 401, "Log in first: open the dashboard in the browser.")
+
+    def _cookie(self, asked: _Asked) -> str:
+        secure = "; Secure" if (asked.one("origin") or "").startswith("https:") else ""
+        return f"{COOKIE}={_ticket(self.token)}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Lax{secure}"
+
+
+def _ticket(token: str) -> str:
+    """What the cookie holds: made from the token, without being it."""
+    return hmac.new(token.encode(), b"ortune login", hashlib.sha256).hexdigest()
+
+
+def _local(place: str) -> str:
+    """`place` where it is a path of this server, else its start."""
+    plain = place.startswith("/") and not place.startswith("//") and place.isascii() and place.isprintable()
+    return place if plain and "\\" not in place else "/"
+
+
+def _page(place: str, problem: str) -> str:
+    said = f"<p role='alert'>{html.escape(problem)}</p>" if problem else ""
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>ORTune: log in</title>"
+        "<meta name='viewport' content='width=device-width'>"
+        "<body style='font: 1rem system-ui; max-width: 26rem; margin: 15vh auto; padding: 0 1rem'>"
+        f"<h1>ORTune</h1>{said}<form method='post' action='{LOGIN}'>"
+        f"<input type='hidden' name='next' value='{html.escape(place, quote=True)}'>"
+        "<p><label>Token, from whoever runs this server<br><input type='password' name='token' required "
+        "autofocus autocomplete='current-password' style='font: inherit; width: 100%'></label></p>"
+        "<p><button style='font: inherit'>Log in</button></p></form></body></html>"
+    )
+
+
+async def _body(receive: Receive) -> bytes:
+    body = b""
+    while len(body) <= MAX_FORM_BYTES:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b""
+        part: bytes = message.get("body", b"")
+        body += part
+        if not message.get("more_body"):
+            return body
+    return b""
+
+
+async def _redirect(send: Send, place: str, cookie: str) -> None:
+    headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain") -> None:
+    """Refuse a request; a WebSocket that is closed before it is open is a 403 to the browser."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        return
+    body = text.encode()
+    headers = [
+        (b"content-type", f"{kind}; charset=utf-8".encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+# --- no request to the outside ------------------------------------------------------------------------------
+
+
+def stay_inside() -> None:
+    """Keep Streamlit from asking a web service for the external address of this machine."""
+    from streamlit import net_util
+
+    vars(net_util)["get_external_ip"] = lambda: None

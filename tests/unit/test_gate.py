@@ -1,0 +1,331 @@
+"""The gate in front of the server: Host, Origin, headers, the shared token; and who must set one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import typer
+from starlette.types import Message, Receive, Scope, Send
+
+from dashboard import __main__ as server
+from dashboard import gate, login
+
+HOST = "127.0.0.1:8501"
+TOKEN = "correct horse battery"
+HOSTS = gate.own_hosts("127.0.0.1")
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """The server behind the gate: says 200 to everybody."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-own", b"1")]})
+    await send({"type": "http.response.body", "body": b"inside"})
+
+
+class Answer:
+    """What came back: of a WebSocket the status is 101 when it was opened."""
+
+    def __init__(self, sent: list[Message]) -> None:
+        first = sent[0]
+        kinds = {"websocket.accept": 101, "websocket.close": 403}
+        self.status = kinds.get(first["type"]) or first["status"]
+        self.headers = {k.decode().lower(): v.decode() for k, v in first.get("headers", [])}
+        self.text = b"".join(one.get("body", b"") for one in sent[1:]).decode()
+
+
+def ask(
+    *,
+    token: str = "",
+    kind: str = "http",
+    method: str = "GET",
+    path: str = "/",
+    body: bytes = b"",
+    headers: list[tuple[str, str]] | None = None,
+    **more: str,
+) -> Answer:
+    """Send one request through a gate; a Host of our own unless `headers` says otherwise."""
+    named = headers if headers is not None else [("host", HOST)]
+    raw = [(k.encode(), v.encode("latin-1")) for k, v in [*named, *more.items()]]
+    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=1", "headers": raw}
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(gate.Gate(app, hosts=HOSTS, token=token)(scope, receive, send))
+    return Answer(sent)
+
+
+# --- Host and Origin
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("host", [HOST, "localhost:8501", "LOCALHOST", "localhost.:9000", "[::1]:8501"])
+def test_our_own_names_may_ask(kind: str, host: str) -> None:
+    assert ask(kind=kind, headers=[("host", host)]).status in (200, 101)
+    assert ask(kind=kind, headers=[("host", host)], origin=f"http://{host}").status in (200, 101)
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        *([], ["evil.example"], ["evil.example:8501"], ["127.0.0.1.evil.example"], ["user@127.0.0.1"], [""]),
+        *(["127.0.0.1:8501/x"], ["[::1"], ["127.0.0.1:port"], [HOST, HOST], [HOST, "evil.example"], ["\xff"]),
+    ],
+)
+def test_other_names_are_refused(kind: str, hosts: list[str]) -> None:
+    assert ask(kind=kind, headers=[("host", one) for one in hosts]).status == 403
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *(
+            "http://evil.example",
+            "http://127.0.0.1:8502",
+            "http://127.0.0.1",
+            "http://localhost:8501",
+            "null",
+            "",
+        ),
+        *(
+            "http://[",
+            "http://[::1",
+            "http://127.0.0.1:99999999",
+            "://",
+            "127.0.0.1:8501",
+            "\xff\xfe",
+            "http://",
+        ),
+        *("http://127.0.0.1:8501/", "http://127.0.0.1:8501@evil.example", "ftp://127.0.0.1:8501"),
+    ],
+)
+def test_other_pages_broken_origins_and_other_ports_are_refused(kind: str, origin: str) -> None:
+    assert ask(kind=kind, origin=origin).status == 403
+
+
+def test_two_origins_are_none() -> None:
+    own = f"http://{HOST}"
+    assert ask(headers=[("host", HOST), ("origin", own), ("origin", "http://evil.example")]).status == 403
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        ("http://name", "name:80", True),
+        ("https://name", "name", True),
+        ("https://name:443", "name", True),
+        ("https://name", "name:80", False),
+        ("http://NAME", "name", True),
+        (None, "name", False),
+        ("http://name", None, False),
+        ("http://[", "[", False),
+    ],
+)
+def test_an_origin_is_the_host_with_its_port(origin: str | None, host: str | None, same: bool) -> None:
+    assert gate.same_origin(origin, host) is same
+
+
+def test_a_server_on_every_address_knows_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Box")
+    assert {"box", "127.0.0.1", "localhost", "[::1]"} <= gate.own_hosts("0.0.0.0")
+    assert "box" not in gate.own_hosts("192.0.2.1")
+    assert {"192.0.2.1", "tune.example.org"} <= gate.own_hosts("192.0.2.1", ["tune.Example.org"])
+    assert "[2001:db8::1]" in gate.own_hosts("2001:db8::1")
+
+
+# --- headers
+
+
+def test_every_answer_forbids_frames_and_foreign_content() -> None:
+    headers = ask().headers
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-own"] == "1"
+    policy = headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'self'" in policy
+    assert f"connect-src 'self' ws://{HOST}" in policy
+    scripts = re.search("script-src ([^;]*)", policy)
+    assert scripts is not None
+    assert "unsafe-inline" not in scripts[1]
+    assert "'sha256-" in scripts[1]
+
+
+# --- no request to the outside
+
+
+def test_the_external_address_is_never_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamlit import net_util
+    from streamlit.web.server import server_util
+
+    asked: list[str] = []
+    monkeypatch.setattr(net_util, "_make_blocking_http_get", lambda url, **_: asked.append(url))
+    monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)  # put back afterwards
+    gate.stay_inside()
+    assert not server_util.is_url_from_allowed_origins("http://evil.example")
+    assert asked == []
+
+
+# --- the shared token
+
+
+def cookie_of(answer: Answer) -> str:
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def log_in(given: str, place: str = "/", **headers: str) -> Answer:
+    body = urlencode({"token": given, "next": place}).encode()
+    headers = {"origin": f"http://{HOST}", **headers}
+    return ask(token=TOKEN, method="POST", path="/_login", body=body, **headers)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "WRONG_TOKEN_S", 0.0)
+
+
+def test_without_the_token_nothing_is_served_but_the_form_and_health() -> None:
+    assert ask(token=TOKEN).status == 401
+    assert ask(token=TOKEN, kind="websocket").status == 403
+    assert ask(token=TOKEN, method="PUT", path="/api/upload/x/y").status == 401
+    assert ask(token=TOKEN, path="/_stcore/health").status == 200
+    page = ask(token=TOKEN, path="/compare", accept="text/html,*/*")
+    assert page.status == 401
+    assert "name='token'" in page.text
+    assert "value='/compare?a=1'" in page.text
+    assert page.headers["content-security-policy"]
+    assert TOKEN not in page.text
+
+
+def test_the_token_opens_the_door_and_the_cookie_keeps_it_open() -> None:
+    answer = log_in(TOKEN, "/compare?comparison=1")
+    assert (answer.status, answer.headers["location"]) == (303, "/compare?comparison=1")
+    cookie = answer.headers["set-cookie"]
+    assert TOKEN not in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Secure" not in cookie
+    assert ask(token=TOKEN, cookie=f"x=1; {cookie_of(answer)}").status == 200
+    assert ask(token=TOKEN, kind="websocket", cookie=cookie_of(answer)).status == 101
+    assert ask(token="another token of ours", cookie=cookie_of(answer)).status == 401
+
+
+@pytest.mark.parametrize("given", ["", "wrong", TOKEN[:-1], TOKEN.upper(), "\u2603"])
+def test_a_wrong_token_is_refused(given: str) -> None:
+    answer = log_in(given)
+    assert answer.status == 401
+    assert "set-cookie" not in answer.headers
+    assert "That is not the token" in answer.text
+
+
+def test_a_login_comes_from_our_own_form_and_leads_to_our_own_pages() -> None:
+    body = urlencode({"token": TOKEN}).encode()
+    assert ask(token=TOKEN, method="POST", path="/_login", body=body).status == 401  # no Origin
+    assert log_in(TOKEN, origin="http://evil.example").status == 403
+    for place in ("//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nSet-Cookie: x", ""):
+        assert log_in(TOKEN, place).headers["location"] == "/"
+    assert (
+        ask(token=TOKEN, method="POST", path="/_login", body=b"x" * 10_000, origin=f"http://{HOST}").status
+        == 401
+    )
+    shown = ask(token=TOKEN, path="/'><script>", accept="text/html").text
+    assert "<script>" not in shown
+
+
+@pytest.mark.parametrize(
+    "cookie", ["ortune_login=", "ortune_login=x", "ortune_login=\xff", "=;=;", "a" * 9000]
+)
+def test_a_forged_cookie_is_none(cookie: str) -> None:
+    assert ask(token=TOKEN, cookie=cookie).status == 401
+
+
+# --- who must have a login
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run `python -m dashboard` up to the point where it would listen: what it would serve, or why not."""
+    served: list[dict[str, Any]] = []
+    monkeypatch.setattr(server, "serve", lambda address, port, **how: served.append(how))
+    monkeypatch.setattr(server, "_cannot_listen", lambda address, port: "")
+    monkeypatch.setattr(os, "chdir", lambda path: None)
+    monkeypatch.setattr(login, "is_configured", lambda: False)
+    monkeypatch.delenv(gate.TOKEN_VARIABLE, raising=False)
+
+    def run(**options: Any) -> Any:
+        served.clear()
+        try:
+            server.main(**options)
+        except typer.Exit as ended:
+            if ended.exit_code != 2:
+                raise
+            return capsys.readouterr().err
+        return served[0]
+
+    return run
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
+def test_an_address_beyond_this_machine_needs_a_login(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    said = start(address=address)
+    assert "nobody would have to log in" in said
+    assert "--insecure" in said
+    assert start(address=address, insecure=True)["token"] == ""
+    monkeypatch.setenv(gate.TOKEN_VARIABLE, TOKEN)
+    assert start(address=address)["token"] == TOKEN
+    monkeypatch.setenv(gate.TOKEN_VARIABLE, "short")
+    assert "has 5 characters, but needs 16" in start(address=address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
+def test_this_machine_alone_needs_none(start: Callable[..., Any], address: str) -> None:
+    assert start(address=address)["token"] == ""
+
+
+def test_a_provider_is_a_login_where_its_library_is(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "is_configured", lambda: True)
+    monkeypatch.setattr(server, "find_spec", lambda name: None)
+    assert "Authlib" in start(address="0.0.0.0")
+    monkeypatch.setattr(server, "find_spec", lambda name: object())
+    assert start(address="0.0.0.0")["token"] == ""
+
+
+@pytest.mark.parametrize("name", ["http://tune.example.org", "tune.example.org:80", "a/b", "", "a b"])
+def test_a_name_that_no_browser_sends_is_refused(start: Callable[..., Any], name: str) -> None:
+    assert "is no host name" in start(host=[name])
+    assert "tune.example.org" in start(host=["Tune.Example.org"])["hosts"]
+
+
+@pytest.mark.parametrize(
+    ("user", "listed", "welcome"),
+    [
+        ({"email": "ann@example.org"}, "", True),
+        ({"email": "Ann@Example.org"}, "ann@example.org", True),
+        ({"email": "bob@example.org"}, "ann@example.org, @example.org", True),
+        ({"email": "bob@evil.example"}, "ann@example.org,@example.org", False),
+        ({"email": "bob@sub.example.org"}, "@example.org", False),
+        ({"email": "ann@example.org", "email_verified": False}, "ann@example.org", False),
+        ({}, "@example.org", False),
+    ],
+)
+def test_who_is_welcome(user: dict[str, Any], listed: str, welcome: bool) -> None:
+    assert login.is_welcome(user, listed) is welcome

@@ -1,0 +1,163 @@
+"""What a visitor of the dashboard cannot reach: `expert`, files of the server by settings, feeds and data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.comparison import Configuration
+from core.errors import TunerError
+from core.spec import TrialSpec, spec_from_dict
+from core.store import ModelRecord
+from dashboard import fields, folders, state
+from tests import tiny_models
+from tests.views.conftest import APP, TIMEOUT_S
+from tests.views.test_tune import texts, widget
+
+Open = Callable[..., AppTest]
+Add = Callable[..., ModelRecord]
+
+WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
+HOSTILE = {
+    "expert": f"session: {{expert: true, session_config_entries: {WEIGHTS}}}",
+    "partition": "session: {session_config_entries: {session.node_partition_config_file: /etc/hostname}}",
+    "feeds": "workload: {feeds: /etc/rows.npz}",
+    "images": "workload: {feeds: ../../etc}",
+    "dataset": "dataset: {path: /etc/passwd}",
+}
+
+
+@pytest.fixture
+def mlp(add_model: Add) -> ModelRecord:
+    return add_model(tiny_models.mlp)
+
+
+def spec_of(record: ModelRecord, **parts: object) -> TrialSpec:
+    return spec_from_dict({"model": {"path": record.path, "sha256": record.sha256}, **parts})
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    ("page", "text", "button"),
+    [
+        ("export", "export.pasted", "export.load"),
+        ("compare", "compare.pasted", "compare.add.yaml"),
+        ("scorecard", "scorecard.pasted", "scorecard.load"),
+    ],
+)
+def test_a_yaml_that_reaches_out_is_refused_on_every_page(
+    open_page: Open, mlp: ModelRecord, page: str, text: str, button: str, body: str
+) -> None:
+    at = open_page(page, model=mlp)
+    targets = "targets: [{metric: model_size, at_most: 1 MB}]\n" if page == "scorecard" else ""
+    document = f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {mlp.sha256}}}\n{targets}{body}"
+    at.text_area(key=text).set_value(document).run()
+    at.button(key=button).click().run()
+    assert not at.exception
+    assert "operator's" in texts(at) or "outside of the folders" in texts(at)
+    assert not at.session_state["knob.expert"] if "knob.expert" in at.session_state else True
+
+
+@pytest.mark.parametrize("typed", ["/etc/rows.npz", "~/rows.npz", "sample_models/../../x.npz"])
+def test_feeds_typed_into_the_form_are_held_to_the_open_folders(
+    open_page: Open, mlp: ModelRecord, typed: str
+) -> None:
+    at = open_page(model=mlp)
+    at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.NPZ).run()
+    at.text_input(key=fields.FEEDS_PATH).set_value(typed).run()
+    at.button(key="run").click().run()
+    assert "outside of the folders" in texts(at)
+    assert state.store().trials() == []
+
+
+def test_the_switch_is_off_and_cannot_be_pressed_until_the_operator_allows_it(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page(model=mlp)
+    assert widget(at, "expert").disabled
+    assert "ORTUNE_ALLOW_EXPERT=1" in widget(at, "expert").help
+    monkeypatch.setenv("ORTUNE_ALLOW_EXPERT", "1")
+    assert not widget(open_page(model=mlp), "expert").disabled
+
+
+def test_a_forged_switch_is_refused_when_it_is_submitted(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    at.session_state["knob.expert"] = True  # as after a link to a trial that was measured with it
+    at.text_area(key="knob.session_config_entries").set_value(WEIGHTS[1:-1].replace(": ", "=")).run()
+    at.button(key="run").click().run()
+    assert "`expert` is off on this server" in texts(at)
+    assert state.store().trials() == []
+
+
+def test_no_way_of_submitting_passes_by_the_check(
+    mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.ones((3, 16), np.float32))
+    reaching = [
+        spec_of(mlp, workload={"feeds": str(tmp_path / "rows.npz")}),
+        spec_of(mlp, session={"expert": True}),
+        spec_of(mlp, session={"session_config_entries": {"ep.context_file_path": "/tmp/x.onnx"}}),
+        spec_from_dict({"model": {"path": str(tiny_models.mlp(tmp_path / "theirs.onnx"))}}),
+    ]
+    service = state.scheduler()
+    for one in reaching:
+        for submit in (
+            lambda one=one: service.submit(one),
+            lambda one=one: service.submit(one, kind="profile"),
+            lambda one=one: service.submit_comparison(
+                [Configuration(spec=spec_of(mlp), label="a"), Configuration(spec=one, label="b")]
+            ),
+            lambda one=one: service.submit_task(lambda run: {}, kind="accuracy", what="x", specs=[one]),
+        ):
+            with pytest.raises(TunerError, match=r"outside of the folders|`expert` is off"):
+                submit()
+    assert state.store().trials() == []
+    assert not service.active()
+
+
+def test_with_expert_allowed_files_are_still_held_to_the_open_folders(
+    mlp: ModelRecord, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORTUNE_ALLOW_EXPERT", "1")
+    key = "session.model_external_initializers_file_folder_path"
+
+    def asked(value: str) -> TrialSpec:
+        return spec_of(mlp, session={"expert": True, "session_config_entries": {key: value}})
+
+    folders.check_spec(asked(str(home / "models")))
+    with pytest.raises(TunerError, match="outside of the folders"):
+        folders.check_spec(asked("/etc"))
+
+
+# --- login with a provider
+
+
+def visitor(**user: object) -> AppTest:
+    """The app with a provider in its secrets, opened by whom the provider says."""
+    at = AppTest.from_file(str(APP), default_timeout=TIMEOUT_S)
+    at.secrets["auth"] = {"cookie_secret": "x" * 32, "redirect_uri": "http://127.0.0.1:8501/oauth2callback"}
+    at.user = {"is_logged_in": bool(user), **user}
+    return at.run()
+
+
+def test_a_stranger_sees_the_way_to_log_in_and_nothing_else() -> None:
+    at = visitor()
+    assert not at.exception
+    assert [one.label for one in at.button] == ["Log in"]
+    assert not at.sidebar.markdown
+    assert state.store().models() == []
+
+
+def test_who_has_logged_in_sees_the_app_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_USERS", "@example.org")
+    at = visitor(email="ann@example.org")
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.button(key="log_out").label == "Log out"
+    at = visitor(email="bob@evil.example")
+    assert "may not use this server" in at.error[0].value
+    assert [one.label for one in at.button] == ["Log out"]
