@@ -17,6 +17,7 @@ from core.cli.output import (
     Json,
     Quiet,
     complain,
+    ending_code,
     exit_code,
     print_json,
     print_lines,
@@ -24,6 +25,7 @@ from core.cli.output import (
 from core.cli.racing import (
     against_baseline,
     announce,
+    check_all_before,
     failures,
     labels,
     named,
@@ -132,6 +134,9 @@ def compare(
         for number, (spec, label) in enumerate(zip(specs, labels(refs), strict=True))
     ]
 
+    progress = Progress(sys.stderr, quiet=quiet)
+    check_all_before(store, asked, progress)
+
     def submit_new(service: Scheduler, progress: Progress) -> str:
         announce(store, asked, progress)
         return service.submit_comparison(asked, wait_quiet_s=patience_s)
@@ -211,9 +216,8 @@ def _report(store: Store, race: Comparison, limit: float | None, *, json_: bool)
     errors = failures(race, trials)
     for error in errors:
         complain(error["message"], error["hint"])
-    codes = {exit_code(error) for error in errors}
-    if codes:
-        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    if errors:
+        raise typer.Exit(ending_code(errors))
     raise typer.Exit(_verdict_code(race, found))
 
 

@@ -23,17 +23,17 @@ from core.cli.options import (
     with_settings,
 )
 from core.cli.output import (
-    EXIT_FAILED,
     EXIT_UNDECIDED,
     Json,
     Quiet,
     complain,
+    ending_code,
     exit_code,
     print_json,
     print_lines,
     unwritable,
 )
-from core.cli.racing import announce, baseline_of, failures, report_precision, unsure
+from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
 from core.cli.tables import profile_lines, sweep_lines, trial_lines
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.comparison import Comparison, Configuration
@@ -56,7 +56,7 @@ from core.sweep import (
     parse_values,
     study_name,
 )
-from core.trial_run import resolve_trial
+from core.trial_run import check_before, resolve_trial
 
 Model = Annotated[
     str | None,
@@ -113,10 +113,12 @@ def bench(
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
     progress = Progress(sys.stderr, quiet=quiet)
+    asked = Configuration(spec=spec, label="candidate")
+    everybody = [asked] if rival is None else [asked, rival]
+    check_all_before(store, everybody, progress)
 
     def submit(service: Scheduler) -> str:
-        asked = Configuration(spec=spec, label="candidate")
-        announce(store, [asked] if rival is None else [asked, rival], progress)
+        announce(store, everybody, progress)
         return service.submit(spec, baseline=rival, wait_quiet_s=patience_s)
 
     trial = _run_trial(store, submit, progress)
@@ -152,6 +154,7 @@ def profile(
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
+    check_before(spec, store, run_job)
     trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
@@ -247,6 +250,8 @@ def sweep(
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
     study, points = _study(axes), expand(resolved.spec, axes, resolved.record.info)
+    for point in points:
+        check_before(point.spec, store, run_job)
     found = _Sweep(study=study, axes=axes, points=points, wait_quiet_s=patience_s)
     try:
         _measure(store, found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
@@ -373,9 +378,8 @@ def _report_sweep(found: _Sweep, *, json_: bool) -> None:
     errors = [trial.error for trial in trials if trial.error is not None]
     if errors:
         complain(f"{len(errors)} of {len(trials)} points failed. {errors[0]['message']}", errors[0]["hint"])
-    codes = {exit_code(error) for error in errors}
-    if codes:
-        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    if errors:
+        raise typer.Exit(ending_code(errors))
     result = (found.comparison.result if found.comparison is not None else None) or {}
     if result.get("grade") == "F":
         complain(f"Graded F: {result['grade_reason']}", result["remedy"])

@@ -7,7 +7,7 @@ store · 3 undecided, or the budget gives no number · 130 stopped by Ctrl-C (14
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,18 @@ def exit_code(record: ErrorRecord | None) -> int:
         return 0
     codes = {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED, "BudgetError": EXIT_UNDECIDED}
     return codes.get(record["type"], EXIT_BAD_INPUT)
+
+
+def ending_code(records: Iterable[ErrorRecord | None]) -> int:
+    """Return the exit code for how several ended together.
+
+    Who was not measured because another one failed is no cancellation by anybody: that counts only where
+    nothing else went wrong.
+    """
+    codes = {exit_code(record) for record in records}
+    if EXIT_FAILED in codes:
+        return EXIT_FAILED
+    return max(codes - {EXIT_CANCELLED} - {0}, default=max(codes, default=0))
 
 
 def complain(message: str, hint: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from core import wire
 from core.comparison import Comparison
 from core.contrast import words
+from core.fed import fed_from_dict, fed_words
 from core.guard import MARK, breach, error_in_words
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, by_operator, by_provider
@@ -201,6 +202,7 @@ def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, 
         ("precision", _precision(spec.model.precision, result)),
         ("batch", f"{counted(result.get('batch_size'), 'row')} fed; {counted(result.get('runs'), 'run')}"),
         ("changed", ", ".join([*set_here, *options]) or "nothing: ONNX Runtime's defaults"),
+        *(("fed", fed_words(fed_from_dict(one))) for one in result.get("fed") or []),
         *(("no effect", f"{name}: {idle[name]}") for name in changed(spec) if name in idle),
     ]
 

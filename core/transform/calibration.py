@@ -23,7 +23,7 @@ from onnxruntime.quantization.calibrate import (
 
 from core.datasets import batches
 from core.errors import ModelError, SpecError
-from core.feeds import make_feeds, rows_fed
+from core.feeds import beside_data, make_feeds, rows_fed
 from core.models import inspect_model
 from core.transform.distance import Array
 from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
@@ -154,8 +154,11 @@ def _dataset_batches(
     axes = info["batch_axes"]
     size = info["fixed_batch"] or min(at_once, rows.wanted)
     limited: DatasetPlan = {**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)}
-    for batch in batches(limited, [_resized(one, axes, size) for one in rows.feeds[0]["inputs"]], axes, size):
-        yield batch.feeds, batch.rows
+    plan = rows.feeds[0]
+    inputs = [_resized(one, axes, size) for one in plan["inputs"]]
+    beside = beside_data(inputs, plan["values"], plan["seed"])
+    for batch in batches(limited, [one for one in inputs if one["name"] not in beside], axes, size):
+        yield {**batch.feeds, **beside}, batch.rows
 
 
 def _resized(one: InputPlan, axes: Mapping[str, int], size: int) -> InputPlan:

@@ -534,7 +534,7 @@ def test_a_signal_cancels_and_leaves_no_process(
 ) -> None:
     slow = str(tiny_models.slow(tmp_path / "slow.onnx"))
     process = cli.start("bench", slow, "--json")
-    wait_until(lambda: any_worker_runs(process.pid))
+    wait_until(lambda: any_worker_runs(process.pid) and bool(Store(cli.home / "ortune.db").trials()))
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code
