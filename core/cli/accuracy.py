@@ -15,6 +15,7 @@ from core.cli.output import (
     EXIT_UNDECIDED,
     Json,
     Quiet,
+    Wide,
     complain,
     ending_code,
     print_json,
@@ -105,6 +106,7 @@ def accuracy(
     again: Annotated[
         bool, typer.Option("--again", help="Feed the rows even where it was done before.")
     ] = False,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.exports import csv_text, md_text, sweep_records
 from core.cli.options import (
     CONFIG,
     Given,
@@ -24,17 +25,20 @@ from core.cli.options import (
 )
 from core.cli.output import (
     EXIT_UNDECIDED,
+    Format,
     Json,
     Quiet,
+    Wide,
     complain,
     ending_code,
     exit_code,
+    one_format,
     print_json,
     print_lines,
     unwritable,
 )
 from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
-from core.cli.tables import profile_lines, sweep_lines, trial_lines
+from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.comparison import Comparison, Configuration
 from core.errors import SpecError
@@ -146,6 +150,7 @@ def profile(
         Path | None, typer.Option(help="Write ORT's trace here (Chrome, Perfetto).", metavar="OUT.json")
     ] = None,
     top: Annotated[int, typer.Option(help="Rows of the tables.", min=1)] = 20,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -229,6 +234,8 @@ def sweep(
         bool, typer.Option("--reuse", help="Take points that were measured before on this machine.")
     ] = False,
     wait_quiet: WaitQuiet = None,
+    format_: Format = "text",
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -240,6 +247,7 @@ def sweep(
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
     """
+    one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     given, axes = _split_axes(given)
@@ -262,7 +270,7 @@ def sweep(
         else:
             print_lines(sweep_lines(found.rows()))
         raise
-    _report_sweep(found, json_=json_)
+    _report_sweep(found, "json" if json_ else format_)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -369,9 +377,13 @@ def _label(point: Point) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.values.items())
 
 
-def _report_sweep(found: _Sweep, *, json_: bool) -> None:
-    if json_:
+def _report_sweep(found: _Sweep, kind: str) -> None:
+    if kind == "json":
         print_json(found.document())
+    elif kind == "csv":
+        print_lines([csv_text(sweep_records(found.rows()))])
+    elif kind == "md":
+        print_lines([md_text(sweep_table(found.rows()))])
     else:
         print_lines(sweep_lines(found.rows()))
     trials = [trial for _, trial, _ in found.ended()]

@@ -11,7 +11,7 @@ import typer
 
 from core.cli.library import job_result
 from core.cli.options import Given, with_feeds, workload_of
-from core.cli.output import Json, Quiet, print_json, print_lines
+from core.cli.output import Json, Quiet, Wide, print_json, print_lines
 from core.cli.tables import DASH, ms, significant, table, visible
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
@@ -39,6 +39,7 @@ def node_errors(
         ),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Look again even where it is known.")] = False,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,

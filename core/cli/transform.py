@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, with_feeds, workload_of
-from core.cli.output import Json, Quiet, print_json, print_lines, unwritable
+from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
 from core.cli.tables import DASH, counted, significant, size, table, visible
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import ModelError, SpecError, WorkerError
@@ -109,6 +109,7 @@ def transform(
             "-o", "--output", help="Also copy the variant's files there.", metavar="OUT", show_default=False
         ),
     ] = None,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     kinds: list[str],

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from core import library, variants
 from core.comparison import Comparison, Contestant
@@ -563,3 +564,26 @@ def test_feeds_from_a_file_bring_their_sizes_and_are_fed_once(tmp_path: Path) ->
     assert first["batch_size"] == 1
     with pytest.raises(SpecError, match="no input `nope`"):
         variants.check_feeds(info, {}, WorkloadSpec(feed_values={"nope": 1}))
+
+
+def test_a_calibration_takes_values_that_the_data_lack(store: Store, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["sr"], ["f"], "cast", to=1),
+        helper.make_node("Div", ["x", "f"], ["scaled"], "divide"),
+        helper.make_node("MatMul", ["scaled", "w"], ["y"], "product"),
+    ]
+    inputs = [tiny_models.value("x", ["batch", 4]), tiny_models.value("sr", [], "int64")]
+    outputs = [tiny_models.value("y", ["batch", 3])]
+    path = tiny_models.save(tmp_path / "m.onnx", nodes, inputs, outputs, [tiny_models.weights("w", [4, 3])])
+    record = library.import_file(store, path, name="m", source="file", run=InProcess())
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((40, 4), np.float32))
+    found = make(
+        store,
+        record,
+        Step("int8_static"),
+        calibration=DatasetSpec(path=str(tmp_path / "rows.npz")),
+        workload=WorkloadSpec(feed_values={"sr": 4}),
+    ).result
+    error = found.details["variant"]["error"]["max_rel"]
+    assert error is not None
+    assert 0 < error < 0.1
