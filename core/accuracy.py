@@ -19,7 +19,6 @@ from core.benchmark.inference import translated
 from core.datasets import Dataset, open_dataset
 from core.datasets.labels import check_range
 from core.errors import ModelError, SpecError, WorkerError, nearest
-from core.feeds import beside_data
 from core.session import BuiltSession, build_session
 from core.wire import Progress
 
@@ -116,7 +115,7 @@ def _run(
     names = _candidates(built.session.get_outputs(), plan["output"])
     kept: Array | None = None
     output, done, told = "", 0, 0.0
-    beside = beside_data(plan["inputs"], plan["values"], plan["seed"])
+    beside = data.beside(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
     from_data = [one for one in plan["inputs"] if one["name"] not in beside]
     for batch in data.batches(from_data, plan["batch_axes"], batch_size):
         with translated():

@@ -21,9 +21,9 @@ from onnxruntime.quantization.calibrate import (
     save_tensors_data,
 )
 
-from core.datasets import batches
+from core.datasets import open_dataset
 from core.errors import ModelError, SpecError
-from core.feeds import beside_data, make_feeds, rows_fed
+from core.feeds import make_feeds, rows_fed
 from core.models import inspect_model
 from core.transform.distance import Array
 from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
@@ -156,8 +156,9 @@ def _dataset_batches(
     limited: DatasetPlan = {**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)}
     plan = rows.feeds[0]
     inputs = [_resized(one, axes, size) for one in plan["inputs"]]
-    beside = beside_data(inputs, plan["values"], plan["seed"])
-    for batch in batches(limited, [one for one in inputs if one["name"] not in beside], axes, size):
+    data = open_dataset(limited)
+    beside = data.beside(inputs, axes, plan["values"], plan["seed"])
+    for batch in data.batches([one for one in inputs if one["name"] not in beside], axes, size):
         yield {**batch.feeds, **beside}, batch.rows
 
 

@@ -262,6 +262,9 @@ def test_an_input_that_the_data_lack_takes_a_value(store: Store, tmp_path: Path)
     right = measured(store, spec(path, data, workload={"feed_values": {"sr": 16000}}))
     wrong = measured(store, spec(path, data, workload={"feed_values": {"sr": "random:-3..-2"}}))
     assert [summary(one)["accuracy"]["value"] for one in (right, wrong)] == [1.0, 0.0]
+    both = {"sr": 16000, "x": 1}  # what the data hold comes from the data
+    held = measured(store, spec(path, data, workload={"feed_values": both}))
+    assert summary(held)["accuracy"]["value"] == 1.0
     with pytest.raises(SpecError, match="no input `rate`"):
         accuracy_run.check_accuracy_before(
             store, spec(path, data, workload={"feed_values": {"rate": 1}}), run=run_job
