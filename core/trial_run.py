@@ -198,6 +198,19 @@ def _kept_notes(facts: Path) -> list[str] | None:
         return None  # never finished writing: make the copy again
 
 
+def check_profiled(spec: TrialSpec) -> None:
+    """Refuse a profile of what ONNX Runtime does not run.
+
+    Raises:
+        SpecError: the engine is another one.
+    """
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A profile is made by ONNX Runtime, but the engine is `{spec.engine}`.",
+            hint="Profile the same model with the engine `onnxruntime`.",
+        )
+
+
 def perform_profile(
     resolved: Resolved,
     store: Store,
@@ -218,11 +231,7 @@ def perform_profile(
     Raises:
         TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
     """
-    if resolved.spec.engine != "onnxruntime":
-        raise SpecError(
-            f"A profile is made by ONNX Runtime, but the engine is `{resolved.spec.engine}`.",
-            hint="Profile the same model with the engine `onnxruntime`.",
-        )
+    check_profiled(resolved.spec)
     prepared = prepare_trial(resolved, store, run)
     machine, notes = describe(environment)
     runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()

@@ -60,7 +60,7 @@ from core.sweep import (
     parse_values,
     study_name,
 )
-from core.trial_run import check_before, resolve_trial
+from core.trial_run import check_before, check_profiled, resolve_trial
 
 Model = Annotated[
     str | None,
@@ -159,6 +159,7 @@ def profile(
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
+    check_profiled(spec)
     check_before(spec, store, run_job)
     trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
