@@ -115,9 +115,11 @@ def _run(
     names = _candidates(built.session.get_outputs(), plan["output"])
     kept: Array | None = None
     output, done, told = "", 0, 0.0
-    for batch in data.batches(plan["inputs"], plan["batch_axes"], batch_size):
+    beside = data.beside(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
+    from_data = [one for one in plan["inputs"] if one["name"] not in beside]
+    for batch in data.batches(from_data, plan["batch_axes"], batch_size):
         with translated():
-            values = built.session.run(names, batch.feeds)
+            values = built.session.run(names, {**batch.feeds, **beside})
         if kept is None:
             output, first = _with_classes(dict(zip(names, values, strict=True)), batch_size)
             names = [output]

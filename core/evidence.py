@@ -18,6 +18,7 @@ from core import __version__, wire
 from core.comparison import Contestant
 from core.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
 from core.errors import WorkerError
+from core.fed import fed
 from core.guard import MARK, Verdict, judge
 from core.interference import Grade, Summary, biased, busy, fineness, flag_blocks, grade, stands, summarize
 from core.measurement import doubts, latency_summary
@@ -442,6 +443,7 @@ class Evidence:
                 *doubts(latencies, latency),
             ],
             "seed": entrant.feeds["seed"],
+            "fed": [one.to_dict() for one in fed([entrant.feeds], None, ran.load["inputs"])],
             **self._provenance(),
         }
 

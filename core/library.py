@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from core import scratch, wire
 from core.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
-from core.errors import ModelError, StoreError, nearest
+from core.errors import ModelError, SpecError, StoreError, nearest
 from core.files import IrregularFile, expanded, refuse_irregular
 from core.measurement import Trial
 from core.runner import run_job
@@ -521,6 +521,68 @@ def _new_record(store: Store, info: wire.ModelInfo, path: Path, name: str, sourc
         source=source,
         info=info,
         created_at=time.time(),
+    )
+
+
+MAX_NAME = 100
+
+
+def check_name(name: str) -> str:
+    """Return a name that somebody chose for a model, without spaces around it.
+
+    Raises:
+        SpecError: empty, too long, or no name: a path, a hidden file, control characters.
+    """
+    plain = name.strip()
+    if not 1 <= len(plain) <= MAX_NAME:
+        raise SpecError(
+            f"A model's name has 1 to {MAX_NAME} characters, but got {len(plain)}.",
+            hint="Choose another name.",
+        )
+    if plain.startswith((".", "-", "~")) or "/" in plain or "\\" in plain or not plain.isprintable():
+        raise SpecError(
+            f"`{plain}` is no name for a model: it must not look like a path, an option or a hidden file.",
+            hint="Leave out `/`, `\\` and control characters, and begin with a letter or a digit.",
+        )
+    return plain
+
+
+def holder_of_name(store: Store, name: str) -> ModelRecord | None:
+    """Return the model of the library that is called `name`; None: the name is free.
+
+    Raises:
+        SpecError: a sample model has that name, which the library does not hold yet.
+    """
+    found = next((record for record in store.models() if record.name == name), None)
+    if found is None and any(sample.name == name for sample in sample_models()):
+        raise SpecError(f"`{name}` is the name of a sample model.", hint="Choose another name.")
+    return found
+
+
+def rename_model(store: Store, content_sha256: str, name: str) -> ModelRecord:
+    """Give a model of the library another name, and return its record; its results stay under the old one.
+
+    Raises:
+        SpecError: no name for a model, or that of another one.
+        ModelError: there is no such model.
+    """
+    wanted = check_name(name)
+    record = store.model(content_sha256)
+    if record is None:
+        raise _unknown(store, content_sha256)
+    holder = holder_of_name(store, wanted)
+    if holder is not None and holder.content_sha256 != record.content_sha256:
+        raise name_taken(holder)
+    record = replace(record, name=wanted)
+    store.put_model(record)
+    return record
+
+
+def name_taken(holder: ModelRecord) -> SpecError:
+    """Return the error for a name that another model has."""
+    return SpecError(
+        f"`{holder.name}` is the name of another model, `{holder.content_sha256[:12]}`.",
+        hint="Choose another name, or rename or remove that model first.",
     )
 
 

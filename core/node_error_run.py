@@ -19,8 +19,9 @@ from typing import Any, cast
 
 from core import wire
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.fed import Fed, fed, fed_from_dict
 from core.node_savings import Savings, savings
-from core.plan import contestant_plan, feed_plan, session_plan
+from core.plan import check_feeds_file, contestant_plan, feed_plan, session_plan
 from core.profiling.passes import Passes, passes_from_dict
 from core.spec import ModelRef, TrialSpec, WorkloadSpec
 from core.spec.datasets import dataset_from_dict, dataset_plan
@@ -50,6 +51,7 @@ class Located:
     savings: Savings
     notes: tuple[str, ...]  # what a reader must know
     made_at: float  # seconds since the epoch
+    fed: tuple[Fed, ...] = ()  # what the outputs were compared on; empty: an earlier version looked
 
 
 def quantized_from(store: Store, record: ModelRecord) -> Quantized:
@@ -75,6 +77,18 @@ def quantized_from(store: Store, record: ModelRecord) -> Quantized:
     return Quantized(before=before, step=steps[-1])
 
 
+def check_workload(before: ModelRecord, after: ModelRecord, workload: WorkloadSpec) -> None:
+    """Refuse feeds that the float model or the variant does not take, before anybody waits in the queue.
+
+    Raises:
+        SpecError: a dimension, a batch or an input that they do not have, or a file that is not there.
+    """
+    check_feeds_file(workload)
+    check_feeds(before.info, workload.dims, workload)
+    for one in (before, after):
+        feed_plan(workload, one.info)
+
+
 # --- looking ------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +102,7 @@ def locate_errors(
         record: the variant.
         run: starts a worker.
         fingerprint: of this machine, for the record of the times.
-        workload: free dimensions of all feeds, and the batch that is timed.
+        workload: what is fed, and the batch that is timed.
 
     Returns:
         How many operators were found, for `Status.result`.
@@ -98,12 +112,13 @@ def locate_errors(
     """
     of = quantized_from(store, record)
     calibration = (variant_of(record) or {}).get("calibration")
+    feeds = check_feeds(of.before.info, workload.dims, workload)[0]
     plan: wire.NodeErrorsPlan = {
         "float_path": of.before.path,
         "quantized_path": record.path,
         "step": of.step.kind,
         "options": dict(of.step.options),
-        "feeds": check_feeds(of.before.info, workload.dims)[0],
+        "feeds": feeds,
         "calibration": dataset_plan(dataset_from_dict(calibration)) if calibration else None,
     }
     folder = _folder(store, record)
@@ -115,7 +130,9 @@ def locate_errors(
         raise
     except TunerError as error:
         note = f"What each operator saves is not known: {error.message}"
-    _keep(folder, {"version": VERSION, "errors": errors, "note": note, "made_at": time.time()})
+    shown = [one.to_dict() for one in fed(feeds, of.before.info)]
+    data = {"version": VERSION, "errors": errors, "note": note, "made_at": time.time(), "fed": shown}
+    _keep(folder, data)
     return {"operators": len(errors["nodes"])}
 
 
@@ -196,7 +213,8 @@ def located(store: Store, record: ModelRecord) -> Located | None:
         errors, note = cast(wire.NodeErrorsReply, data["errors"]), str(data["note"])
         found = savings(errors, None if note else _passes(folder))
         notes = (*errors["notes"], *([note] if note else []))
-        return Located(savings=found, notes=notes, made_at=float(data["made_at"]))
+        shown = tuple(map(fed_from_dict, data.get("fed", [])))
+        return Located(savings=found, notes=notes, made_at=float(data["made_at"]), fed=shown)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(error) from error
 

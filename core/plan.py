@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core import wire
@@ -17,7 +18,7 @@ from core.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASS
 from core.errors import SpecError, nearest
 from core.knobs import KNOBS, PROVIDER_OPTIONS
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
-from core.spec.checks import cpu_list
+from core.spec.checks import cpu_list, feed_range
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -232,14 +233,21 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     source, path = _source(workload.feeds)
     _check_dims(workload, info)
     _check_values(workload, info)
-    if source != "npz":  # an .npz brings its own shapes
-        _check_sizes(sizes, info, fixed=set(workload.feed_values))
+    drawn = drawn_inputs(workload)
+    values = {name: value for name, value in workload.feed_values.items() if name not in drawn}
+    if source != "npz":
+        _check_sizes(sizes, info, fixed=set(values))
+    elif drawn:  # an .npz brings the shapes of all others along
+        _check_sizes(sizes, info, fixed={one["name"] for one in info["inputs"]} - drawn)
     return {
-        "inputs": [_input_plan(one, sizes, spec_dtype) for one in info["inputs"]],
+        "inputs": [
+            _input_plan(one, sizes, spec_dtype, workload.feed_values.get(one["name"]))
+            for one in info["inputs"]
+        ],
         "source": source,
         "path": path,
         "seed": workload.seed,
-        "values": dict(workload.feed_values),
+        "values": values,
         "image_mean": list(workload.image_mean),
         "image_std": list(workload.image_std),
         "batch_size": batch,
@@ -250,6 +258,57 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             if name not in shared or sizes[shared[name]] == batch
         },
     }
+
+
+def check_feeds_file(workload: WorkloadSpec) -> None:
+    """Refuse feeds from a file or folder that is not there.
+
+    Raises:
+        SpecError: nothing is there.
+    """
+    if workload.feeds == "random":
+        return
+    try:
+        there = Path(workload.feeds).exists()
+    except (OSError, ValueError):  # no text for a path
+        there = False
+    if not there:
+        raise SpecError(f"There is no feeds file `{workload.feeds[:200]}`.", hint="Check the path.")
+
+
+def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
+    """Return what `random:LOW..HIGH` asks of an input, as `InputPlan` has it; None: `value` is no range.
+
+    Raises:
+        SpecError: numbers that the input's type does not have.
+    """
+    asked = feed_range(one["name"], value)
+    if asked is None:
+        return None
+    (low, high), dtype = asked, one["dtype"]
+    if dtype == "bool" or "int" in dtype:
+        least, most = _integer_limits(dtype)
+        if not (low == int(low) and high == int(high) and least <= low and high <= most):
+            raise SpecError(
+                f"The range {low} to {high} is given for input `{one['name']}`, but {dtype} holds whole "
+                f"numbers from {least} to {most}.",
+                hint="Give whole numbers that the type can hold, for example `random:0..1`.",
+            )
+        return int(low), int(high) + 1
+    most_f = 65504.0 if dtype == "float16" else 1e38
+    if max(abs(low), abs(high)) > most_f:
+        raise SpecError(
+            f"The range {low} to {high} of input `{one['name']}` is too wide for {dtype}.",
+            hint=f"Stay between -{most_f:g} and {most_f:g}.",
+        )
+    return float(low), float(high)
+
+
+def _integer_limits(dtype: str) -> tuple[int, int]:
+    if dtype == "bool":
+        return 0, 1
+    bits = int(dtype.lstrip("uint"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
@@ -329,6 +388,11 @@ def _check_sizes(sizes: Mapping[str, int], info: wire.ModelInfo, *, fixed: set[s
             )
 
 
+def drawn_inputs(workload: WorkloadSpec) -> set[str]:
+    """Return the inputs that are fed random values of a range of their own."""
+    return {name for name, value in workload.feed_values.items() if feed_range(name, value) is not None}
+
+
 def _only_in(dim: str, info: wire.ModelInfo, fixed: set[str]) -> bool:
     """True where `dim` occurs only in inputs with a fixed value, which brings its own shape."""
     holders = {one["name"] for one in info["inputs"] if dim in (one["shape"] or [])}
@@ -341,15 +405,20 @@ def _source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]
     return ("npz", feeds) if feeds.lower().endswith(".npz") else ("images", feeds)
 
 
-def _input_plan(one: wire.InputInfo, sizes: Mapping[str, int], float_dtype: str | None) -> wire.InputPlan:
+def _input_plan(
+    one: wire.InputInfo, sizes: Mapping[str, int], float_dtype: str | None, value: Any
+) -> wire.InputPlan:
     shape = one["shape"]
     if shape is None:
         shape = []  # rank unknown: a scalar unless an .npz or a fixed value says otherwise
     dtype = float_dtype if float_dtype and one["dtype"] == "float32" else one["dtype"]
-    return {
+    plan: wire.InputPlan = {
         "name": one["name"],
         "dtype": dtype,
         "shape": [sizes.get(dim, -1) if isinstance(dim, str) else dim for dim in shape],
         "low": one.get("low"),
         "high": one.get("high"),
     }
+    if (asked := drawn_range(plan, value)) is not None:
+        plan["low"], plan["high"], plan["drawn"] = *asked, True
+    return plan

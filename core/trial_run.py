@@ -18,7 +18,7 @@ from core import __version__, scratch, wire
 from core.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
-from core.plan import feed_plan, session_plan
+from core.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
 from core.profiling import Profile, cast_facts, profile_from_dict
 from core.spec import TrialSpec
 from core.steps import Step, check_chain
@@ -75,6 +75,69 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
     return Resolved(record=record, spec=spec.model_copy(update={"model": model}))
+
+
+def no_worker(*_: object, **__: object) -> dict[str, Any]:
+    """Stand in for `run` where no worker may be started beside somebody's measurement.
+
+    Raises:
+        WorkerError: always.
+    """
+    raise WorkerError("No worker may be started now.")
+
+
+def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
+    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+
+    A model that cannot be loaded is left to its trial, which keeps what was found.
+
+    Args:
+        spec: what is asked for.
+        store: holds the library.
+        run: starts the worker that looks at a model which nobody has looked at.
+
+    Raises:
+        ModelError: there is no such model.
+        SpecError: another model than the hash says, a dimension or a batch that it does not have, feeds that
+            are not there, an engine that cannot run it.
+    """
+    resolved = looked_at(spec, store, run)
+    check_feeds_file(spec.workload)
+    if resolved is None:
+        return
+    record = resolved.record
+    if spec.model.precision == "fp16":
+        step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
+        check_chain([step], record.info, done=steps_of(record))
+    contestant_plan(
+        resolved.spec,
+        path=record.path,
+        session=session_plan(spec.session),
+        feeds=feed_plan(spec.workload, record.info),
+        torch=torch_source(record),
+    )
+
+
+def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
+    """Return the spec's model; None where its file is there, but cannot be looked at.
+
+    Args:
+        spec: what is asked for.
+        store: holds the library.
+        run: starts a worker where nobody has looked at the model before.
+
+    Raises:
+        ModelError: there is no such model.
+        SpecError: another model than the hash says.
+    """
+    try:
+        return resolve_trial(spec, store, no_worker)
+    except WorkerError:
+        pass  # nobody has looked at it
+    try:
+        return resolve_trial(spec, store, run)
+    except (ModelError, WorkerError):
+        return None
 
 
 def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
@@ -134,6 +197,19 @@ def _kept_notes(facts: Path) -> list[str] | None:
         return None  # never finished writing: make the copy again
 
 
+def check_profiled(spec: TrialSpec) -> None:
+    """Refuse a profile of what ONNX Runtime does not run.
+
+    Raises:
+        SpecError: the engine is another one.
+    """
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A profile is made by ONNX Runtime, but the engine is `{spec.engine}`.",
+            hint="Profile the same model with the engine `onnxruntime`.",
+        )
+
+
 def perform_profile(
     resolved: Resolved,
     store: Store,
@@ -154,11 +230,7 @@ def perform_profile(
     Raises:
         TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
     """
-    if resolved.spec.engine != "onnxruntime":
-        raise SpecError(
-            f"A profile is made by ONNX Runtime, but the engine is `{resolved.spec.engine}`.",
-            hint="Profile the same model with the engine `onnxruntime`.",
-        )
+    check_profiled(resolved.spec)
     prepared = prepare_trial(resolved, store, run)
     machine, notes = describe(environment)
     runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()

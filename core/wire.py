@@ -100,6 +100,7 @@ class InputPlan(TypedDict):
     shape: list[int]
     low: float | None
     high: float | None
+    drawn: NotRequired[bool]  # random values from `low` to `high`, whatever the source of the others
 
 
 class FeedPlan(TypedDict):
@@ -499,6 +500,8 @@ class AccuracyPlan(TypedDict):
     session: SessionPlan
     inputs: list[InputPlan]  # with the batch that is fed at once
     batch_axes: dict[str, int]
+    values: dict[str, Any]  # of inputs that the dataset does not hold
+    seed: int  # of inputs with a range of random values
     output: str  # name of the output with the classes; empty: the only one that can be
     dataset: DatasetPlan
     scores_path: str  # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows]

@@ -14,7 +14,8 @@ from typing import Any
 from core import wire
 from core.errors import SpecError
 from core.knobs import KNOBS, PROVIDER_OPTIONS, Knob, knob
-from core.spec import TrialSpec, asked, spec_from_dict
+from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
+from core.spec.checks import feed_range
 
 DEFAULT, ON, OFF = "default", "on", "off"
 RANDOM, NPZ, IMAGES = "random", "npz", "images"
@@ -121,6 +122,17 @@ def spec_from_values(
         "engine": have[key("engine")],
     }
     return spec_from_dict(data)
+
+
+def workload_from_values(values: Mapping[str, Any], info: wire.ModelInfo) -> WorkloadSpec:
+    """Return what the widgets feed to a model: batch, dimensions, and where the values come from.
+
+    Raises:
+        SpecError: as `spec_from_values`.
+    """
+    asked = _workload({**defaults(), **values}, info)
+    fed = {name: part for name, part in asked.items() if name not in ("use_io_binding", "streams")}
+    return spec_from_dict({"model": {"path": "model"}, "workload": fed}).workload
 
 
 def _session(have: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,19 +261,21 @@ def _feed_values(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[s
 
 
 def parse_value(name: str, text: str) -> Any:
-    """Read a fixed value: a number, true, false, or a (nested) list of them.
+    """Read what an input is fed: a number, true, false, a (nested) list of them, or a range of random values.
 
     Raises:
         SpecError: the text is none of these.
     """
+    if feed_range(name, text) is not None:
+        return text.strip()
     try:
         value = json.loads(text.strip().lower())
     except (ValueError, RecursionError):
         value = None
     if value is None or not _is_numeric(value):
         raise SpecError(
-            f"The fixed value of `{name}` must be a number, true, false or a list, but got `{text[:40]}`.",
-            hint="Write for example 16000 or [1, 2, 3].",
+            f"The value of `{name}` must be a number, true, false, a list or a range, but got `{text[:40]}`.",
+            hint="Write for example 16000, [1, 2, 3] or random:0..30521.",
         )
     return value
 
@@ -295,7 +309,10 @@ def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
     for provider in spec.session.providers:
         values |= _option_values(provider.name, provider.options)
     values |= {dim_key(name): size for name, size in spec.workload.dims.items()}
-    values |= {value_key(name): json.dumps(value) for name, value in spec.workload.feed_values.items()}
+    values |= {
+        value_key(name): value if isinstance(value, str) else json.dumps(value)
+        for name, value in spec.workload.feed_values.items()
+    }
     return values | _feed_source(spec.workload.feeds)
 
 

@@ -23,14 +23,15 @@ from core.accuracy_run.numbers import DELTA, class_number, compare, curve, decis
 from core.errors import SpecError
 from core.files import MOST_LIST_BYTES, open_regular
 from core.plan import feed_plan, session_plan
-from core.spec import TrialSpec
+from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
 from core.store import Accuracy, Store
-from core.trial_run import Resolved, Run, describe, prepare_trial, resolve_trial
+from core.trial_run import Resolved, Run, describe, looked_at, prepare_trial, resolve_trial
 
 __all__ = [
     "DELTA",
     "Accuracy",
+    "check_accuracy_before",
     "class_number",
     "compare",
     "curve",
@@ -105,6 +106,26 @@ def measure_accuracy(
     return accuracy
 
 
+def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
+    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+
+    Args:
+        store: holds the library.
+        spec: as for `measure_accuracy`.
+        run: starts the worker that looks at a model which nobody has looked at.
+
+    Raises:
+        TunerError: no data, no such model, or a workload that it does not take.
+    """
+    asked = _asked(spec)
+    dataset_plan(asked)
+    resolved = looked_at(spec, store, run)
+    if resolved is None:
+        return
+    info = resolved.record.info
+    feed_plan(_fed(spec.workload, info, live=_is_live(info)), info)
+
+
 def known_accuracy(
     store: Store, spec: TrialSpec, *, model_sha256: str, fingerprint: str | None = None
 ) -> Accuracy | None:
@@ -176,28 +197,40 @@ def _plan(
     """What the worker needs, but for `scores_path`; and notes for the reader of the numbers."""
     dataset = dataset_plan(asked)  # refuse data that are not there before a copy of the model is made
     info = resolved.record.info
-    live = any(name.rpartition(".")[2] in QUANTIZED_AS_IT_RUNS for name in info["op_counts"])
-    workload = resolved.spec.workload
-    rows = workload.batch_size or workload.dims.get(info["batch_dim"] or "")
-    changes: dict[str, Any] = {"feeds": "dataset.npz", "feed_values": {}}  # data bring the sizes left open
-    if rows is None and info["batch_dim"] is not None:
-        changes["batch_size"] = 1 if live else BATCH_ROWS
+    live = _is_live(info)
+    workload = _fed(resolved.spec.workload, info, live=live)
     path, copied = resolved.record.path, list[str]()
     if resolved.spec.model.precision == "fp16":
         prepared = prepare_trial(resolved, store, run)
         path, info, copied = prepared.path, prepared.info, prepared.notes
-    feeds = feed_plan(workload.model_copy(update=changes), info)
+    feeds = feed_plan(workload, info)
     plan: wire.AccuracyPlan = {
         "model_path": path,
         "session": session_plan(resolved.spec.session),
         "inputs": feeds["inputs"],
         "batch_axes": feeds["batch_axes"],
+        "values": feeds["values"],
+        "seed": feeds["seed"],
         "output": asked.output,
         "dataset": dataset,
         "scores_path": "",
     }
     notes = [BATCH_NOTE.format(rows=feeds["batch_size"])] if live else []
     return plan, [*notes, *(f"fp16 copy: {note}" for note in copied)]
+
+
+def _is_live(info: wire.ModelInfo) -> bool:
+    """Whether the model finds quantization ranges while it runs."""
+    return any(name.rpartition(".")[2] in QUANTIZED_AS_IT_RUNS for name in info["op_counts"])
+
+
+def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> WorkloadSpec:
+    """The workload on the rows of a dataset, which brings the sizes left open."""
+    changes: dict[str, Any] = {"feeds": "dataset.npz"}
+    rows = workload.batch_size or workload.dims.get(info["batch_dim"] or "")
+    if rows is None and info["batch_dim"] is not None:
+        changes["batch_size"] = 1 if live else BATCH_ROWS
+    return workload.model_copy(update=changes)
 
 
 def _key(spec: TrialSpec, model_sha256: str) -> str:
@@ -211,6 +244,8 @@ def _key(spec: TrialSpec, model_sha256: str) -> str:
         "dataset": [plan, dataset.output],
         "files": _stamp(plan),
     }
+    if values := spec.workload.feed_values:
+        request["values"] = [values, spec.workload.seed]
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 

@@ -21,10 +21,12 @@ from core.cli import accuracy as cli_accuracy
 from core.cli import backup as cli_backup
 from core.cli import check as cli_check
 from core.cli import compare as cli_compare
+from core.cli import grid
 from core.cli import library as cli_library
 from core.cli import measure as cli_measure
 from core.cli import node_errors as cli_node_errors
 from core.cli import transform as cli_transform
+from core.cli import variants as cli_variants
 from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
@@ -51,6 +53,8 @@ app.command(name="inspect")(cli_library.inspect_model)
 app.command()(cli_library.export)
 app.command()(cli_library.emit)
 app.command()(cli_library.history)
+app.command()(cli_library.show)
+app.add_typer(cli_variants.app, name="variants")
 app.command()(cli_library.machine)
 app.command()(cli_backup.backup)
 app.command()(cli_backup.restore)
@@ -63,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
     try:
-        with signals():
+        with signals(), grid.terminal():
             _check_arguments(argv)
             code = app(args=list(argv), prog_name=_program(), standalone_mode=False)
             sys.stdout.flush()

@@ -8,21 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from core.accuracy_run import DELTA, compare, measure_accuracy, summary
+from core.accuracy_run import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
     Json,
     Quiet,
+    Wide,
     complain,
-    exit_code,
+    ending_code,
     print_json,
     print_lines,
 )
 from core.cli.tables import DASH, significant, table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.runner import run_job
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Accuracy, Store
 from core.trial_run import Run
@@ -104,6 +106,7 @@ def accuracy(
     again: Annotated[
         bool, typer.Option("--again", help="Feed the rows even where it was done before.")
     ] = False,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -139,6 +142,7 @@ def accuracy(
     named: list[str | None] = [*models] if models else [None]
     named += [against] if against else []
     specs = _specs(store, named, config, given, (asked, images))
+    _check_before(store, specs)
     found, errors = _measured(store, specs, Progress(sys.stderr, quiet=quiet), again=again)
     reference = found[-1] if against else None
     judged = found[:-1] if against else found
@@ -193,6 +197,22 @@ def _specs(
     ]
 
 
+def _check_before(store: Store, specs: Sequence[TrialSpec]) -> None:
+    """Refuse before anybody waits in the queue where no model can be measured; one that fails costs no other.
+
+    Raises:
+        TunerError: what keeps the first model from it.
+    """
+    errors: list[TunerError] = []
+    for spec in specs:
+        try:
+            check_accuracy_before(store, spec, run=run_job)
+        except TunerError as error:
+            errors.append(error)
+    if len(errors) == len(specs):
+        raise errors[0]
+
+
 def _measured(
     store: Store, specs: Sequence[TrialSpec], progress: Progress, *, again: bool
 ) -> tuple[list[Accuracy | None], list[ErrorRecord]]:
@@ -233,8 +253,7 @@ def _attempt(store: Store, spec: TrialSpec, run: Run, *, again: bool) -> dict[st
 
 def _code(compared: Sequence[Mapping[str, Any]], errors: Sequence[ErrorRecord], *, positive: bool) -> int:
     if errors:
-        codes = {exit_code(error) for error in errors}
-        return EXIT_FAILED if EXIT_FAILED in codes else max(codes)
+        return ending_code(errors)
     asked = ("accuracy", "sensitivity") if positive else ("accuracy",)
     verdicts = {one[name]["verdict"] for one in compared for name in asked if one[name] is not None}
     if "WORSE" in verdicts:

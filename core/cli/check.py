@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
-from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, complain, print_json, print_lines
+from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
 from core.cli.tables import DASH, table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import ErrorRecord, SpecError
@@ -41,6 +41,7 @@ def check(
         bool, typer.Option("--reuse", help="Take what was measured before on this machine.")
     ] = False,
     wait_quiet: WaitQuiet = None,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,

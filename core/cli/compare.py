@@ -10,27 +10,33 @@ from typing import Annotated, Any
 import typer
 
 from core import continuation
+from core.cli.exports import comparison_records, csv_text, md_text
 from core.cli.options import CONFIG, Given, WaitQuiet, share, spec_data, wait_quiet_s, with_workload
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
+    Format,
     Json,
     Quiet,
+    Wide,
     complain,
+    ending_code,
     exit_code,
+    one_format,
     print_json,
     print_lines,
 )
 from core.cli.racing import (
     against_baseline,
     announce,
+    check_all_before,
     failures,
     labels,
     named,
     report_precision,
     unsure,
 )
-from core.cli.tables import comparison_lines, counted
+from core.cli.tables import comparison_lines, comparison_table, counted
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.comparison import Comparison, Configuration
 from core.errors import SpecError
@@ -91,6 +97,8 @@ def compare(
         ),
     ] = None,
     wait_quiet: WaitQuiet = None,
+    format_: Format = "text",
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -105,6 +113,7 @@ def compare(
     limit is broken, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with --fail-if-slower: the
     limit may be broken), or the budget cannot give a number · 130 Ctrl-C.
     """
+    one_format(format_, json_=json_)
     limit = None if fail_if_slower is None else _limit(fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
     if continue_ is not None:
@@ -116,7 +125,7 @@ def compare(
         store = Store()
         submit = _continuation(store, continue_, given, patience_s)
         race = _run(store, submit, json_=json_, quiet=quiet)
-        _report(store, race, limit, json_=json_)
+        _report(store, race, limit, "json" if json_ else format_)
         return
     candidates = candidate or []
     if not 1 <= len(candidates) <= MOST_CANDIDATES:
@@ -132,12 +141,15 @@ def compare(
         for number, (spec, label) in enumerate(zip(specs, labels(refs), strict=True))
     ]
 
+    progress = Progress(sys.stderr, quiet=quiet)
+    check_all_before(store, asked, progress)
+
     def submit_new(service: Scheduler, progress: Progress) -> str:
         announce(store, asked, progress)
         return service.submit_comparison(asked, wait_quiet_s=patience_s)
 
     race = _run(store, submit_new, json_=json_, quiet=quiet)
-    _report(store, race, limit, json_=json_)
+    _report(store, race, limit, "json" if json_ else format_)
 
 
 Submit = Callable[[Scheduler, Progress], str]
@@ -201,19 +213,22 @@ def _words(error: Any) -> tuple[str, str]:
     return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
 
 
-def _report(store: Store, race: Comparison, limit: float | None, *, json_: bool) -> None:
+def _report(store: Store, race: Comparison, limit: float | None, kind: str) -> None:
     trials = store.trials_of(race.id)
     found = None if limit is None else held(race, limit)
-    if json_:
+    if kind == "json":
         print_json(_document(store, race, found))
+    elif kind == "csv":
+        print_lines([csv_text(comparison_records(race, trials))])
+    elif kind == "md":
+        print_lines([md_text(comparison_table(race, trials))])
     elif race.result:
         print_lines(comparison_lines(race, trials))
     errors = failures(race, trials)
     for error in errors:
         complain(error["message"], error["hint"])
-    codes = {exit_code(error) for error in errors}
-    if codes:
-        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    if errors:
+        raise typer.Exit(ending_code(errors))
     raise typer.Exit(_verdict_code(race, found))
 
 

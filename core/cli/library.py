@@ -19,33 +19,47 @@ from core.catalog import (
     SAMPLE_EXPORTS,
     TORCHVISION_CLASSIFIERS,
 )
+from core.cli.exports import csv_text, history_records, md_text
+from core.cli.filtering import Filter
 from core.cli.options import whole_number
 from core.cli.output import (
     EXIT_UNDECIDED,
+    Format,
     Json,
     Quiet,
+    Wide,
     complain,
     exit_code,
+    one_format,
     print_json,
     print_lines,
     unwritable,
 )
 from core.cli.tables import (
+    comparison_lines,
+    comparison_table,
     counted,
     export_lines,
+    failed_lines,
     history_lines,
+    history_table,
     machine_lines,
     model_lines,
+    profile_lines,
     quietness_lines,
     rescued_lines,
     size,
+    table,
+    trial_lines,
+    visible,
 )
 from core.cli.watch import Progress, scheduler, watch
 from core.emit import emit_python, emit_yaml
-from core.errors import SpecError, nearest
+from core.errors import SpecError, StoreError, nearest
 from core.ledger import settle
 from core.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.measurement import Trial
+from core.profiling import profile_from_dict
 from core.quietness import answer
 from core.runner import run_job
 from core.scheduler import Status
@@ -71,6 +85,7 @@ def inspect_model(
     load: Annotated[
         bool, typer.Option("--load", help="Have ONNX Runtime load it on the CPU, in a process of its own.")
     ] = False,
+    wide: Wide = False,
     json_: Json = False,
 ) -> None:
     """Show inputs, outputs, dimensions and operators.
@@ -244,6 +259,26 @@ def _python(store: Store, trial: Trial, accepted_breach: str) -> str:
 def history(
     *,
     model: Annotated[str | None, typer.Option(help="Only trials of this model.", show_default=False)] = None,
+    grade: Annotated[
+        str | None,
+        typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,F", show_default=False),
+    ] = None,
+    state: Annotated[
+        Literal["COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING"] | None,
+        typer.Option(help="Only trials that ended so, or have not ended.", show_default=False),
+    ] = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only trials that changed this setting, to this value where one is given. Repeatable.",
+            metavar="NAME[=VALUE]",
+            show_default=False,
+        ),
+    ] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(help="Only trials whose error holds this text.", metavar="TEXT", show_default=False),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(help=f"At most so many, newest first. Default: {LISTED}.", min=1, show_default=False),
@@ -274,10 +309,19 @@ def history(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --prune: say what would go, and change nothing.")
     ] = False,
+    format_: Format = "text",
+    wide: Wide = False,
     json_: Json = False,
 ) -> None:
     """List trials, newest first, or drop the raw samples of old ones."""
+    one_format(format_, json_=json_)
     before, keep_bytes = _wanted(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
+    wanted = Filter(grade=grade, state=state, changed=changed or [], error=error)
+    if prune and wanted.asked:
+        raise SpecError(
+            "`--prune` looks at every trial of a model, and takes no other filter.",
+            hint="Leave --grade, --state, --changed and --error out.",
+        )
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
     sha = None if model is None else _content_sha256(store, model)
@@ -288,12 +332,78 @@ def history(
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = store.trials(model_sha256=sha, limit=limit or LISTED, damaged=True)
+    trials = wanted.trials(store, model_sha256=sha, limit=limit or LISTED)
     if json_:
         rescued = [str(path) for path in store.rescued()]
         print_json({"trials": [trial.to_dict() for trial in trials], "rescued": rescued})
+    elif format_ == "csv":
+        print_lines([csv_text(history_records(trials))])
+    elif format_ == "md":
+        print_lines([md_text(history_table(trials))])
+    elif not trials and wanted.asked:
+        print_lines(["No trial is like that."])
     else:
         print_lines([*history_lines(trials), *rescued_lines(store.rescued())])
+
+
+def show(
+    ref: Annotated[
+        str,
+        typer.Argument(
+            help="Id of a trial or of a comparison, or its first 6 or more characters.", metavar="TRIAL"
+        ),
+    ],
+    *,
+    top: Annotated[int, typer.Option(help="Rows of the tables of a profile.", min=1)] = 20,
+    wide: Wide = False,
+    json_: Json = False,
+) -> None:
+    """Show a stored result again, or why there is none."""
+    store = Store()
+    settle(store)
+    try:
+        trial = store.trial(ref)
+    except StoreError as unknown:
+        _show_comparison(store, ref, unknown, json_=json_)
+        return
+    if json_:
+        print_json(trial.to_dict())
+    elif trial.result is None:
+        print_lines(failed_lines(trial))
+    elif trial.kind == "profile":
+        print_lines(profile_lines(trial, profile_from_dict(trial.result["profile"]), top=top))
+    else:
+        print_lines([*trial_lines(trial, _labels(store, trial)), *_why_lines(trial)])
+
+
+def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool) -> None:
+    try:
+        race = store.comparison(ref)
+    except StoreError:
+        raise unknown from None
+    trials = store.trials_of(race.id)
+    if json_:
+        print_json({**race.to_dict(), "trials": [trial.to_dict() for trial in trials]})
+    elif race.result:
+        print_lines(comparison_lines(race, trials))
+    else:
+        head, rows = comparison_table(race, trials)
+        print_lines([f"comparison {race.id} · {race.state}", "", *table(head, rows, left=3)])
+
+
+def _labels(store: Store, trial: Trial) -> dict[str, str]:
+    """How those were called that it raced against."""
+    try:
+        return {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
+    except StoreError:  # deleted, or of a version without comparisons
+        return {}
+
+
+def _why_lines(trial: Trial) -> list[str]:
+    """Why a trial with numbers is not complete."""
+    if trial.error is None:
+        return []
+    return ["", visible(f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip())]
 
 
 def _wanted(

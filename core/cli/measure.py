@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.exports import csv_text, md_text, sweep_records
 from core.cli.options import (
     CONFIG,
     Given,
@@ -23,18 +24,21 @@ from core.cli.options import (
     with_settings,
 )
 from core.cli.output import (
-    EXIT_FAILED,
     EXIT_UNDECIDED,
+    Format,
     Json,
     Quiet,
+    Wide,
     complain,
+    ending_code,
     exit_code,
+    one_format,
     print_json,
     print_lines,
     unwritable,
 )
-from core.cli.racing import announce, baseline_of, failures, report_precision, unsure
-from core.cli.tables import profile_lines, sweep_lines, trial_lines
+from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
+from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.comparison import Comparison, Configuration
 from core.errors import SpecError
@@ -56,7 +60,7 @@ from core.sweep import (
     parse_values,
     study_name,
 )
-from core.trial_run import resolve_trial
+from core.trial_run import check_before, check_profiled, resolve_trial
 
 Model = Annotated[
     str | None,
@@ -113,10 +117,12 @@ def bench(
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
     progress = Progress(sys.stderr, quiet=quiet)
+    asked = Configuration(spec=spec, label="candidate")
+    everybody = [asked] if rival is None else [asked, rival]
+    check_all_before(store, everybody, progress)
 
     def submit(service: Scheduler) -> str:
-        asked = Configuration(spec=spec, label="candidate")
-        announce(store, [asked] if rival is None else [asked, rival], progress)
+        announce(store, everybody, progress)
         return service.submit(spec, baseline=rival, wait_quiet_s=patience_s)
 
     trial = _run_trial(store, submit, progress)
@@ -144,6 +150,7 @@ def profile(
         Path | None, typer.Option(help="Write ORT's trace here (Chrome, Perfetto).", metavar="OUT.json")
     ] = None,
     top: Annotated[int, typer.Option(help="Rows of the tables.", min=1)] = 20,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -152,6 +159,8 @@ def profile(
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
+    check_profiled(spec)
+    check_before(spec, store, run_job)
     trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
@@ -227,6 +236,8 @@ def sweep(
         bool, typer.Option("--reuse", help="Take points that were measured before on this machine.")
     ] = False,
     wait_quiet: WaitQuiet = None,
+    format_: Format = "text",
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
@@ -238,6 +249,7 @@ def sweep(
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
     """
+    one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     given, axes = _split_axes(given)
@@ -248,6 +260,8 @@ def sweep(
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
     study, points = _study(axes), expand(resolved.spec, axes, resolved.record.info)
+    for point in points:
+        check_before(point.spec, store, run_job)
     found = _Sweep(study=study, axes=axes, points=points, wait_quiet_s=patience_s)
     try:
         _measure(store, found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
@@ -258,7 +272,7 @@ def sweep(
         else:
             print_lines(sweep_lines(found.rows()))
         raise
-    _report_sweep(found, json_=json_)
+    _report_sweep(found, "json" if json_ else format_)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -365,18 +379,21 @@ def _label(point: Point) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.values.items())
 
 
-def _report_sweep(found: _Sweep, *, json_: bool) -> None:
-    if json_:
+def _report_sweep(found: _Sweep, kind: str) -> None:
+    if kind == "json":
         print_json(found.document())
+    elif kind == "csv":
+        print_lines([csv_text(sweep_records(found.rows()))])
+    elif kind == "md":
+        print_lines([md_text(sweep_table(found.rows()))])
     else:
         print_lines(sweep_lines(found.rows()))
     trials = [trial for _, trial, _ in found.ended()]
     errors = [trial.error for trial in trials if trial.error is not None]
     if errors:
         complain(f"{len(errors)} of {len(trials)} points failed. {errors[0]['message']}", errors[0]["hint"])
-    codes = {exit_code(error) for error in errors}
-    if codes:
-        raise typer.Exit(EXIT_FAILED if EXIT_FAILED in codes else max(codes))
+    if errors:
+        raise typer.Exit(ending_code(errors))
     result = (found.comparison.result if found.comparison is not None else None) or {}
     if result.get("grade") == "F":
         complain(f"Graded F: {result['grade_reason']}", result["remedy"])

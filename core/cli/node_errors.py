@@ -10,21 +10,23 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.library import job_result
-from core.cli.output import Json, Quiet, print_json, print_lines
+from core.cli.options import Given, with_feeds, workload_of
+from core.cli.output import Json, Quiet, Wide, print_json, print_lines
 from core.cli.tables import DASH, ms, significant, table, visible
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import WorkerError
+from core.fed import fed_words
 from core.library import resolve_model
-from core.node_error_run import Located, locate_errors, located, quantized_from
+from core.node_error_run import Located, check_workload, locate_errors, located, quantized_from
 from core.node_savings import Choice, Unit, choices, halving
-from core.spec import WorkloadSpec
 from core.store import Store
 from core.trial_run import Run
 
 CURVE_ROWS = 12  # of a long curve, spread over it
 
 
+@with_feeds
 def node_errors(
     variant: Annotated[
         str, typer.Argument(help="A quantized variant: its path, name or hash.", metavar="VARIANT")
@@ -37,8 +39,10 @@ def node_errors(
         ),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Look again even where it is known.")] = False,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
+    given: Given,
 ) -> None:
     """Show what quantizing each operator costs in accuracy and saves in time.
 
@@ -47,11 +51,13 @@ def node_errors(
     `exclude_nodes`.
     """
     store = Store()
-    workload = WorkloadSpec(dims=sizes(dim or []))
+    workload = workload_of(given, sizes(dim or []))
     record = resolve_model(store, variant)
     quantized = quantized_from(store, record)  # refuses what is no quantization before anybody waits
-    found = None if again else located(store, record)
+    known = None if again else located(store, record)
+    found = known if known is not None and not (given or dim) else None
     if found is None:
+        check_workload(quantized.before, record, workload)
         with scheduler(store) as service:
 
             def look(run: Run) -> dict[str, Any]:
@@ -81,6 +87,7 @@ def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, A
         **asdict(found.savings),
         "curve": [asdict(one) for one in curve],
         "halving": list(curve[halving(curve)].blocked),
+        "fed": [one.to_dict() for one in found.fed],
         "notes": list(found.notes),
     }
 
@@ -109,7 +116,11 @@ def _lines(name: str, found: Located, curve: Sequence[Choice], flag: str) -> lis
     if blocked := curve[best].blocked:
         option = f"--option {flag.removeprefix('--')}.exclude_nodes={','.join(blocked)}"
         lines += ["", visible(f"  To halve the error: transform … {flag} {option}")]
-    return [*lines, *(visible(f"  note: {one}") for one in found.notes)]
+    return [
+        *lines,
+        *(visible(f"  fed: {fed_words(one)}") for one in found.fed),
+        *(visible(f"  note: {one}") for one in found.notes),
+    ]
 
 
 def _row(unit: Unit) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
 from core.named_files import check_named_files, open_folders
 from core.presets import preset
-from core.spec import JUDGED_BY, spec_from_yaml
+from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
+from core.spec.checks import feed_range
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
 from core.variants import variant_of
@@ -44,7 +45,7 @@ _METAVARS = {
     "disabled_optimizers": "NAME",
     "session_config_entries": "KEY=VALUE",
     "dims": "NAME=N",
-    "feeds": "NAME=VALUE|FILE.npz|IMAGES",
+    "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
     "precision": "quick|standard|publish|fp32|fp16",
@@ -57,8 +58,8 @@ _PROVIDER_OPTION_HELP = (
     "An option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
 )
 _FEED_HELP = (
-    "What is fed: `NAME=VALUE` for one input (repeatable), an .npz, an image or a folder of images. "
-    "Default: seeded random values."
+    "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), an .npz, an image or a "
+    "folder of images. Default: seeded random values."
 )
 _PRECISION_HELP = (
     f"{knob('protocol.precision').help} Default: quick. Or the type of the model's numbers: fp32, fp16. "
@@ -79,6 +80,23 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the options that may hold for all who race."""
     shared = [one for one in offered() if one.target in ("workload", "protocol") or one.name == "precision"]
     return _with_options(command, [_parameter(setting) for setting in shared])
+
+
+def with_feeds(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `given: Given`, the options that say what is fed, but for `--dim`."""
+    names = ("batch_size", "feeds", "image_mean", "image_std", "seed")
+    return _with_options(command, [_parameter(setting) for setting in offered() if setting.name in names])
+
+
+def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
+    """Return the workload that the options of `with_feeds` ask for.
+
+    Raises:
+        SpecError: an option whose text cannot be read.
+    """
+    data = spec_data({}, "model", given)
+    workload = {**data.get("workload", {}), "dims": dict(dims)}
+    return spec_from_dict({"model": data["model"], "workload": workload}).workload
 
 
 def _with_options(command: Callable[..., None], added: Sequence[inspect.Parameter]) -> Callable[..., None]:
@@ -498,12 +516,14 @@ def _is_source(text: str) -> bool:
 
 
 def _feed_value(name: str, text: str) -> Any:
-    """A number, `true` or `false`, or nested lists of them in JSON."""
+    """A number, `true` or `false`, nested lists of them in JSON, or a range of random values."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"The value of `--feed {name}` is too long.", hint="Feed it from an .npz.")
     plain = text.strip()
     if plain in ("True", "False"):
         return plain == "True"
+    if feed_range(name, plain) is not None:
+        return plain
     try:
         return json.loads(plain)
     except (ValueError, RecursionError):
@@ -512,6 +532,6 @@ def _feed_value(name: str, text: str) -> Any:
         return float(plain)  # `.5` and `1.` are no JSON
     except ValueError:
         raise SpecError(
-            f"`--feed {name}` takes a number, true, false or a JSON list of them, but got `{text[:40]}`.",
-            hint="Give a file without a name: `--feed feeds.npz`.",
+            f"`--feed {name}` takes a number, true, false, a JSON list or a range, but got `{text[:40]}`.",
+            hint="Write a range as `random:0..30521`; give a file without a name: `--feed feeds.npz`.",
         ) from None

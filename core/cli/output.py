@@ -7,12 +7,13 @@ store · 3 undecided, or the budget gives no number · 130 stopped by Ctrl-C (14
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from core.cli import grid
 from core.cli.tables import visible
 from core.errors import ErrorRecord, SpecError
 from core.spec.strict_yaml import plain
@@ -20,6 +21,17 @@ from core.spec.strict_yaml import plain
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout and nothing else.")]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="All columns of tables, however wide they are.", callback=grid.widen),
+]
+Format = Annotated[
+    Literal["text", "csv", "md"],
+    typer.Option(
+        "--format",
+        help="csv: every number in full, with its unit in the name. md: the whole table for a document.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
@@ -29,6 +41,18 @@ def exit_code(record: ErrorRecord | None) -> int:
         return 0
     codes = {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED, "BudgetError": EXIT_UNDECIDED}
     return codes.get(record["type"], EXIT_BAD_INPUT)
+
+
+def ending_code(records: Iterable[ErrorRecord | None]) -> int:
+    """Return the exit code for how several ended together.
+
+    Who was not measured because another one failed is no cancellation by anybody: that counts only where
+    nothing else went wrong.
+    """
+    codes = {exit_code(record) for record in records}
+    if EXIT_FAILED in codes:
+        return EXIT_FAILED
+    return max(codes - {EXIT_CANCELLED} - {0}, default=max(codes, default=0))
 
 
 def complain(message: str, hint: str) -> None:
@@ -46,6 +70,16 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_lines(lines: Sequence[str]) -> None:
     """Write what people read."""
     typer.echo("\n".join(lines))
+
+
+def one_format(format_: str, *, json_: bool) -> None:
+    """Refuse two ways to write one document.
+
+    Raises:
+        SpecError: `--json` with another `--format`.
+    """
+    if json_ and format_ != "text":
+        raise SpecError(f"`--json` and `--format {format_}` contradict each other.", hint="Give one of them.")
 
 
 def unwritable(path: Path, error: OSError) -> SpecError:

@@ -13,14 +13,15 @@ from core.cli.tables import counted
 from core.cli.watch import Progress
 from core.comparison import Comparison, Configuration, line_up
 from core.contrast import PRECISIONS
-from core.errors import ErrorRecord, SpecError, TunerError, WorkerError
+from core.errors import ErrorRecord, SpecError, TunerError
 from core.knobs import knob
 from core.library import resolve_model
 from core.measurement import Trial
 from core.prediction import past, predict
+from core.runner import run_job
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
-from core.trial_run import resolve_trial
+from core.trial_run import check_before, no_worker, resolve_trial
 from core.variants import variant_of
 
 _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
@@ -72,7 +73,7 @@ def _carrier(
 def _root_of(store: Store, ref: str) -> set[str]:
     """The original of a model that has been looked at; of another nothing is known before it runs."""
     try:
-        record = resolve_model(store, ref, run=_no_worker)
+        record = resolve_model(store, ref, run=no_worker)
     except TunerError:
         return set()
     return {(variant_of(record) or {}).get("root", record.content_sha256)}
@@ -126,6 +127,25 @@ def labels(refs: Sequence[str]) -> list[str]:
     return found
 
 
+def check_all_before(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
+    """Refuse a race before it waits in the queue where no candidate can run; name others that cannot.
+
+    Raises:
+        TunerError: what keeps the first candidate from it.
+    """
+    refused: list[tuple[Configuration, TunerError]] = []
+    for one in asked:
+        try:
+            check_before(one.spec, store, run_job)
+        except TunerError as error:
+            refused.append((one, error))
+    lost = [why for one, why in refused if one.role == "candidate"]
+    if lost and len(lost) == sum(one.role == "candidate" for one in asked):
+        raise lost[0]
+    for one, why in refused:
+        progress.line(f"{one.label} will not race: {why.message}")
+
+
 # --- how long, and how sure ---------------------------------------------------------------------------------
 
 
@@ -161,7 +181,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
 def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, bool] | None:
     """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
     try:
-        model = resolve_trial(specs[0], store, _no_worker).record.content_sha256
+        model = resolve_trial(specs[0], store, no_worker).record.content_sha256
         races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
         known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
     except TunerError:
@@ -170,10 +190,6 @@ def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, b
         return None
     found = predict(specs, known)
     return found.seconds, found.rounds, found.in_budget
-
-
-def _no_worker(*_: object, **__: object) -> dict[str, Any]:
-    raise WorkerError("No worker may be started now.")
 
 
 def report_precision(race: Comparison, progress: Progress) -> None:
@@ -208,6 +224,10 @@ def unsure(race: Comparison) -> bool:
 
 
 def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
-    """Return the errors of those that somebody asked for: the candidates and the baseline."""
+    """Return the errors of those that somebody asked for: the candidates and the baseline.
+
+    Who was not measured only because the others failed is left out where one of these is there.
+    """
     asked = {one.trial for one in race.contestants if one.role != "anchor"}
-    return [trial.error for trial in trials if trial.id in asked and trial.error is not None]
+    errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]
+    return [one for one in errors if one["type"] != "Cancelled"] or errors

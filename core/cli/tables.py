@@ -1,4 +1,6 @@
-"""Results as text for a terminal. Pure: plain data in, lines out; milliseconds appear only here.
+"""Results as text for a terminal: plain data in, lines out; milliseconds appear only here.
+
+Tables are as wide as `grid` says; else nothing but the data decides.
 
 Control characters of file and tensor names are made visible, so that a model cannot write to the terminal.
 """
@@ -6,20 +8,24 @@ Control characters of file and tensor names are made visible, so that a model ca
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.comparison import Comparison
+from core.cli import grid
+from core.comparison import Comparison, Contestant
 from core.contrast import words
+from core.errors import SpecError
+from core.fed import fed_from_dict, fed_words
 from core.guard import MARK, breach, error_in_words
 from core.measurement import Trial
 from core.profiling import NodeTime, Profile, by_operator, by_provider
 from core.provenance import in_words, thread_advice
 from core.quietness import Answer
-from core.spec import asked, changed, spec_from_dict, without_effect
+from core.spec import TrialSpec, asked, changed, spec_from_dict, without_effect
 from core.sweep import Measured
 
 DASH = "–"
@@ -62,6 +68,12 @@ def when(epoch_s: float | None) -> str:
     return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def _lately(epoch_s: float) -> str:
+    """A moment in few characters: without the year, or without the time where it is long ago."""
+    recent = time.time() - epoch_s < 300 * 86_400
+    return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
+
+
 def visible(text: object) -> str:
     """Return `text` on one line, with what is not printable written as an escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
@@ -77,17 +89,25 @@ def short(provider: str) -> str:
     return provider.removesuffix("ExecutionProvider")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Lay out rows in columns; the first `left` columns stand left, the others right."""
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: int = 1,
+    drop: Sequence[str] = (),
+    solid: Sequence[str] = (),
+) -> list[str]:
+    """Lay out rows in columns that fit the terminal; the first `left` stand left, the others right.
+
+    Args:
+        head: names of the columns.
+        rows: cells.
+        left: see above.
+        drop: columns that may be left out where the terminal is narrow, the first one first.
+        solid: columns whose cells are not wrapped.
+    """
     cells = [list(head), *([visible(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
+    return grid.lines(cells, left=left, drop=drop, solid=solid)
 
 
 def _facts(rows: Iterable[tuple[str, str]]) -> list[str]:
@@ -118,6 +138,24 @@ def trial_lines(trial: Trial, labels: Mapping[str, str] | None = None) -> list[s
         *_notes(result),
         "",
         f"Take it away: python -m core emit {trial.id} --format yaml",
+    ]
+
+
+def failed_lines(trial: Trial) -> list[str]:
+    """A trial without a result: what it asked for, and why there is none."""
+    error = trial.error or {"type": "", "message": "It has not ended.", "hint": ""}
+    return [
+        visible(f"{trial.model_name} · {trial.kind} · trial {trial.id} · {trial.state}"),
+        *_facts(
+            [
+                ("when", when(trial.created_at)),
+                ("asked by", trial.owner or DASH),
+                ("model", str(trial.spec["model"]["path"])),
+                ("changed", changes_in_words(trial) or "nothing: ONNX Runtime's defaults"),
+                ("why", error["message"]),
+                *([("hint", error["hint"])] if error["hint"] else []),
+            ]
+        ),
     ]
 
 
@@ -199,19 +237,19 @@ def busy_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     spec = spec_from_dict(trial.spec)
-    set_here = [f"{name}={_value(asked(spec, name))}" for name in changed(spec) if name != "provider_options"]
     idle = without_effect(spec)
-    options = [f"{p.name}.{k}={v}" for p in spec.session.providers for k, v in p.options.items()]
     return [
         ("ran on", _placement(result)),
         ("precision", _precision(spec.model.precision, result)),
         ("batch", f"{counted(result.get('batch_size'), 'row')} fed; {counted(result.get('runs'), 'run')}"),
-        ("changed", ", ".join([*set_here, *options]) or "nothing: ONNX Runtime's defaults"),
+        ("changed", ", ".join(_changes(spec)) or "nothing: ONNX Runtime's defaults"),
+        *(("fed", fed_words(fed_from_dict(one))) for one in result.get("fed") or []),
         *(("no effect", f"{name}: {idle[name]}") for name in changed(spec) if name in idle),
     ]
 
 
-def _value(value: object) -> str:
+def value_in_words(value: object) -> str:
+    """Return the value of a setting as a person writes it."""
     if isinstance(value, dict):
         return ",".join(f"{k}={v}" for k, v in value.items())
     if isinstance(value, tuple):
@@ -392,20 +430,8 @@ def _node_name(node: NodeTime) -> str:
 def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
     """Who raced: the verdict on each against the baseline, ranks with their ties, and what to doubt."""
     result = race.result or {}
-    ranks = {one["trial"]: one for one in result["ranks"]}
-    contrasts = {one["candidate"]: one for one in result["contrasts"] if one["baseline"] == race.baseline}
-    by_id = {trial.id: trial for trial in trials}
-    order = sorted(race.contestants, key=lambda one: ranks.get(one.trial, {}).get("rank", len(ranks) + 1))
-    rows = [
-        (
-            _rank(ranks.get(one.trial)),
-            one.label,
-            "baseline" if one.trial == race.baseline else _verdict_cell(contrasts.get(one.trial)),
-            *_trial_cells(by_id.get(one.trial), contrasts.get(one.trial)),
-        )
-        for one in order
-    ]
-    head = ("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark")
+    ranks, contrasts = _ranks(race), contrasts_of(race)
+    head, rows = comparison_table(race, trials)
     before = race.protocol.get("continues")
     went_on = [f"It goes on with comparison {before}, whose generations it holds, too."] if before else []
     notes = [*went_on, *race.warnings, *result["notes"], *_contrast_notes(race, contrasts)]
@@ -415,7 +441,7 @@ def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
         ),
         *_facts(_grade_facts(result)),
         "",
-        *table(head, rows, left=3),
+        *table(head, rows, left=3, drop=("memory", "CPU ms", "rows/s", "trial")),
         *(
             ["= tie: not clearly apart at the joint confidence of all pairs"]
             if _has_ties(ranks.values())
@@ -423,6 +449,42 @@ def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
         ),
         *(f"  note: {visible(note)}" for note in dict.fromkeys(notes)),
     ]
+
+
+Table = tuple[Sequence[str], list[Sequence[str]]]  # the head, and the rows
+
+
+def comparison_table(race: Comparison, trials: Sequence[Trial]) -> Table:
+    """Who raced, the best rank first."""
+    ranks, contrasts = _ranks(race), contrasts_of(race)
+    by_id = {trial.id: trial for trial in trials}
+    rows: list[Sequence[str]] = [
+        (
+            _rank(ranks.get(one.trial)),
+            one.label,
+            "baseline" if one.trial == race.baseline else _verdict_cell(contrasts.get(one.trial)),
+            *_trial_cells(by_id.get(one.trial), contrasts.get(one.trial)),
+        )
+        for one in by_rank(race)
+    ]
+    head = ("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark")
+    return head, rows
+
+
+def by_rank(race: Comparison) -> list[Contestant]:
+    """Return the contestants, the best rank first."""
+    ranks = _ranks(race)
+    return sorted(race.contestants, key=lambda one: ranks.get(one.trial, {}).get("rank", len(ranks) + 1))
+
+
+def contrasts_of(race: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Return the verdict on each trial against the comparison's baseline."""
+    found = (race.result or {}).get("contrasts") or []
+    return {one["candidate"]: one for one in found if one["baseline"] == race.baseline}
+
+
+def _ranks(race: Comparison) -> dict[str, Mapping[str, Any]]:
+    return {one["trial"]: one for one in (race.result or {}).get("ranks") or []}
 
 
 def _rank(one: Mapping[str, Any] | None) -> str:
@@ -473,10 +535,15 @@ def _contrast_notes(race: Comparison, contrasts: Mapping[str, Mapping[str, Any]]
 
 def sweep_lines(points: Sequence[Measured]) -> list[str]:
     """One row per point of a sweep, in the order of its values."""
+    head, rows = sweep_table(points)
+    return table(head, rows, left=0, drop=("p95 ms", "trial", "95 % interval"))
+
+
+def sweep_table(points: Sequence[Measured]) -> Table:
+    """One row per point of a sweep, in the order of its values."""
     names = list(points[0].values) if points else []
     rows = [[*(str(one.values[name]) for name in names), *_point_cells(one)] for one in points]
-    head = [*names, "p50 ms", "95 % interval", "p95 ms", "rows/s", "trial", "remark"]
-    return table(head, rows, left=0)
+    return [*names, "p50 ms", "95 % interval", "p95 ms", "rows/s", "trial", "remark"], list(rows)
 
 
 def _point_cells(one: Measured) -> list[str]:
@@ -504,8 +571,15 @@ def history_lines(trials: Sequence[Trial]) -> list[str]:
     """One row per trial, newest first."""
     if not trials:
         return ["No trials yet. Measure one: python -m core bench digits_cnn"]
-    head = ("trial", "when", "model", "kind", "state", "batch", "p50 ms", "rows/s", "ran on", "remark")
-    return table(head, [_history_row(trial) for trial in trials], left=5)
+    head, rows = history_table(trials)
+    drop = ("rows/s", "batch", "ran on", "kind", "state")
+    return table(head, rows, left=7, drop=drop, solid=("when", "trial", "state"))
+
+
+def history_table(trials: Sequence[Trial]) -> Table:
+    """One row per trial: what it is about, how sure it is, what was changed, and why it failed."""
+    head = ("trial", "when", "model", "kind", "state", "grade", "changed", "batch", "p50 ms", "rows/s")
+    return (*head, "ran on", "remark"), [_history_row(trial) for trial in trials]
 
 
 def rescued_lines(files: Sequence[Path]) -> list[str]:
@@ -520,22 +594,46 @@ def _history_row(trial: Trial) -> tuple[str, ...]:
     result = trial.result or {}
     latency, per_s = result.get("latency") or {}, result.get("throughput_per_s")
     ran = "→".join(map(short, result.get("effective_providers") or [])) or DASH
+    remarks = [f"FALLBACK: ran on {ran}"] if result.get("fallback") else []
+    remarks += [MARK] if breach(result) else []
+    if trial.state == "DAMAGED":
+        remarks.append("damaged on the disk: no number of it is shown")
+    elif trial.state != "COMPLETE":
+        remarks.append(trial.state)
+    remarks += [trial.error["message"]] if trial.error is not None else []
     return (
         trial.id[:12],
-        when(trial.created_at),
+        _lately(trial.created_at),
         trial.model_name,
         trial.kind,
         trial.state,
+        result.get("grade") or DASH,
+        changes_in_words(trial) or "nothing",
         str(result.get("batch_size", DASH)),
         ms(latency.get("p50_s")),
         DASH if per_s is None else significant(per_s),
-        f"FALLBACK {ran}" if result.get("fallback") else ran,
-        "damaged on the disk: no number of it is shown" if trial.state == "DAMAGED" else _remark(result),
+        ran,
+        "; ".join(remarks),
     )
 
 
-def _remark(result: Mapping[str, Any]) -> str:
-    return MARK if breach(result) else ""
+def changes_in_words(trial: Trial) -> str:
+    """Return what a trial asks for that is not the default; empty: nothing."""
+    try:
+        return ", ".join(_changes(spec_from_dict(trial.spec)))
+    except SpecError:
+        return "settings of another version"
+
+
+def changes_of(spec: TrialSpec) -> dict[str, str]:
+    """Return what `spec` asks for that is not the default, provider options too, in words."""
+    names = [name for name in changed(spec) if name != "provider_options"]
+    options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
+    return {name: value_in_words(asked(spec, name)) for name in names} | options
+
+
+def _changes(spec: TrialSpec) -> list[str]:
+    return [f"{name}={value}" for name, value in changes_of(spec).items()]
 
 
 # --- models and machine -------------------------------------------------------------------------------------

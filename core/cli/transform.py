@@ -18,16 +18,19 @@ import typer
 from typer.core import TyperCommand
 
 from core.cli.library import ModelHere, job_result
-from core.cli.output import Json, Quiet, print_json, print_lines, unwritable
+from core.cli.options import Given, with_feeds, workload_of
+from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
 from core.cli.tables import DASH, counted, significant, size, table, visible
 from core.cli.watch import Progress, scheduler, watch
-from core.errors import SpecError
+from core.errors import ModelError, SpecError, WorkerError
+from core.fed import fed_from_dict, fed_words
 from core.files import expanded
-from core.library import resolve_model
+from core.library import check_name, resolve_model
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
-from core.variants import Run, lineage, make_chain, variant_of
+from core.trial_run import no_worker
+from core.variants import Run, check_request, lineage, make_chain, variant_of
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -70,6 +73,7 @@ def _parameter(step: StepType) -> inspect.Parameter:
 
 
 @with_steps
+@with_feeds
 def transform(
     model: ModelHere,
     *,
@@ -106,9 +110,11 @@ def transform(
             "-o", "--output", help="Also copy the variant's files there.", metavar="OUT", show_default=False
         ),
     ] = None,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     kinds: list[str],
+    given: Given,
 ) -> None:
     """Make a variant of a model: steps in the order of their flags.
 
@@ -118,12 +124,17 @@ def transform(
     dims = sizes(dim or [])
     steps = chain(kinds, option or [], dims)
     data = _calibration(calibration, steps)
+    workload = workload_of(given, dims)
     store = Store()
+    _check_before(store, model, steps, dims=dims, calibration=data, name=name, workload=workload)
     with scheduler(store) as service:
 
         def make(run: Run) -> dict[str, Any]:
             record = resolve_model(store, model, run=run)
-            return make_chain(store, record, steps, run=run, dims=dims, calibration=data, name=name).to_dict()
+            made = make_chain(
+                store, record, steps, run=run, dims=dims, calibration=data, name=name, workload=workload
+            )
+            return made.to_dict()
 
         job = service.submit_task(make, kind="transform", what=f"transform {Path(model).stem}")
         status = watch(service, job, Progress(sys.stderr, quiet=quiet))
@@ -131,9 +142,33 @@ def transform(
     records = [record for one in made["records"] if (record := store.model(one)) is not None]
     written = None if output is None else copy_out(records[-1], output)
     if json_:
-        print_json(_document(records, made["reused"], written))
+        print_json({**_document(records, made["reused"], written), "notes": made["notes"]})
     else:
-        print_lines(_lines(records, made["reused"], written))
+        print_lines(_lines(records, made["reused"], written, made["notes"]))
+
+
+def _check_before(store: Store, model: str, steps: Sequence[Step], **request: Any) -> None:
+    """Refuse before anybody waits in the queue what cannot be made, as far as it is known by then."""
+    if request["name"]:
+        check_name(request["name"])
+    if (record := looked_at(store, model)) is not None:
+        check_request(store, record, steps, **request)
+
+
+def looked_at(store: Store, ref: str) -> ModelRecord | None:
+    """Return a model before its job waits in the queue; None: it is there, but cannot be looked at.
+
+    Raises:
+        ModelError: there is no such model.
+    """
+    try:
+        return resolve_model(store, ref, run=no_worker)
+    except WorkerError:
+        pass  # nobody has looked at it
+    try:
+        return resolve_model(store, ref)
+    except (ModelError, WorkerError):  # the job will say so, and keep nothing
+        return None
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
@@ -266,17 +301,27 @@ def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | 
     }
 
 
-def _lines(records: Sequence[ModelRecord], reused: int, written: list[str] | None) -> list[str]:
+def _lines(
+    records: Sequence[ModelRecord], reused: int, written: list[str] | None, notes: Sequence[str]
+) -> list[str]:
     last = records[-1]
     rows = [_row(one) for one in records]
     head = ("step", "tool", "model", "nodes", "size", "largest error", "seconds")
     lines = [visible(f"{last.name}: {lineage(last) or 'no change'}"), "", *table(head, rows, left=3), ""]
     remarks = dict.fromkeys(text for one in records for text in _remarks(one))
     lines += [f"  {text}" for text in remarks]
+    lines += [f"  fed: {visible(one)}" for one in _fed(records)]
+    lines += [f"  note: {visible(one)}" for one in notes]
     if reused:
         lines.append(f"  {counted(reused, 'step')} of {len(records)} had been made before.")
     lines += [visible(f"  {one}") for one in written or [last.path]]
     return lines
+
+
+def _fed(records: Sequence[ModelRecord]) -> list[str]:
+    """What outputs were compared on, in words; of every step, where they differ."""
+    found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
+    return list(dict.fromkeys(fed_words(fed_from_dict(one)) for one in found))
 
 
 def _row(record: ModelRecord) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.output import Json, Quiet, complain, exit_code, print_json, print_lines
+from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
 from core.cli.tables import DASH, short, table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import ErrorRecord
@@ -30,6 +30,7 @@ def why(
     again: Annotated[
         bool, typer.Option("--again", help="Profile both again, even where that was done before.")
     ] = False,
+    wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:

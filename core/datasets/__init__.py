@@ -19,6 +19,7 @@ from core import wire
 from core.datasets.files import csv_source, folder_source, image_source
 from core.datasets.labels import Labels
 from core.datasets.npz import npz_source
+from core.feeds import beside_data
 
 __all__ = ["Batch", "Dataset", "Description", "batches", "describe_dataset", "open_dataset"]
 
@@ -64,6 +65,9 @@ class Source(Protocol):
     def content(self, rows: Integers) -> Iterator[bytes]:
         """The rows as they lie on disk, to be hashed."""
 
+    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+        """Whether there is data meant for this input."""
+
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -93,6 +97,24 @@ class Dataset:
         if self.labels is not None:
             digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
+
+    def beside(
+        self,
+        inputs: Sequence[wire.InputPlan],
+        batch_axes: Mapping[str, int],
+        values: Mapping[str, Any],
+        seed: int,
+    ) -> dict[str, Array]:
+        """Return the arrays of inputs that the data do not hold, where they have a value or a range.
+
+        What the data hold comes from the data, and at least one input does.
+
+        Raises:
+            SpecError: a value that does not fit its input.
+        """
+        lacking = [one for one in inputs if not self.source.holds(one, batch_axes.get(one["name"]))]
+        found = beside_data(lacking, values, seed)
+        return found if len(found) < len(inputs) else {}
 
     def batches(
         self, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int], batch_size: int

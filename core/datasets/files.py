@@ -54,6 +54,10 @@ class FileSource:
             except OSError as error:
                 raise _unreadable(self.files[row], error) from None
 
+    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+        """Whether images fit the input."""
+        return image_input(one, batch_axis) is not None
+
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:

@@ -43,6 +43,10 @@ class NpzSource:
             yield f"{name}\0{part.dtype.str}\0{part.shape}\0".encode()
             yield np.ascontiguousarray(part).tobytes()
 
+    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+        """Whether an array has the input's name."""
+        return one["name"] in self.arrays
+
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:

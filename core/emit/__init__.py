@@ -13,9 +13,10 @@ from typing import Any
 from core import __version__, wire
 from core.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.errors import SpecError
+from core.fed import takes_images
 from core.guard import MARK, breach
 from core.measurement import Trial
-from core.plan import feed_plan, session_plan
+from core.plan import drawn_range, feed_plan, session_plan
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
 from core.spec.checks import cpu_list
 
@@ -195,11 +196,15 @@ def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[
     ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
     fed: Sequence[wire.TensorInfo] | None = (trial.result or {}).get("inputs")
     if fed is not None:  # a model without inputs was fed nothing
-        return [
+        found: list[wire.InputPlan] = [
             {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
             for one in fed
             for low, high in [ranges.get(one["name"], (None, None))]
         ]
+        for one in found:
+            if (asked := drawn_range(one, spec.workload.feed_values.get(one["name"]))) is not None:
+                one["low"], one["high"], one["drawn"] = *asked, True
+        return found
     if info is None:
         raise SpecError(
             f"Trial {trial.id} is {trial.state}, so the shapes that it feeds are not known.",
@@ -344,25 +349,23 @@ def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
     """The expression that makes the array of one input."""
     shape = list(one["shape"])
     dtype = "float32" if one["dtype"] == "bfloat16" else one["dtype"]
-    if one["name"] in workload.feed_values:
+    if one.get("drawn"):
+        text = _random(one, dtype, shape)
+    elif one["name"] in workload.feed_values:
         value = workload.feed_values[one["name"]]
         text = f"np.array(np.broadcast_to(np.asarray({value!r}, {dtype!r}), {shape!r}))"
-    elif _is_npz(workload.feeds) or (workload.feeds != "random" and _fits_images(dtype, shape)):
+    elif _is_npz(workload.feeds) or (workload.feeds != "random" and takes_images(dtype, shape)):
         text = f"from_file({one['name']!r}, {dtype!r}, {shape!r})"
     else:
         text = _random(one, dtype, shape)
     return f"bfloat16({text})" if one["dtype"] == "bfloat16" else text
 
 
-def _fits_images(dtype: str, shape: Sequence[int]) -> bool:
-    channels = len(shape) == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4))
-    return channels and (dtype == "uint8" or dtype.startswith("float"))
-
-
 def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
     name = one["name"]
     if dtype == "bool":
-        return f"random({name!r}).integers(0, 2, {shape!r}).astype(np.bool_)"
+        low, high = int(one["low"] or 0), int(one["high"] or 2)
+        return f"random({name!r}).integers({low}, {high}, {shape!r}).astype(np.bool_)"
     if "int" in dtype:
         low, high = _integer_range(one, dtype)
         return f"random({name!r}).integers({low!r}, {high!r}, {shape!r}, dtype={dtype!r})"

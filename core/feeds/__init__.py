@@ -67,6 +67,7 @@ class Wanted:
     low: float | None
     high: float | None
     batch_axis: int | None
+    drawn: bool = False  # random, whatever the source
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -88,8 +89,9 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
     wanted = _wanted(plan, session_inputs)
     notes: list[str] = []
     arrays = {one.name: fixed(one, plan["values"][one.name]) for one in wanted if one.name in plan["values"]}
+    _check_sizes([one for one in wanted if one.name not in arrays], plan["source"])
+    arrays |= {one.name: random(one, plan["seed"]) for one in wanted if one.drawn and one.name not in arrays}
     open_ones = [one for one in wanted if one.name not in arrays]
-    _check_sizes(open_ones, plan["source"])
     if plan["source"] == "npz":
         arrays |= from_npz(plan, open_ones, notes)
     elif plan["source"] == "images":
@@ -100,6 +102,35 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
         dtypes={one.name: one.dtype for one in wanted},
         notes=notes,
     )
+
+
+def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], seed: int) -> dict[str, Array]:
+    """Make the arrays of inputs that a dataset does not hold: those with a fixed value or a range.
+
+    Args:
+        inputs: of the model, with the batch that is fed at once.
+        values: input -> fixed value.
+        seed: of the ranges.
+
+    Raises:
+        SpecError: a value that does not fit its input.
+    """
+    found: dict[str, Array] = {}
+    for one in inputs:
+        if one["name"] not in values and not one.get("drawn", False):
+            continue
+        wanted = Wanted(
+            name=one["name"],
+            dtype=one["dtype"],
+            shape=one["shape"],
+            low=one["low"],
+            high=one["high"],
+            batch_axis=None,
+            drawn=one.get("drawn", False),
+        )
+        array = fixed(wanted, values[one["name"]]) if one["name"] in values else random(wanted, seed)
+        found[one["name"]] = _final(wanted, array)
+    return found
 
 
 def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int]) -> int:
@@ -140,6 +171,7 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
                 low=one["low"],
                 high=one["high"],
                 batch_axis=plan["batch_axes"].get(one["name"]),
+                drawn=one.get("drawn", False),
             )
         )
     return wanted
@@ -158,7 +190,7 @@ def _dtype(declared: SessionInput) -> str:
 
 def _check_sizes(wanted: Sequence[Wanted], source: str) -> None:
     for one in wanted:
-        if -1 in one.shape and source == "random":
+        if -1 in one.shape and (source == "random" or one.drawn):
             raise SpecError(
                 f"Input `{one.name}` has a dimension without a size.",
                 hint="Set it with `--dim`, or give the input a fixed value.",

@@ -386,7 +386,8 @@ KNOBS: tuple[Knob, ...] = (
         target="workload",
         kind="mapping",
         default={},
-        help="Fixed values per input, such as `sr=16000`; broadcast to the input's shape.",
+        help="A fixed value per input, such as `sr=16000`, broadcast to the input's shape; or a range of "
+        "random values, such as `ids=random:0..30521`, whose ends both can come.",
     ),
     Knob(
         name="image_mean",

@@ -140,12 +140,55 @@ def _check_number(provider: str, option: ProviderOption, value: str) -> None:
         )
 
 
+RANDOM_RANGE = "random:"
+_RANGE_HINT = "Write for example `random:0..30521`; both ends can come."
+
+
+def feed_range(name: str, value: object) -> tuple[float, float] | None:
+    """Return the ends of `random:LOW..HIGH`; None: the value of input `name` asks for no such thing.
+
+    Raises:
+        SpecError: no two numbers, or a range that runs backwards.
+    """
+    if not isinstance(value, str) or not value.strip().lower().startswith("random"):
+        return None
+    text = value.strip().lower()
+    low, _, high = text.removeprefix(RANDOM_RANGE).partition("..")
+    first, last = _end(low), _end(high)
+    if first is None or last is None or not text.startswith(RANDOM_RANGE):
+        raise SpecError(
+            f"A range of random values is `random:LOW..HIGH`, but `{name}` got `{value[:60]}`.",
+            hint=_RANGE_HINT,
+        )
+    if first > last:
+        raise SpecError(
+            f"A range of random values must run upwards, but `{name}` got `{value[:60]}`.",
+            hint=f"Write `random:{high.strip()}..{low.strip()}`.",
+        )
+    return first, last
+
+
+def _end(text: str) -> float | None:
+    """A whole number as it is, because a float holds 53 bits of it only; None: no finite number."""
+    plain = text.strip()
+    if len(plain) > 40:
+        return None
+    try:
+        number = int(plain) if is_whole_number(plain) else float(plain)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def check_feed_value(name: str, value: object, depth: int = 0) -> None:
     """Refuse a fixed value that is no number, boolean or text, or no nested lists of them.
 
     Raises:
-        SpecError: null, a date, a mapping, NaN or infinity, lists deeper than any tensor.
+        SpecError: null, a date, a mapping, NaN or infinity, lists deeper than any tensor, no range of numbers
+            after `random:`.
     """
+    if depth == 0:
+        feed_range(name, value)
     if isinstance(value, list | tuple):
         if depth >= MAX_RANK:
             raise SpecError(

@@ -21,7 +21,7 @@ from onnxruntime.quantization.calibrate import (
     save_tensors_data,
 )
 
-from core.datasets import batches
+from core.datasets import open_dataset
 from core.errors import ModelError, SpecError
 from core.feeds import make_feeds, rows_fed
 from core.models import inspect_model
@@ -154,8 +154,12 @@ def _dataset_batches(
     axes = info["batch_axes"]
     size = info["fixed_batch"] or min(at_once, rows.wanted)
     limited: DatasetPlan = {**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)}
-    for batch in batches(limited, [_resized(one, axes, size) for one in rows.feeds[0]["inputs"]], axes, size):
-        yield batch.feeds, batch.rows
+    plan = rows.feeds[0]
+    inputs = [_resized(one, axes, size) for one in plan["inputs"]]
+    data = open_dataset(limited)
+    beside = data.beside(inputs, axes, plan["values"], plan["seed"])
+    for batch in data.batches([one for one in inputs if one["name"] not in beside], axes, size):
+        yield {**batch.feeds, **beside}, batch.rows
 
 
 def _resized(one: InputPlan, axes: Mapping[str, int], size: int) -> InputPlan:

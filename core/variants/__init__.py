@@ -7,7 +7,16 @@ outputs are from those of the original at the root of its chain. Parent side: no
 from __future__ import annotations
 
 from core.library import descendants, use_of
-from core.variants.making import ASSUMED_DIM, CHECK_BATCHES, Made, Run, check_feeds, data_digest, make_chain
+from core.variants.making import (
+    ASSUMED_DIM,
+    CHECK_BATCHES,
+    Made,
+    Run,
+    check_feeds,
+    check_request,
+    data_digest,
+    make_chain,
+)
 from core.variants.races import race_of_family, verdicts
 from core.variants.records import (
     Branch,
@@ -28,6 +37,7 @@ __all__ = [
     "Made",
     "Run",
     "check_feeds",
+    "check_request",
     "data_digest",
     "descendants",
     "family",

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -19,8 +19,18 @@ from typing import Any, cast
 
 from core import wire
 from core.errors import ModelError, SpecError, WorkerError, nearest
-from core.library import import_file, inspect_cached, new_folder, take_folder
-from core.plan import batch_addresses, feed_plan
+from core.fed import Fed, fed
+from core.library import (
+    check_name,
+    holder_of_name,
+    import_file,
+    inspect_cached,
+    name_taken,
+    new_folder,
+    rename_model,
+    take_folder,
+)
+from core.plan import batch_addresses, check_feeds_file, drawn_inputs, feed_plan
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
 from core.steps import Step, check_chain, is_bound
@@ -45,6 +55,7 @@ class Made:
 
     records: list[ModelRecord]
     reused: int  # of them, how many were there already
+    notes: tuple[str, ...] = ()  # what became of the name that was asked for
 
     @property
     def result(self) -> ModelRecord:
@@ -53,10 +64,14 @@ class Made:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data: content hashes, which the library knows."""
-        return {"records": [one.content_sha256 for one in self.records], "reused": self.reused}
+        return {
+            "records": [one.content_sha256 for one in self.records],
+            "reused": self.reused,
+            "notes": list(self.notes),
+        }
 
 
-def make_chain(
+def make_chain(  # noqa: PLR0913 - what a form has fields for
     store: Store,
     record: ModelRecord,
     steps: Sequence[Step],
@@ -65,6 +80,7 @@ def make_chain(
     dims: Mapping[str, int],
     calibration: DatasetSpec | None,
     name: str = "",
+    workload: WorkloadSpec | None = None,
 ) -> Made:
     """Do `steps` one after another, each from the model that the one before made.
 
@@ -76,16 +92,17 @@ def make_chain(
         dims: sizes of free dimensions for the feeds that outputs are compared on; the batch is 1, 2 and 4 and
             others are 8 where nothing is given.
         calibration: rows for steps that calibrate; None: they are fed random values.
-        name: of the result; empty: made of the original's name and the steps.
+        name: of the result, also where it was made before; empty: made of the original's name and the steps.
+        workload: what else is fed where outputs are compared, see `check_feeds`.
 
     Raises:
-        SpecError: a chain that cannot be, unknown dimensions, or no data at the path of `calibration`.
+        SpecError: what `check_request` refuses, or no data at the path of `calibration`.
         ModelError: a tool cannot treat the model, or what it made is not valid: nothing of it stays.
         WorkerError: a worker crashed, hung or ran out of memory.
         Cancelled: variants that were complete before that stay.
     """
-    check_chain(steps, record.info, done=steps_of(record))
-    _check_dims(dims, record)
+    check_request(store, record, steps, dims=dims, calibration=calibration, name=name, workload=workload)
+    name = name.strip()
     if store.model(record.content_sha256) is None:  # the variants will be checked against it
         record = import_file(store, Path(record.path), name=record.name, source="file", run=run)
     made: list[ModelRecord] = []
@@ -99,11 +116,91 @@ def make_chain(
             dims=dims,
             calibration=calibration if step.type.needs_calibration else None,
             name=name if number == len(steps) else "",
+            workload=workload,
         )
         record, known = task.perform()
         made.append(record)
         reused += known
-    return Made(records=made, reused=reused)
+    made[-1], notes = _called(store, made[-1], name)
+    return Made(records=made, reused=reused, notes=notes)
+
+
+def check_request(
+    store: Store,
+    record: ModelRecord,
+    steps: Sequence[Step],
+    *,
+    dims: Mapping[str, int],
+    calibration: DatasetSpec | None,
+    name: str,
+    workload: WorkloadSpec | None = None,
+) -> None:
+    """Refuse what `make_chain` could not make, as far as the request alone tells; starts no worker.
+
+    Raises:
+        SpecError: a chain that cannot be, unknown dimensions or feeds, no name for a model, or the name of
+            another one.
+    """
+    check_chain(steps, record.info, done=steps_of(record))
+    _check_dims(dims, record)
+    if calibration is not None:
+        dataset_plan(calibration)
+    if workload is not None:
+        check_feeds_file(workload)
+    task = _Task(store=store, run=_no_run, dims=dims, workload=workload, source=record, step=steps[0])
+    task.feeds()
+    if not name.strip():
+        return
+    holder = holder_of_name(store, check_name(name))
+    if holder is None:
+        return
+    known = _known_result(store, record, steps, dims=dims, calibration=calibration, workload=workload)
+    if known is None or known.content_sha256 != holder.content_sha256:
+        raise name_taken(holder)
+
+
+def _no_run(*_: object, **__: object) -> dict[str, Any]:
+    raise WorkerError("No worker may be started to check a request.")
+
+
+def _known_result(
+    store: Store,
+    record: ModelRecord,
+    steps: Sequence[Step],
+    *,
+    dims: Mapping[str, int],
+    calibration: DatasetSpec | None,
+    workload: WorkloadSpec | None,
+) -> ModelRecord | None:
+    """What the chain had made before, as the library remembers it; None: nothing."""
+    found: ModelRecord | None = record
+    for step in steps:
+        if found is None:
+            return None
+        data = calibration if step.type.needs_calibration else None
+        task = _Task(
+            store=store,
+            run=_no_run,
+            dims=dims,
+            workload=workload,
+            source=found,
+            step=step,
+            calibration=data,
+        )
+        found = next(task.known(), None)
+    return found
+
+
+def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, tuple[str, ...]]:
+    """Give the result the name that was asked for, where it had been made before under another one."""
+    if not name or record.name == name:
+        return record, ()
+    if variant_of(record) is None:
+        return record, (f"The steps change nothing: the result is `{record.name}`, which keeps its name.",)
+    if holder_of_name(store, name) is not None:
+        return record, (f"Another model took the name `{name}` meanwhile: this one is `{record.name}`.",)
+    renamed = rename_model(store, record.content_sha256, name)
+    return renamed, (f"It had been made before as `{record.name}`, and is called `{name}` now.",)
 
 
 def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
@@ -116,31 +213,63 @@ def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
             )
 
 
-def check_feeds(info: wire.ModelInfo, dims: Mapping[str, int]) -> tuple[list[wire.FeedPlan], str]:
-    """Return random feeds of several seeds to compare outputs on, and a note where sizes were assumed.
+def check_feeds(
+    info: wire.ModelInfo, dims: Mapping[str, int], workload: WorkloadSpec | None = None
+) -> tuple[list[wire.FeedPlan], str]:
+    """Return feeds to compare outputs on, and a note where sizes were assumed.
+
+    Random ones have several seeds. A file is fed once, at the batch that is asked for, else its first row.
 
     Args:
         info: the model that is fed.
         dims: sizes of its free dimensions; others than these have `ASSUMED_DIM`, the batch `CHECK_BATCHES`.
+        workload: batch, source and values of the feeds, and the first seed; None: random ones.
 
     Raises:
         SpecError: a dimension that contradicts the batch, or an input too large for any machine.
     """
+    asked = workload or WorkloadSpec()
     rows = set(batch_addresses(info).values())
-    given = {dim: size for dim, size in dims.items() if dim in info["free_dims"]}
-    assumed = {dim: ASSUMED_DIM for dim in info["free_dims"] if dim not in given and dim not in rows}
+    given = {dim: size for dim, size in {**asked.dims, **dims}.items() if dim in info["free_dims"]}
+    brought = _brought(asked, info)
+    assumed = {dim: ASSUMED_DIM for dim in info["free_dims"] if dim not in {*given, *rows, *brought}}
     batches: list[int | None] = list(CHECK_BATCHES)
-    if not rows or rows & given.keys():
+    if asked.batch_size is not None or any(
+        isinstance(one, list | tuple) for one in asked.feed_values.values()
+    ):
+        batches = [asked.batch_size] * len(CHECK_BATCHES)
+    elif not rows or rows & given.keys():
         batches = [None] * len(CHECK_BATCHES)  # fixed, or given
         given = {**{dim: next(iter(given[one] for one in rows & given.keys())) for dim in rows}, **given}
+    if asked.feeds != "random":
+        batches = [asked.batch_size]  # the same rows with every seed
     feeds = [
-        feed_plan(WorkloadSpec(batch_size=batch, dims={**assumed, **given}, seed=seed), info)
-        for seed, batch in enumerate(batches)
+        feed_plan(
+            asked.model_copy(
+                update={"batch_size": batch, "dims": {**assumed, **given}, "seed": asked.seed + number}
+            ),
+            info,
+        )
+        for number, batch in enumerate(batches)
     ]
     sizes = [f"{dim} {ASSUMED_DIM}" for dim in assumed]
-    if batches[0] is not None:
+    if batches == list(CHECK_BATCHES):
         sizes.insert(0, f"batch {', '.join(map(str, CHECK_BATCHES))}")
     return feeds, f"Outputs were compared at sizes that nobody gave: {'; '.join(sizes)}." if sizes else ""
+
+
+def _brought(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
+    """Free dimensions whose sizes the feeds bring along: those of an `.npz`, and of fixed values."""
+    drawn = drawn_inputs(workload)
+    open_ones = [
+        one
+        for one in info["inputs"]
+        if one["name"] in drawn
+        or not (one["name"] in workload.feed_values or workload.feeds.lower().endswith(".npz"))
+    ]
+    needed = {dim for one in open_ones for dim in one["shape"] or []}
+    held = {dim for one in info["inputs"] for dim in one["shape"] or []}
+    return {dim for dim in info["free_dims"] if dim in held and dim not in needed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +281,24 @@ class _Task:
     step: Step
     run: Run
     dims: Mapping[str, int]
-    calibration: DatasetSpec | None
-    name: str
+    workload: WorkloadSpec | None
+    calibration: DatasetSpec | None = None
+    name: str = ""
+
+    def feeds(self) -> tuple[list[wire.FeedPlan], str]:
+        """What outputs are compared on, see `check_feeds`."""
+        fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
+        return check_feeds(self.source.info, {**self.dims, **fixed}, self.workload)
+
+    def known(self) -> Iterator[ModelRecord]:
+        """Yield what this step has made before, whether or not its files are still what they were."""
+        data = None if self.calibration is None else dataset_plan(self.calibration)
+        key = self._key(self.feeds()[0], data)
+        return (one for one in self.store.models() if (variant_of(one) or {}).get("key") == key)
 
     def perform(self) -> tuple[ModelRecord, bool]:
         """Return the variant, and whether it was there already."""
-        fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
-        feeds, note = check_feeds(self.source.info, {**self.dims, **fixed})
+        feeds, note = self.feeds()
         data = None if self.calibration is None else dataset_plan(self.calibration)
         key = self._key(feeds, data)
         if (known := self._made_before(key)) is not None:
@@ -170,7 +310,7 @@ class _Task:
         facts = {
             "content": self.source.content_sha256,
             "step": self.step.to_dict(),
-            "feeds": feeds,
+            "feeds": feeds if feeds[0]["path"] is None else [feeds, data_digest(Path(feeds[0]["path"]))],
             "calibration": None if data is None else [data, data_digest(Path(data["path"]))],
             "tools": {tool: found for tool in _TOOLS if (found := _version(tool))},
             "machine": platform.node() if is_bound(self.step) else "",
@@ -197,7 +337,7 @@ class _Task:
         reference = root_of(self.store, self.source)
         if original(self.store, self.source) is None:
             note = f"{_ORIGINAL_GONE} {note}".strip()
-        name = self.name.strip() or f"{reference.name}-{_slug([*steps_of(self.source), self.step])}"
+        name = self.name or f"{reference.name}-{_slug([*steps_of(self.source), self.step])}"
         file = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "model"
         with new_folder(self.store) as folder:
             target = folder / f"{file}{'.ort' if self.step.kind == 'ort_format' else '.onnx'}"
@@ -211,7 +351,7 @@ class _Task:
                 "calibration": data,
             }
             reply = cast(wire.TransformReply, self._run(plan, note))
-            details = {"variant": self._details(key, reply, note)}
+            details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
             record, new = take_folder(
                 self.store,
                 folder,
@@ -244,7 +384,9 @@ class _Task:
         before = variant_of(self.source) or {}
         return {self.source.content_sha256, before.get("root", ""), before.get("parent", "")}
 
-    def _details(self, key: str, reply: wire.TransformReply, note: str) -> dict[str, Any]:
+    def _details(
+        self, key: str, reply: wire.TransformReply, note: str, shown: Sequence[Fed]
+    ) -> dict[str, Any]:
         source, before = self.source, variant_of(self.source) or {}
         steps = [*steps_of(source), self.step]
         own = None if self.calibration is None else self.calibration.to_dict()
@@ -272,6 +414,7 @@ class _Task:
             "notes": [*reply["notes"], *([note] if note else [])],
             "hardware_bound": reply["hardware_bound"] or before.get("hardware_bound", ""),
             "facts": dict(reply["facts"]),
+            "fed": [one.to_dict() for one in shown],
             "files": [Path(one).name for one in reply["files"]],
         }
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import streamlit as st
 
-from core import wire
+from core import fed, wire
 from core.knobs import knob
 from core.store import ModelRecord, home
 from dashboard import fields, format, upload
@@ -48,7 +48,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
     if source == fields.IMAGES:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
-    with st.expander("Fixed values of inputs", icon=":material/push_pin:", key="group.values"):
+    with st.expander("Values of single inputs", icon=":material/push_pin:", key="group.values"):
         for info in record.info["inputs"]:
             _fixed_value(info)
 
@@ -83,13 +83,14 @@ def feeds_uploaded(files: Sequence[Path]) -> None:
 
 
 def _fixed_value(info: wire.InputInfo) -> None:
-    low, high = info.get("low"), info.get("high")
-    usual = f"random in {low:g} to {high:g}" if low is not None and high is not None else "random"
+    random = st.session_state[fields.FEEDS_SOURCE] == fields.RANDOM
+    usual = fed.random_words(info) if random else "from the feeds"
     reason = info.get("range_reason", "")
     st.text_input(
         f"`{info['name']}` ({info['dtype']}, {format.shape(info['shape'])})",
         key=fields.value_key(info["name"]),
         persist_state="session",
         placeholder=usual,
-        help=f"{knob('feed_values').help} Empty: from the feeds. {reason}",
+        help=f"{knob('feed_values').help} Here: `16000`, `[1, 2]` or `random:0..30521`; empty: as above."
+        + (f" As it comes, it {format.plain(reason)}." if reason else ""),
     )

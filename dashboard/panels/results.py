@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.errors import TunerError
+from core.fed import fed_from_dict, fed_words
 from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial
 from dashboard import controls, format, state
@@ -115,6 +116,9 @@ def header(trial: Trial, *, live: bool = False) -> None:
         f"Trial `{trial.id[:12]}` · {format.when(trial.finished_at or trial.created_at)} · "
         f"{format.plain(trial.owner)}"
     )
+    if shown := result.get("fed"):
+        words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
+        st.caption(f":material/input: Fed: {format.plain(words)}")
     try:
         controls.badges(state.trial_spec(trial))
     except TunerError as error:

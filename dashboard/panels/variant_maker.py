@@ -23,6 +23,10 @@ NAME, CALIBRATION = "variants.name", "variants.calibration"
 RANDOM, DATA = "Random values", "My data"
 
 
+# widgets that Tune draws, too
+_FEED_KEYS = (fields.FEEDS_SOURCE, fields.FEEDS_PATH, fields.key("image_mean"), fields.key("image_std"))
+
+
 # --- sizes --------------------------------------------------------------------------------------------------
 
 
@@ -33,6 +37,10 @@ def sizes_form(record: ModelRecord) -> None:
         st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim))
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
+    with st.expander("What is fed", icon=":material/input:", key="variants.feeds"):
+        for name in _FEED_KEYS:
+            st.session_state.setdefault(name, fields.defaults()[name])
+        feeding.feeds(record, {})
 
 
 def dims(record: ModelRecord) -> dict[str, int]:
@@ -46,10 +54,18 @@ def dims(record: ModelRecord) -> dict[str, int]:
 
 
 def workload(record: ModelRecord) -> WorkloadSpec:
-    """What the page feeds to `record`: random values of the sizes asked for."""
-    batch = state.values().get(fields.key("batch_size"))
-    free = record.info["batch_dim"] is not None
-    return WorkloadSpec(batch_size=int(batch) if batch and free else None, dims=dims(record))
+    """What the page feeds to `record`: what its form asks for, at the sizes that are there.
+
+    Raises:
+        SpecError: a value that cannot be read.
+    """
+    return fields.workload_from_values(state.values(), record.info)
+
+
+def _checked_on(record: ModelRecord) -> WorkloadSpec:
+    """What outputs are compared on: random values at several batch sizes, a file at the one asked for."""
+    asked = workload(record)
+    return asked if asked.feeds != fields.RANDOM else asked.model_copy(update={"batch_size": None})
 
 
 # --- the form -----------------------------------------------------------------------------------------------
@@ -174,12 +190,21 @@ def start(
         name: of the result; empty: after its steps.
     """
     store, sizes = state.store(), dims(source)
+    try:
+        fed = _checked_on(source)
+        variants.check_request(
+            store, source, steps, dims=sizes, calibration=calibration, name=name, workload=fed
+        )
+    except TunerError as error:
+        state.keep_error(error)
+        return
 
     def task(run: variants.Run) -> Mapping[str, Any]:
         made = variants.make_chain(
-            store, source, steps, run=run, dims=sizes, calibration=calibration, name=name
+            store, source, steps, run=run, dims=sizes, calibration=calibration, name=name, workload=fed
         )
-        return {"models": [one.content_sha256 for one in made.records], "reused": made.reused}
+        models = [one.content_sha256 for one in made.records]
+        return {"models": models, "reused": made.reused, "notes": list(made.notes)}
 
     variant_job.start(variant_job.MAKE, task, f"{chain_text(steps)} {about(source)}")
 

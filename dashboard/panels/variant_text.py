@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import guard, variants, wire
+from core.fed import fed_from_dict, fed_words
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import Step
 from core.store import ModelRecord
@@ -134,6 +135,8 @@ def fact_rows(record: ModelRecord, facts: Facts) -> dict[str, str]:
     }
     if any(step.type.needs_calibration for step in variants.steps_of(record)):
         rows["Calibrated on"] = format.plain(calibration["path"]) if calibration else "random values"
+    if shown := facts.get("fed"):
+        rows["Fed"] = "; ".join(format.plain(fed_words(fed_from_dict(one))) for one in shown)
     if facts["files"]:
         rows["Further files"] = ", ".join(f"`{name}`" for name in facts["files"])
     scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}

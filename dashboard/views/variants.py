@@ -56,17 +56,18 @@ def _take_finished() -> None:
             continue
         variant_job.show_end(status)
         if kind == variant_job.MAKE and status.result:
-            _made(status.result["models"][-1], reused=status.result["reused"] == len(status.result["models"]))
+            found = status.result
+            reused = found["reused"] == len(found["models"])
+            _made(found["models"][-1], reused=reused, notes=found.get("notes", []))
 
 
-def _made(sha: str, *, reused: bool) -> None:
+def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
     record = state.store().model(sha)
     if record is None:  # deleted in another tab since
         return
     variant_tree.show(sha)
-    state.notify(
-        f"{record.name} was made before: nothing had to be done." if reused else f"Made {record.name}."
-    )
+    done = f"{record.name} was made before: nothing had to be done." if reused else f"Made {record.name}."
+    state.notify(" ".join([done, *notes]))
     state.show_notice()
 
 

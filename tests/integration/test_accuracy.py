@@ -244,3 +244,30 @@ def test_images_in_folders_go_through_the_declared_preprocessing(store: Store, t
     bytes_ = measured(store, spec(DIGITS, tmp_path / "data", dataset={"preprocessing": {"scale": 255.0}}))
     assert bytes_.reply["dataset_sha256"] == one.reply["dataset_sha256"]
     assert bytes_.id != one.id
+
+
+def with_a_number(path: Path) -> Path:
+    """Two scores a row, x float32 [batch, 2] divided by the scalar sr (int64): right where sr is above 0."""
+    nodes = [
+        helper.make_node("Cast", ["sr"], ["f"], "cast", to=1),
+        helper.make_node("Mul", ["x", "f"], ["y"], "scaled"),
+    ]
+    inputs = [tiny_models.value("x", ["batch", 2]), tiny_models.value("sr", [], "int64")]
+    return tiny_models.save(path, nodes, inputs, [tiny_models.value("y", ["batch", 2])])
+
+
+def test_an_input_that_the_data_lack_takes_a_value(store: Store, tmp_path: Path) -> None:
+    path = with_a_number(tmp_path / "m.onnx")
+    data = rows(tmp_path / "rows.npz", [[1, 2], [3, 1], [0, 5]], [1, 0, 1])
+    right = measured(store, spec(path, data, workload={"feed_values": {"sr": 16000}}))
+    wrong = measured(store, spec(path, data, workload={"feed_values": {"sr": "random:-3..-2"}}))
+    assert [summary(one)["accuracy"]["value"] for one in (right, wrong)] == [1.0, 0.0]
+    both = {"sr": 16000, "x": 1}  # what the data hold comes from the data
+    held = measured(store, spec(path, data, workload={"feed_values": both}))
+    assert summary(held)["accuracy"]["value"] == 1.0
+    with pytest.raises(SpecError, match="no input `rate`"):
+        accuracy_run.check_accuracy_before(
+            store, spec(path, data, workload={"feed_values": {"rate": 1}}), run=run_job
+        )
+    with pytest.raises(SpecError, match="no data"):
+        accuracy_run.check_accuracy_before(store, spec(path, tmp_path / "gone.npz"), run=run_job)

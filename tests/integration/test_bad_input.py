@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.machine_queue import MachineQueue
 from core.measurement import Trial
 from core.store import Store
 from tests import tiny_models
@@ -395,3 +396,48 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
     assert "Traceback" not in done.err
     assert len(done.err.splitlines()) <= 2
     store_is_intact(cli)
+
+
+# --- before the queue -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("bench", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
+        (("bench", "gone.onnx"), "gone.onnx"),
+        (("bench", "mlp.onnx", "--feed", "gone.npz"), "no feeds file"),
+        (("bench", "mlp.onnx", "--engine", "torch-eager"), "PyTorch"),
+        (("profile", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
+        (("profile", "mlp.onnx", "--engine", "torch-eager"), "made by ONNX Runtime"),
+        (("compare", "mlp.onnx", "--candidate", "torch:eager"), "PyTorch"),
+        (("compare", "mlp.onnx", "--candidate", "preset:edge", "--dim", "foo=4"), "no free dimension `foo`"),
+        (("accuracy", "mlp.onnx", "--data", "gone.npz"), "gone.npz"),
+        (("sweep", "mlp.onnx", "--batch-size", "1,2", "--feed", "gone.npz"), "no feeds file"),
+    ],
+    ids=repr,
+)
+def test_what_is_known_to_be_wrong_is_told_while_somebody_else_has_the_machine(
+    cli: CommandLine, tmp_path: Path, args: tuple[str, ...], words: str
+) -> None:
+    tiny_models.mlp(tmp_path / "mlp.onnx")
+    with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
+        refused(cli, *args, words=words, cwd=tmp_path)
+
+
+def test_no_candidate_that_could_run_is_bad_input_and_no_cancellation(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    """Known only when the provider is asked for: the baseline was cancelled for it, nobody pressed Ctrl-C."""
+    mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+    (tmp_path / "no.yaml").write_text(
+        f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{providers: [{{name: OpenVINOExecutionProvider}}]}}\n"
+    )
+    done = cli.run("compare", "--candidate", str(tmp_path / "no.yaml"), *QUICK, "--quiet")
+    assert done.code == 2, done.err
+    assert "OpenVINO" in done.err
+    np.savez(tmp_path / "few.npz", x=np.zeros((1, 16), np.float32))
+    rows = ("--batch-size", "4", "--feed", str(tmp_path / "few.npz"))
+    done = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, *rows, "--quiet")
+    assert done.code == 2, done.err
+    assert "1 rows" in done.err

@@ -40,3 +40,19 @@ def test_what_is_not_quantized_is_refused(tmp_path: Path) -> None:
     done = cli.run("node-errors", DIGITS)
     assert done.code == 2
     assert "no quantization" in done.err
+
+
+def test_feeds_are_asked_for_and_told(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path)
+    assert cli.run("transform", DIGITS, "--int8-dynamic", "--name", "d8", "--quiet").code == 0
+    (name,) = (one["name"] for one in cli.run("inspect", DIGITS, "--json").document["inputs"])
+    refused = cli.run("node-errors", "d8", "--feed", "nope=1")
+    assert refused.code == 2
+    assert "no input `nope`" in refused.err
+    found = cli.run("node-errors", "d8", "--feed", f"{name}=random:0..0.5", "--batch-size", "2", "--json")
+    assert found.code == 0, found.err
+    (told,) = found.document["fed"]
+    assert (told["name"], told["values"]) == (name, "random, 0 to 0.5 (asked for)")
+    assert told["shapes"][0][0] == 2
+    shown = cli.run("node-errors", "d8")
+    assert f"fed: {name} float32" in shown.out

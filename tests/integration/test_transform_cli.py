@@ -14,6 +14,7 @@ from core.cli.racing import baseline_of, named
 from core.cli.transform import chain, copy_out, sizes
 from core.errors import SpecError
 from core.library import import_file
+from core.machine_queue import MachineQueue
 from core.spec import spec_from_dict
 from core.steps import STEPS
 from core.store import ModelRecord, Store
@@ -241,3 +242,40 @@ def test_an_original_and_its_variant_race_in_one_comparison(cli: CommandLine, ml
     models = {trial["model"]["sha256"] for trial in done.document["trials"]}
     assert models == {made.document["steps"][0]["variant"]["root"], made.document["content_sha256"]}
     assert any("variant of `mlp`" in note for trial in done.document["trials"] for note in trial["notes"])
+
+
+# --- what is fed, and names -------------------------------------------------------------------------------
+
+
+def test_a_model_with_a_number_of_its_own_is_transformed_with_feeds(cli: CommandLine, tmp_path: Path) -> None:
+    scalar = str(tiny_models.scalar(tmp_path / "scalar.onnx"))
+    args = ("transform", scalar, "--simplify", "--feed", "sr=16000", "--feed", "x=random:1..2")
+    document = cli.run(*args, "--json").document
+    (step,) = document["steps"]
+    told = {one["name"]: one["values"] for one in step["variant"]["fed"]}
+    assert told == {"x": "random, 1 to 2 (asked for)", "sr": "16000"}
+    again = cli.run(*args, "--name", "mine")
+    assert again.code == 0, again.err
+    assert "fed: sr int64 []: 16000" in again.out
+    assert "is called `mine` now" in again.out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--name", "../../etc/x"), "is no name for a model"),
+        (("--name", "digits_cnn"), "is the name of a sample model"),
+        (("--dim", "foo=4"), "no free dimension `foo`"),
+        (("--feed", "y=1"), "no input `y`"),
+        (("--feed", "nowhere.npz"), "no feeds file"),
+        (("--feed", "x=random:9..1"), "must run upwards"),
+    ],
+)
+def test_what_cannot_be_is_told_while_somebody_else_has_the_machine(
+    cli: CommandLine, mlp: str, args: tuple[str, ...], words: str
+) -> None:
+    with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
+        done = cli.run("transform", mlp, "--fp16", *args, timeout_s=60)
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert "waiting" not in done.err

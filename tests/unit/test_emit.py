@@ -238,6 +238,17 @@ def test_fixed_values_are_broadcast_to_the_inputs_shape(tmp_path: Path) -> None:
     run_and_compare(one, tmp_path)
 
 
+def test_ranges_are_drawn_as_the_worker_draws_them(tmp_path: Path) -> None:
+    values = {"input_ids": "random:3..6", "attention_mask": "random:1..1"}
+    workload = {"batch_size": 2, "dims": dims_of_tokens(tmp_path), "feed_values": values}
+    one = measured(tiny_models.tokens(tmp_path / "m.onnx"), workload=workload)
+    assert set(np.unique(one.feeds.arrays["input_ids"])) <= {3, 4, 5, 6}
+    assert (one.feeds.arrays["attention_mask"] == 1).all()
+    run_and_compare(one, tmp_path)
+    floats = {"batch_size": 3, "feed_values": {"x": "random:-2..2.5"}}
+    run_and_compare(measured(tiny_models.mlp(tmp_path / "f.onnx"), workload=floats), tmp_path)
+
+
 def test_an_npz_is_read_as_the_worker_reads_it(tmp_path: Path) -> None:
     rows = np.random.default_rng(3).standard_normal((9, 16)).astype(np.float32)
     np.savez(tmp_path / "feeds.npz", x=rows)

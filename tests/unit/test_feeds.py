@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.errors import ModelError, SpecError
-from core.feeds import make_feeds, rows_fed
+from core.feeds import beside_data, make_feeds, rows_fed
 
 
 @dataclass
@@ -374,3 +374,28 @@ def test_rows_are_counted_on_the_axis_that_carries_them() -> None:
 def test_inputs_with_different_rows_are_refused() -> None:
     with pytest.raises(SpecError, match="`a` 4, `b` 5"):
         rows_fed({"a": [4, 3], "b": [5]}, {"a": 0, "b": 0})
+
+
+# -- beside other feeds ------------------------------------------------------------------------------------
+
+
+def test_a_range_of_its_own_is_drawn_whatever_feeds_the_others(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.ones((4, 3), np.float32))
+    ids = one_input("ids", "int64", (4, 5), low=7, high=10, drawn=True)
+    arrays = make(feed_plan(one_input(), ids, source="npz", path=str(tmp_path / "rows.npz")))
+    assert (arrays["x"] == 1).all()
+    assert set(np.unique(arrays["ids"])) <= {7, 8, 9}
+    wide = one_input("ids", "int64", (1000,), low=0, high=30522, drawn=True)
+    assert make(feed_plan(wide))["ids"].max() > 29000
+
+
+def test_inputs_that_a_dataset_does_not_hold() -> None:
+    inputs = [
+        one_input(),
+        one_input("sr", "int64", ()),
+        one_input("m", "int32", (2,), low=3, high=4, drawn=True),
+    ]
+    found = beside_data(inputs, {"sr": 16000}, 0)
+    assert found.keys() == {"sr", "m"}
+    assert (found["sr"].dtype, found["sr"].shape, found["sr"].item()) == (np.int64, (), 16000)
+    assert found["m"].tolist() == [3, 3]

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from core import library, variants
 from core.comparison import Comparison, Contestant
 from core.errors import Cancelled, ModelError, SpecError
 from core.measurement import Trial
 from core.models import inspect_model
-from core.spec import TrialSpec, spec_from_dict
+from core.spec import TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec
 from core.steps import Step
 from core.store import ModelRecord, Store
@@ -95,7 +96,8 @@ def test_a_chain_makes_a_model_of_each_step_and_says_how(store: Store, mlp: Mode
     assert run.steps == ["simplify", "fp16"]
     assert made.reused == 0
     assert (first.name, last.name, last.source) == ("mlp-simplify", "mlp-simplify+fp16", "variant")
-    assert made.to_dict() == {"records": [first.content_sha256, last.content_sha256], "reused": 0}
+    shas = [first.content_sha256, last.content_sha256]
+    assert made.to_dict() == {"records": shas, "reused": 0, "notes": []}
     assert Path(last.path).parent == store.folder / "models" / last.content_sha256
     facts = variants.variant_of(last)
     assert facts is not None
@@ -488,3 +490,100 @@ def test_the_newest_race_that_was_not_rejected_tells_the_verdict(store: Store, m
         rejected,
     )
     assert variants.verdicts(store, "0" * 64) == {}
+
+
+# --- names, and feeds that are asked for --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/x", "a/b", "a\\b", ".hidden", "-o", "~root", "a\x1b[31m", "x" * 101]
+)
+def test_what_is_no_name_is_refused_before_anything_is_made(
+    store: Store, mlp: ModelRecord, name: str
+) -> None:
+    run = InProcess()
+    with pytest.raises(SpecError, match="name") as caught:
+        make(store, mlp, Step("fp16"), run=run, name=name)
+    assert caught.value.hint
+    assert run.plans == []
+
+
+def test_a_taken_name_is_refused_and_not_numbered_in_silence(store: Store, mlp: ModelRecord) -> None:
+    small = make(store, mlp, Step("fp16"), name="small").result
+    run = InProcess()
+    for taken in ("small", "mlp", "digits_cnn"):
+        with pytest.raises(SpecError, match="is the name of"):
+            make(store, mlp, Step("simplify"), run=run, name=taken)
+    assert run.plans == []
+    again = make(store, mlp, Step("fp16"), run=run, name="small")  # its own name
+    assert (again.result.content_sha256, again.reused, again.notes) == (small.content_sha256, 1, ())
+
+
+def test_a_name_counts_also_where_the_chain_was_made_before(store: Store, mlp: ModelRecord) -> None:
+    first = make(store, mlp, Step("fp16")).result
+    again = make(store, mlp, Step("fp16"), name="half")
+    assert again.reused == 1
+    assert again.result.name == "half"
+    assert again.notes == (f"It had been made before as `{first.name}`, and is called `half` now.",)
+    assert store.model("half") is not None
+    assert store.model(first.name) is None
+
+
+def test_renaming_keeps_the_model(store: Store, mlp: ModelRecord) -> None:
+    half = make(store, mlp, Step("fp16"), name="half").result
+    assert library.rename_model(store, half.content_sha256, " quarter ").name == "quarter"
+    assert [one.name for one in store.models() if one.content_sha256 == half.content_sha256] == ["quarter"]
+    with pytest.raises(SpecError, match="`mlp` is the name of another model"):
+        library.rename_model(store, half.content_sha256, "mlp")
+    with pytest.raises(ModelError):
+        library.rename_model(store, "f" * 64, "gone")
+
+
+def test_outputs_are_compared_on_what_is_asked_for(store: Store, tmp_path: Path) -> None:
+    path = tiny_models.scalar(tmp_path / "scalar.onnx")
+    record = library.import_file(store, path, name="scalar", source="file", run=InProcess())
+    run = InProcess()
+    asked = WorkloadSpec(feed_values={"sr": 16000, "x": "random:5..6"}, seed=3)
+    found = make(store, record, Step("simplify"), run=run, workload=asked).result
+    (plan,) = run.plans
+    assert [one["values"] for one in plan["feeds"]] == [{"sr": 16000}] * 3
+    assert [one["seed"] for one in plan["feeds"]] == [3, 4, 5]
+    assert plan["feeds"][0]["inputs"][0]["low"] == 5.0
+    told = {one["name"]: one["values"] for one in found.details["variant"]["fed"]}
+    assert told == {"x": "random, 5 to 6 (asked for)", "sr": "16000"}
+    other = make(store, record, Step("simplify"), run=run, workload=WorkloadSpec())
+    assert other.reused == 0  # compared on other values: the answer may be another one
+
+
+def test_feeds_from_a_file_bring_their_sizes_and_are_fed_once(tmp_path: Path) -> None:
+    info = inspect_model(str(tiny_models.tokens(tmp_path / "m.onnx")))
+    (one,), note = variants.check_feeds(info, {}, WorkloadSpec(feeds="rows.npz", batch_size=3))
+    assert [shape["shape"] for shape in one["inputs"]] == [[3, -1], [3, -1]]
+    assert note == ""
+    (first,), _ = variants.check_feeds(info, {}, WorkloadSpec(feeds="rows.npz"))
+    assert first["batch_size"] == 1
+    with pytest.raises(SpecError, match="no input `nope`"):
+        variants.check_feeds(info, {}, WorkloadSpec(feed_values={"nope": 1}))
+
+
+def test_a_calibration_takes_values_that_the_data_lack(store: Store, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["sr"], ["f"], "cast", to=1),
+        helper.make_node("Div", ["x", "f"], ["scaled"], "divide"),
+        helper.make_node("MatMul", ["scaled", "w"], ["y"], "product"),
+    ]
+    inputs = [tiny_models.value("x", ["batch", 4]), tiny_models.value("sr", [], "int64")]
+    outputs = [tiny_models.value("y", ["batch", 3])]
+    path = tiny_models.save(tmp_path / "m.onnx", nodes, inputs, outputs, [tiny_models.weights("w", [4, 3])])
+    record = library.import_file(store, path, name="m", source="file", run=InProcess())
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((40, 4), np.float32))
+    found = make(
+        store,
+        record,
+        Step("int8_static"),
+        calibration=DatasetSpec(path=str(tmp_path / "rows.npz")),
+        workload=WorkloadSpec(feed_values={"sr": 4}),
+    ).result
+    error = found.details["variant"]["error"]["max_rel"]
+    assert error is not None
+    assert 0 < error < 0.1

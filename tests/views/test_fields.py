@@ -99,8 +99,16 @@ def test_fixed_values_are_numbers_switches_or_lists(text: str, value: object) ->
 
 @pytest.mark.parametrize("text", ["hello", "{}", '"a"', "[1, null]", "null", "[" * 5000, "__import__('os')"])
 def test_a_fixed_value_that_is_no_number_is_refused_with_its_input(text: str) -> None:
-    with pytest.raises(SpecError, match="The fixed value of `x`"):
+    with pytest.raises(SpecError, match="The value of `x`"):
         fields.parse_value("x", text)
+
+
+def test_a_range_of_random_values_goes_to_the_spec_and_back() -> None:
+    spec = spec_of({fields.value_key("sr"): " random:0..30521 "})
+    assert spec.workload.feed_values == {"sr": "random:0..30521"}
+    assert fields.values_from_spec(spec)[fields.value_key("sr")] == "random:0..30521"
+    with pytest.raises(SpecError, match="must run upwards"):
+        spec_of({fields.value_key("sr"): "random:5..1"})
 
 
 def test_an_empty_number_is_named() -> None:

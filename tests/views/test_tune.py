@@ -248,6 +248,7 @@ def test_a_fixed_value_is_fed(open_page: Open, add_model: Add) -> None:
     [trial] = state.store().trials()
     assert trial.spec["workload"]["feed_values"] == {name: 0.5}
     assert trial.state == "COMPLETE", trial.error
+    assert any("Fed: " in one.value and "0.5" in one.value for one in at.caption)
 
 
 def test_arrays_of_a_file_are_fed_and_too_few_rows_are_refused(

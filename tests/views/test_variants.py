@@ -20,7 +20,7 @@ from core.errors import Cancelled, ModelError, record_from_error
 from core.scheduler import Status
 from core.steps import STEPS, Step, step_type
 from core.store import ModelRecord
-from dashboard import state
+from dashboard import fields, state
 from dashboard.controls import steps as step_controls
 from dashboard.panels import variant_detail, variant_job, variant_text
 from tests import tiny_models
@@ -705,3 +705,33 @@ def test_int8_is_really_made_its_errors_found_and_the_next_variant_made(
     assert shown is not None
     assert variants.steps_of(shown)[-1].options["exclude_nodes"] == ["fc1"]
     assert (variants.variant_of(shown) or {})["facts"]["integer_ops"]["Gemm"]["integer"] == 1
+
+
+# --- what is fed, and names -------------------------------------------------------------------------------
+
+
+def test_outputs_are_compared_on_what_the_form_feeds(
+    open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]]
+) -> None:
+    at = add(open_page("variants", model=mlp), "fp16")
+    assert not at.exception
+    (name,) = (one["name"] for one in mlp.info["inputs"])
+    at.text_input(key=fields.value_key(name)).set_value("random:2..3").run()
+    at.button(key="variants.make").click().run()
+    assert state.scheduler().join(60)
+    assert asked[0]["workload"].feed_values == {name: "random:2..3"}
+    at.text_input(key=fields.value_key(name)).set_value("random:3..2").run()
+    at.button(key="variants.make").click().run()
+    assert "must run upwards" in texts(at)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("name", "words"), [("../../etc/x", "is no name"), ("mlp", "of another model")])
+def test_a_name_that_cannot_be_is_told_at_once(
+    open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]], name: str, words: str
+) -> None:
+    at = add(open_page("variants", model=mlp), "fp16")
+    at.text_input(key="variants.name").set_value(name).run()
+    at.button(key="variants.make").click().run()
+    assert words in texts(at)
+    assert asked == []

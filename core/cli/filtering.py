@@ -1,0 +1,86 @@
+"""Which trials `history` lists: by model, grade, state, what was changed, and why they failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.cli.tables import changes_of
+from core.errors import SpecError, nearest
+from core.knobs import KNOBS
+from core.measurement import Trial
+from core.spec import spec_from_dict
+from core.store import Store
+
+GRADES = ("A", "B", "C", "F")
+LOOKED_AT = 5000  # newest trials; a filter reads their results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What a listed trial must be like; None and empty ask for nothing."""
+
+    grade: str | None = None  # several with commas
+    state: str | None = None
+    changed: Sequence[str] = ()  # NAME or NAME=VALUE, all of them
+    error: str | None = None  # part of the message
+
+    def __post_init__(self) -> None:
+        """Refuse grades and settings that no trial has."""
+        for one in self._grades:
+            if one not in GRADES:
+                raise SpecError(f"`--grade` takes A, B, C and F, but got `{one[:20]}`.", hint="Write A,B.")
+        known = {setting.name for setting in KNOBS}
+        for text in self.changed:
+            name = text.partition("=")[0]
+            if _plain(name) not in known and "." not in name:
+                raise SpecError(
+                    f"There is no setting `{name[:60]}`.{nearest(_plain(name), known)}",
+                    hint="Write for example `--changed intra_op_num_threads=1`.",
+                )
+
+    @property
+    def asked(self) -> bool:
+        """Whether it asks for anything."""
+        return bool(self.grade or self.state or self.changed or self.error)
+
+    @property
+    def _grades(self) -> list[str]:
+        return [one.strip().upper() for one in (self.grade or "").split(",") if one.strip()]
+
+    def trials(self, store: Store, *, model_sha256: str | None, limit: int) -> list[Trial]:
+        """Return the newest trials that are like that."""
+        by_content = bool(self.grade or self.changed or self.error)
+        found = store.trials(
+            model_sha256=model_sha256,
+            state=self.state,
+            limit=LOOKED_AT if by_content else limit,
+            damaged=not self.asked,  # nobody knows what such a row was like
+        )
+        return [one for one in found if self.holds(one)][:limit]
+
+    def holds(self, trial: Trial) -> bool:
+        """Whether a trial is like that, its state apart."""
+        if self._grades and (trial.result or {}).get("grade") not in self._grades:
+            return False
+        if self.error and self.error.lower() not in (trial.error or {"message": ""})["message"].lower():
+            return False
+        return not self.changed or self._has_changed(trial)
+
+    def _has_changed(self, trial: Trial) -> bool:
+        try:
+            spec = spec_from_dict(trial.spec)
+        except SpecError:  # of another version
+            return False
+        values = changes_of(spec)
+        return all(
+            _plain(name) in values and (not equals or values[_plain(name)] == value.strip())
+            for name, equals, value in (text.partition("=") for text in self.changed)
+        )
+
+
+def _plain(name: str) -> str:
+    """A setting's name as the table has it, also where it was written like an option."""
+    flag = name.strip()
+    by_flag = {setting.flag: setting.name for setting in KNOBS}
+    return by_flag.get(flag, by_flag.get(f"--{flag}", flag.removeprefix("--").replace("-", "_")))

@@ -1,0 +1,169 @@
+"""The commands that look after variants: list them as the families they are, rename, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.output import Json, Wide, print_json, print_lines
+from core.cli.tables import DASH, size, table, verdict, visible
+from core.errors import SpecError, TunerError
+from core.library import remove_model, rename_model, resolve_model
+from core.steps import chain_text
+from core.store import ModelRecord, Store
+from core.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="List, rename and delete variants; `transform` makes them.",
+)
+
+Name = Annotated[
+    str, typer.Argument(help="Name or hash of a variant; `variant:` may stand before it.", metavar="VARIANT")
+]
+
+
+@app.command(name="list")
+def list_variants(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Only the family of this model: its path, name or hash.", show_default=False),
+    ] = None,
+    *,
+    wide: Wide = False,
+    json_: Json = False,
+) -> None:
+    """List variants below their originals, with what each costs and brings."""
+    store = Store()
+    families = _families(store, model)
+    if json_:
+        print_json({"variants": [_document(one, known) for members, known in families for one in members]})
+        return
+    rows = [_row(branch, known) for members, known in families for branch in tree(members)]
+    if not rows:
+        print_lines(["No variants yet. Make one: python -m core transform digits_cnn --fp16"])
+        return
+    head = ("model", "precision", "steps", "error", "size", "against the original", "hash")
+    print_lines(table(head, rows, left=3, drop=("hash", "size"), solid=("model",)))
+
+
+def rename(
+    variant: Name,
+    name: Annotated[str, typer.Argument(help="Its new name.", metavar="NAME")],
+    *,
+    json_: Json = False,
+) -> None:
+    """Give a variant another name; results that it has stay under the old one."""
+    store = Store()
+    before = _variant(store, variant)
+    after = rename_model(store, before.content_sha256, name)
+    if json_:
+        print_json({"variant": after.name, "was": before.name, "content_sha256": after.content_sha256})
+    else:
+        print_lines([visible(f"`{before.name}` is called `{after.name}` now.")])
+
+
+def delete(variant: Name, *, json_: Json = False) -> None:
+    """Delete a variant and its files; results that it has stay, and so do variants made of it."""
+    store = Store()
+    record = _variant(store, variant)
+    remove_model(store, record.content_sha256)
+    if json_:
+        print_json({"deleted": record.name, "content_sha256": record.content_sha256})
+    else:
+        print_lines([visible(f"`{record.name}` is deleted.")])
+
+
+app.command()(rename)
+app.command()(delete)
+
+
+def _variant(store: Store, ref: str) -> ModelRecord:
+    name = ref.removeprefix("variant:")
+    record = store.model(name)
+    if record is None or variant_of(record) is None:
+        what = "is no variant of a model" if record is None else "is an original, no variant"
+        raise SpecError(f"`{name[:80]}` {what}.", hint="See `variants list`.")
+    return record
+
+
+Verdicts = Mapping[str, Mapping[str, Any]]
+
+
+def _families(store: Store, model: str | None) -> list[tuple[list[ModelRecord], Verdicts]]:
+    """Every family that has a variant, or that of `model`, with what races showed."""
+    if model is not None:
+        record = resolve_model(store, model.removeprefix("variant:"))
+        return _with_verdicts(store, [family(store, record)])
+    roots: dict[str, list[ModelRecord]] = {}
+    for one in store.models():
+        if (variant := variant_of(one)) is not None and variant["root"] not in roots:
+            roots[variant["root"]] = family(store, one)
+    return _with_verdicts(store, list(roots.values()))
+
+
+def _with_verdicts(
+    store: Store, families: Sequence[list[ModelRecord]]
+) -> list[tuple[list[ModelRecord], Verdicts]]:
+    found = []
+    for members in families:
+        variant = next((facts for one in members if (facts := variant_of(one)) is not None), None)
+        if variant is None:
+            continue
+        try:
+            known: Verdicts = verdicts(store, variant["root"])
+        except TunerError:  # a damaged race must not hide the list
+            known = {}
+        found.append((members, known))
+    return found
+
+
+def _row(branch: Branch, known: Verdicts) -> tuple[str, ...]:
+    record, facts = branch.record, variant_of(branch.record)
+    precision = precision_of_model(record)
+    name, sha = f"{branch.prefix}{record.name}", record.content_sha256
+    if facts is None:
+        return (name, precision, "original", DASH, size(record.info["size_bytes"]), DASH, sha[:12])
+    return (
+        name,
+        precision,
+        _steps(record),
+        _error(facts),
+        size(facts["size_bytes"]),
+        _against(sha, known),
+        sha[:12],
+    )
+
+
+def _steps(record: ModelRecord) -> str:
+    try:
+        return chain_text(steps_of(record))
+    except SpecError:
+        return "steps of another version"
+
+
+def _error(facts: Mapping[str, Any]) -> str:
+    found = facts["error"]["max_rel"]
+    return DASH if found is None else f"{100 * found:.2g} %"
+
+
+def _against(sha: str, known: Verdicts) -> str:
+    found = known.get(sha)
+    if found is None:
+        return "not raced"
+    return str(found["verdict"]).lower() if found["ratio_low"] is None else verdict(found)
+
+
+def _document(record: ModelRecord, known: Verdicts) -> dict[str, Any]:
+    return {
+        "model": record.name,
+        "content_sha256": record.content_sha256,
+        "path": record.path,
+        "precision": precision_of_model(record),
+        "variant": variant_of(record),
+        "against_original": known.get(record.content_sha256),
+    }

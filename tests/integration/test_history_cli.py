@@ -1,0 +1,147 @@
+"""`history` with its filters and formats, `show`, and `variants`, run for real."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.cli.filtering import Filter
+from core.errors import SpecError
+from core.measurement import Trial
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+QUICK = ("--runs", "40", "--warmup-runs", "1", "--quiet")
+ERROR: Any = {
+    "type": "WorkerError",
+    "message": "The worker ran out of memory.",
+    "hint": "Use a smaller batch.",
+}
+
+
+def trial(number: int, **changes: Any) -> Trial:
+    facts: dict[str, Any] = {
+        "id": f"{number:016x}",
+        "kind": "measure",
+        "state": "COMPLETE",
+        "spec": {"model": {"path": "m.onnx"}},
+        "model_name": "m",
+        "model_sha256": "0" * 64,
+        "key": "k",
+        "created_at": float(number),
+        "result": {"grade": "A"},
+    }
+    return Trial(**(facts | changes))
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    line = CommandLine(tmp_path)
+    line.home.mkdir()
+    store = Store(line.home / "ortune.db")
+    one_thread = {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 1}}
+    store.create_trial(trial(1))
+    store.create_trial(trial(2, spec=one_thread, result={"grade": "C"}))
+    store.create_trial(trial(3, spec=one_thread, state="FAIL", result=None, error=ERROR))
+    return line
+
+
+def listed(cli: CommandLine, *args: str) -> list[int]:
+    done = cli.run("history", *args, "--json")
+    assert done.code == 0, done.err
+    return [int(one["trial"], 16) for one in done.document["trials"]]
+
+
+def test_history_filters_by_what_it_shows(cli: CommandLine) -> None:
+    assert listed(cli) == [3, 2, 1]
+    assert listed(cli, "--grade", "a,c") == [2, 1]
+    assert listed(cli, "--changed", "intra_op_num_threads") == [3, 2]
+    assert listed(cli, "--changed", "intra-op-num-threads=1", "--grade", "C") == [2]
+    assert listed(cli, "--changed", "intra_op_num_threads=2") == []
+    assert listed(cli, "--error", "OUT OF memory") == [3]
+    assert listed(cli, "--state", "FAIL") == [3]
+    text = cli.run("history").out
+    for words in ("grade", "intra_op_num", "FAIL"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 80
+    wide = cli.run("history", "--wide").out
+    for words in ("The worker ran out of memory.", "intra_op_num_threads=1", "rows/s"):
+        assert words in wide
+    assert cli.run("history", "--error", "no such").out == "No trial is like that.\n"
+
+
+def test_history_for_other_programs(cli: CommandLine) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli.run("history", "--format", "csv").out)))
+    assert [row["trial"][-1] for row in rows] == ["3", "2", "1"]
+    assert rows[0]["error"] == "The worker ran out of memory."
+    assert cli.run("history", "--format", "md").out.startswith("| trial |")
+    both = cli.run("history", "--format", "csv", "--json")
+    assert both.code == 2
+    assert "contradict" in both.err
+
+
+@pytest.mark.parametrize(
+    ("filter_", "words"),
+    [({"grade": "A,D"}, "`--grade` takes"), ({"changed": ["intra_op_num_thread=1"]}, "no setting")],
+)
+def test_a_filter_that_nothing_can_pass_is_refused(filter_: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        Filter(**filter_)
+
+
+def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, tmp_path: Path) -> None:
+    failed = cli.run("show", f"{3:016x}")
+    assert failed.code == 0, failed.err
+    for words in ("FAIL", "The worker ran out of memory.", "Use a smaller batch.", "intra_op_num_threads=1"):
+        assert words in failed.out
+    unknown = cli.run("show", "feedbeef")
+    assert unknown.code == 2
+    assert "feedbeef" in unknown.err
+
+    mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+    measured = cli.run("bench", mlp, *QUICK, "--json").document
+    shown = cli.run("show", measured["trial"][:8])
+    assert shown.code == 0, shown.err
+    assert "p50" in shown.out
+    assert "fed           x float32 [1, 16]: random, 0 to 1" in shown.out
+    assert cli.run("show", measured["trial"], "--json").document["trial"] == measured["trial"]
+    race = cli.run("show", measured["comparison"])
+    assert "configuration" in race.out
+    found = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(found.out)))
+    assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}
+    assert all(float(row["p50_ms"]) > 0 for row in rows)
+    swept = cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2", "--format", "md")
+    assert swept.out.startswith("| batch_size | p50 ms |")
+
+
+def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Path) -> None:
+    mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
+    assert "No variants yet" in cli.run("variants", "list").out
+    assert cli.run("transform", mlp, "--simplify", "--fp16", "--name", "half", "--quiet").code == 0
+    text = cli.run("variants", "list").out
+    for words in ("mlp", "half", "FP16", "not raced", "original"):
+        assert words in text
+    documents = cli.run("variants", "list", mlp, "--json").document["variants"]
+    assert [one["model"] for one in documents] == ["mlp", "mlp-simplify", "half"]
+    renamed = cli.run("variants", "rename", "variant:half", "quarter")
+    assert renamed.out == "`half` is called `quarter` now.\n"
+    for args, words in (
+        (("rename", "quarter", "mlp"), "is the name of another model"),
+        (("rename", "quarter", "../x"), "is no name for a model"),
+        (("rename", "half", "other"), "is no variant"),
+        (("delete", "mlp"), "is an original"),
+    ):
+        refused = cli.run("variants", *args)
+        assert refused.code == 2
+        assert words in refused.err
+    deleted = cli.run("variants", "delete", "quarter", "--json")
+    assert deleted.document["deleted"] == "quarter"
+    assert [one["model"] for one in cli.run("variants", "list", "--json").document["variants"]] == [
+        *("mlp", "mlp-simplify"),
+    ]

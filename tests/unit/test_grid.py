@@ -1,0 +1,171 @@
+"""Tables of the command line in the width they have, and as CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from core.cli import grid
+from core.cli.exports import comparison_records, csv_text, history_records, md_text, sweep_records
+from core.cli.tables import (
+    comparison_lines,
+    comparison_table,
+    history_lines,
+    history_table,
+    sweep_lines,
+    table,
+)
+from core.comparison import Comparison, Contestant
+from core.measurement import Trial
+from core.sweep import Measured
+
+LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+    with grid.terminal():
+        yield
+
+
+def trial(name: str = "0123456789abcdef", **changes: Any) -> Trial:
+    facts: dict[str, Any] = {
+        "id": name,
+        "kind": "measure",
+        "state": "COMPLETE",
+        "spec": {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 1}},
+        "model_name": "=cmd|' /C calc'!A0",
+        "model_sha256": "",
+        "key": "",
+        "created_at": 1.0,
+        "result": {
+            "latency": {"p50_s": 1.23456789, "p50_s_low": 1.2, "p50_s_high": 1.3},
+            "throughput_per_s": 12345.678,
+            "batch_size": 8,
+            "grade": "B",
+            "effective_providers": ["CPUExecutionProvider"],
+        },
+    }
+    return Trial(**(facts | changes))
+
+
+FAILED = {"type": "WorkerError", "message": "It crashed | with a long story of why it did so.", "hint": ""}
+
+
+def race() -> Comparison:
+    contrast: dict[str, Any] = {
+        "candidate": "0123456789abcdef",
+        "baseline": "b" * 16,
+        "verdict": "FASTER",
+        **{"ratio": 1.5, "ratio_low": 1.4, "ratio_high": 1.6, "rounds": 30, "wall_s": 3.0, "grade": "A"},
+        **{"outputs_differ": False, "contradicted": False, "holds": True, "notes": []},
+    }
+    ranks = [{"trial": "0123456789abcdef", "rank": 1, "ties": []}, {"trial": "b" * 16, "rank": 2, "ties": []}]
+    return Comparison(
+        id="c" * 16,
+        state="COMPLETE",
+        model_name="m",
+        model_sha256="",
+        contestants=(
+            Contestant(trial="0123456789abcdef", label=f"{LONG}.yaml", role="candidate"),
+            Contestant(trial="b" * 16, label="preset:default", role="baseline"),
+        ),
+        protocol={},
+        created_at=1.0,
+        result={
+            **{"ranks": ranks, "contrasts": [contrast], "notes": [], "grade": "A", "grade_reason": "Quiet."},
+            **{"remedy": "", "rounds": 30, "wall_s": 3.0, "generations": []},
+        },
+    )
+
+
+def points() -> list[Measured]:
+    values = {f"a_dimension_with_a_name_{n}": 128 for n in range(3)}
+    latency = {"p50_s": 1.0, "p50_s_low": 0.9, "p50_s_high": 1.1, "p95_s": 1.2}
+    one = Measured(values=values, trial="t" * 16, state="COMPLETE", reused=False, latency=latency)
+    return [one, Measured(values=values, trial="u" * 16, state="FAIL", reused=False, error="It crashed.")]
+
+
+def tables() -> dict[str, list[str]]:
+    other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
+    return {
+        "history": history_lines([trial(), other]),
+        "compare": comparison_lines(race(), [trial(), other]),
+        "sweep": sweep_lines(points()),
+        "nodes": table(("node", "operator", "ms"), [(LONG, "MatMul", "1.5"), ("b", "Add", "0.1")], left=2),
+    }
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("name", ["history", "compare", "sweep", "nodes"])
+def test_a_table_fits_80_characters(name: str) -> None:
+    assert max(map(len, tables()[name])) <= 80
+
+
+def test_without_a_terminal_to_fit_everything_is_there() -> None:
+    found = tables()
+    assert LONG in found["nodes"][1]
+    assert "It crashed | with a long story of why it did so." in "\n".join(found["history"])
+    assert "Left out" not in "".join(line for lines in found.values() for line in lines)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_what_is_wrapped_is_all_there_and_what_is_left_out_is_named() -> None:
+    found = tables()
+    assert "".join(line.split("  ")[0].strip() for line in found["nodes"][1:3]) == LONG
+    assert "memory" in " ".join(found["compare"][-2:])
+    head = found["history"][0]
+    for word in ("trial", "when", "model", "grade", "changed", "p50 ms", "remark"):
+        assert word in head
+    assert "intra_op_num" in found["history"][1]
+    assert "--wide" in " ".join(found["history"])
+
+
+@pytest.mark.usefixtures("narrow")
+def test_wide_lifts_the_limit_for_this_run() -> None:
+    assert grid.widen(True)
+    assert LONG in tables()["nodes"][1]
+
+
+def test_the_width_is_80_where_nobody_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.__stdout__", io.StringIO())
+    with grid.terminal():
+        assert max(map(len, tables()["history"])) <= 80
+        assert LONG not in tables()["nodes"][1]
+
+
+# --- for other programs -----------------------------------------------------------------------------------
+
+
+def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
+    (row, lost) = csv.DictReader(
+        io.StringIO(csv_text(history_records([trial(), trial("b" * 16, result=None, error=FAILED)])))
+    )
+    assert (row["p50_ms"], row["p50_ms_low"], row["rows_per_s"]) == ("1234.56789", "1200.0", "12345.678")
+    assert (row["grade"], row["changed"], row["batch_size"]) == ("B", "intra_op_num_threads=1", "8")
+    assert row["model"] == "'=cmd|' /C calc'!A0"
+    assert lost["error"].startswith("It crashed")
+    assert lost["p50_ms"] == ""
+    assert csv_text([]) == ""
+    (first, second) = csv.DictReader(io.StringIO(csv_text(comparison_records(race(), [trial()]))))
+    assert (first["rank"], first["ratio_low"], first["verdict"], first["state"]) == (
+        *("1", "1.4", "FASTER", "COMPLETE"),
+    )
+    assert (second["role"], second["state"]) == ("baseline", "deleted")
+    (point, failed) = csv.DictReader(io.StringIO(csv_text(sweep_records(points()))))
+    assert (point["a_dimension_with_a_name_0"], point["p95_ms"]) == ("128", "1200.0")
+    assert (failed["state"], failed["error"]) == ("FAIL", "It crashed.")
+
+
+def test_markdown_has_every_column_and_no_stray_bar() -> None:
+    text = md_text(history_table([trial(result=None, error=FAILED)]))
+    head, rule, row = text.splitlines()
+    columns = head.count("|")
+    assert rule.count("---") == columns - 1
+    assert row.replace("\\|", "").count("|") == columns
+    assert md_text(comparison_table(race(), [trial()])).count("\n") == 3
