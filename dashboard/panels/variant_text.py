@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core import guard, variants, wire
+from core import variants, wire
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import Step
 from core.store import ModelRecord
@@ -54,10 +54,10 @@ def percent(share: float | None) -> str:
     return f"{text} %"
 
 
-def breach(record: ModelRecord, facts: Facts) -> str:
+def breach(record: ModelRecord) -> str:
     """Why the outputs are too far from the original's for what it computes in; empty where they are not."""
-    judged = guard.judge(facts["error"], variants.precision_of_model(record))
-    return judged.why if judged.breach else ""
+    judged = variants.judged(record)
+    return judged.why if judged is not None and judged.breach else ""
 
 
 def size_text(facts: Facts) -> str:
