@@ -225,15 +225,23 @@ def breach(result: Mapping[str, Any] | None) -> str:
     return _EARLIER if any(one.get("outputs_differ") for one in facts.get("contrasts") or ()) else ""
 
 
+def not_judged(result: Mapping[str, Any] | None) -> str:
+    """Return why outputs that were compared are neither right nor wrong; "" where they are one of it."""
+    facts = result or {}
+    judged = facts.get("guard")
+    return str(judged["why"]) if judged and judged["breach"] is None and facts.get("output_error") else ""
+
+
 def error_in_words(result: Mapping[str, Any]) -> str:
     """Return how far the outputs of a trial's result are from the reference's, and how far they may be.
 
-    Why that is not known, where they could not be compared; "" for a result of an earlier version.
+    Why that is not known, where they could not be compared or say nothing; "" for a result of an earlier
+    version.
     """
     judged, error = result.get("guard"), result.get("output_error") or {}
     if judged is None:
         return ""
-    if error.get("max_rel") is None:
+    if error.get("max_rel") is None or judged["breach"] is None:
         return str(judged["why"])
     parts = [
         f"largest error {error['max_abs']:.2g} ({error['max_rel']:.2g} relative)",

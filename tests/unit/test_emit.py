@@ -516,3 +516,10 @@ def test_any_words_are_a_comment(words: str) -> None:
     said = f"because {words}"
     assert spec_from_yaml(emit_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"
     compile(emit_python(breached(), accepted_breach=said), "script.py", "exec")
+
+
+def test_outputs_that_prove_nothing_are_told_on_top_of_both_files() -> None:
+    judged = {"breach": None, "why": "nothing could be compared of `y`"}
+    one = breached(guard=judged, output_error={"max_rel": 0.0})
+    for text in (emit_yaml(one), emit_python(one)):
+        assert "# The outputs are neither right nor wrong: 'nothing could be compared of `y`'" in text

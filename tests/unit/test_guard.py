@@ -110,6 +110,7 @@ def test_outputs_without_a_finite_value_prove_nothing() -> None:
     assert verdict.breach is None
     assert verdict.why.startswith("nothing could be compared of `y`")
     assert "64 values" in verdict.why
+    assert error_in_words(result(error(not_finite=64, void=["y"]))) == verdict.why
     other_is_wrong = judge(error(max_rel=0.5, not_finite=64, void=["y"]), "fp32")
     assert other_is_wrong.breach is True
 
