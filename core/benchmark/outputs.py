@@ -74,7 +74,7 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
         name for name, one in zip(numbers, found, strict=True) if 0 < reference[name].size == one.not_finite
     ]
     agreement, rows = _top1(reference, arrays)
-    return {
+    error: wire.OutputError = {
         "max_abs": max((one.max_abs for one in found), default=0.0),
         "mean_abs": max((one.mean_abs for one in found), default=0.0),
         "max_rel": max((one.max_rel for one in found), default=0.0),
@@ -84,8 +84,10 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
         "difference": "",
         "rows": rows,
         "not_finite": sum(one.not_finite for one in found),
-        **({"void": void} if void else {}),
     }
+    if void:
+        error["void"] = void
+    return error
 
 
 def _difference(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> str:

@@ -133,11 +133,18 @@ def fact_rows(record: ModelRecord, facts: Facts) -> dict[str, str]:
         "File": f"`{record.path}`",
     }
     if any(step.type.needs_calibration for step in variants.steps_of(record)):
-        rows["Calibrated on"] = format.plain(calibration["path"]) if calibration else "random values"
+        rows["Calibrated on"] = _calibrated_on(calibration) if calibration else "random values"
     if facts["files"]:
         rows["Further files"] = ", ".join(f"`{name}`" for name in facts["files"])
     scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}
     return rows | {_title(name): format.plain(_scalar(value)) for name, value in scalars.items()}
+
+
+def _calibrated_on(data: Mapping[str, Any]) -> str:
+    """The path of the data, and which part of them."""
+    share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
+    part = {"calibration": f", {share:.0%} of the rows", "rest": f", without {share:.0%} of the rows"}
+    return format.plain(data["path"]) + part.get(data.get("part", ""), "")
 
 
 def _scalar(value: object) -> str:

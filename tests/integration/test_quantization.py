@@ -470,7 +470,7 @@ def test_weights_in_constant_nodes_and_in_bodies_are_quantized(tmp_path: Path) -
         for one in graph.initializer
         if list(one.dims) == [50, 8]
     ]
-    assert tables == [onnx.TensorProto.INT8] * 2
+    assert tables == [onnx.TensorProto.UINT8] * 2  # as activations are, and no float copy is left
     assert applied.facts["integer_ops"]["LSTM"] == {"nodes": 2, "integer": 2, "float": 0}
     ids = np.array([0, 49], np.int64)
     for x in (unit(3, 2, 8), -unit(3, 2, 8)):  # one for each branch
