@@ -37,7 +37,8 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
 
     Args:
         plan: the session, the data, and where the scores go: an `.npz` with `scores` [rows, classes] in the
-            output's own type, one column for a model that gives one number, and `labels` int64 [rows].
+            output's own type, one column for a model that gives one number, `labels` int64 [rows], and the
+            hashes of the `rows`.
         progress: told the stages "load" and "accuracy".
 
     Raises:
@@ -61,7 +62,7 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
     scores = found.scores
     classes = max(2, scores.shape[1])
     check_range(labels, classes)
-    _write(plan["scores_path"], scores, labels)
+    _write(plan["scores_path"], scores, labels, data.row_hashes())
     kind, doubt = _kind(scores)
     finite = np.asarray(np.isfinite(scores).all(axis=1))
     return {
@@ -186,10 +187,10 @@ def _no_classifier(outputs: Sequence[str]) -> ModelError:
     )
 
 
-def _write(path: str, scores: Array, labels: Array) -> None:
+def _write(path: str, scores: Array, labels: Array, rows: Array) -> None:
     try:
         with Path(path).open("wb") as file:
-            np.savez(file, scores=scores, labels=labels)
+            np.savez(file, scores=scores, labels=labels, rows=rows)
     except OSError as error:
         Path(path).unlink(missing_ok=True)
         raise WorkerError(

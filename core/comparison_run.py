@@ -18,7 +18,7 @@ from core.comparison import Comparison, Contestant, same_request
 from core.contrast import PRECISIONS, Precision
 from core.errors import Cancelled, TunerError
 from core.evidence import Entrant, Evidence, self_test_result
-from core.guard import computed_in
+from core.guard import random_operators
 from core.library import resolve_model
 from core.measurement import TrialState
 from core.plan import anchor as default_of
@@ -159,7 +159,9 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
     reference, unknown = _reference(resolved, prepared, service)
     entrant = Entrant(
         contestant=contestant,
-        precision=computed_in(_precision(resolved), prepared.session),
+        precision=_precision(resolved),
+        session=prepared.session,
+        random=tuple(random_operators(resolved.record.info)),
         feeds=prepared.feeds,
         notes=tuple([*about(resolved, prepared), *unknown]),
         tolerance=spec.protocol.tolerance,
@@ -401,7 +403,8 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
         raise _cancelled()
     entrant = Entrant(
         contestant=Contestant(trial="", label="self-test", role="anchor"),
-        precision=computed_in(_precision(resolved), prepared.session),
+        precision=_precision(resolved),
+        session=prepared.session,
         feeds=prepared.feeds,
     )
     evidence = Evidence(

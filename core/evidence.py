@@ -19,7 +19,7 @@ from core.comparison import Contestant
 from core.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
 from core.errors import WorkerError
 from core.fed import fed
-from core.guard import MARK, Verdict, judge
+from core.guard import MARK, Verdict, computed_in, judge
 from core.interference import Grade, Summary, biased, busy, fineness, flag_blocks, grade, stands, summarize
 from core.measurement import doubts, latency_summary
 from core.ranking import Key as PerRoundKey
@@ -50,13 +50,15 @@ class Entrant:
     """A contestant of a race, and what is known of it from elsewhere."""
 
     contestant: Contestant
-    precision: str  # that it computes in, as `guard` knows it
+    precision: str  # of the model, as `guard` knows it
     feeds: wire.FeedPlan
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
     placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
     casts: Mapping[str, Any] | None = None
     tolerance: float | None = None  # the largest output error that the user allows; None: by precision
     reference: Mapping[str, str] | None = None  # {model, sha256} that its outputs are held against
+    session: wire.SessionPlan | None = None  # as asked for; None: it computes in the model's precision
+    random: tuple[str, ...] = ()  # operators of the model that draw random numbers
 
     @property
     def trial(self) -> str:
@@ -266,7 +268,15 @@ class Evidence:
         found = []
         for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
             unknown = ran.not_compared or _why_not_compared(self.record, entrant)
-            found.append(judge(ran.output_error, entrant.precision, entrant.tolerance, unknown=unknown))
+            found.append(
+                judge(
+                    ran.output_error,
+                    _computed_in(entrant, ran),
+                    entrant.tolerance,
+                    unknown=unknown,
+                    random=entrant.random,
+                )
+            )
         return found
 
     def _ranks(self) -> list[dict[str, Any]]:
@@ -451,6 +461,8 @@ class Evidence:
         """Notes of its contrasts, each once; outputs that differ are told of one without a contrast, too."""
         verdict = self._verdicts[index]
         mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
+        if verdict.breach is None and self.record.ran[index].output_error is not None:
+            mark = [f"The outputs are neither right nor wrong: {verdict.why}."]
         return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
 
 
@@ -492,6 +504,16 @@ def self_test_result(evidence: Evidence) -> dict[str, Any]:
         "rounds_per_generation": evidence.aa.rounds / max(1, evidence.aa.generations),
         **{name: found[name] for name in kept},
     }
+
+
+def _computed_in(entrant: Entrant, ran: Ran) -> str:
+    """What it computes in by the providers that ran: those with nodes, where the placement tells."""
+    if entrant.session is None:
+        return entrant.precision
+    providers = None if ran.load is None else ran.load["effective_providers"]
+    if entrant.placement:
+        providers = [name for name, part in entrant.placement.items() if part["ran_nodes"]] or providers
+    return computed_in(entrant.precision, entrant.session, providers)
 
 
 def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:

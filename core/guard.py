@@ -17,11 +17,14 @@ that either side computed in an output.
 Below FP32 the class may change in some rows, because random feeds put classes close to each other: in a tenth
 of them, of INT8 and INT4 in half. A share of fewer rows than `LEAST_ROWS` says nothing and is not judged.
 What is right on real data only a labelled dataset can tell.
+
+Outputs that say nothing are neither right nor wrong: no value of one is finite on either side, or the model
+draws random numbers, so that two runs of the same session differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,7 +62,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
 class Verdict:
     """Whether outputs are too far from the reference's; `why` says it in words in either case."""
 
-    breach: bool | None  # None: they were not compared
+    breach: bool | None  # None: they were not compared, or say nothing
     why: str
     precision: str
     tolerance: Tolerance
@@ -82,7 +85,12 @@ def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
 
 
 def judge(
-    error: wire.OutputError | None, precision: str, max_rel: float | None = None, *, unknown: str = ""
+    error: wire.OutputError | None,
+    precision: str,
+    max_rel: float | None = None,
+    *,
+    unknown: str = "",
+    random: Sequence[str] = (),
 ) -> Verdict:
     """Judge the outputs of one configuration.
 
@@ -91,12 +99,18 @@ def judge(
         precision: that it computes in.
         max_rel: the user's own tolerance; None: that of the precision.
         unknown: why there is no `error`, in a sentence.
+        random: operators of the model that draw random numbers, see `random_operators`.
     """
     allowed = tolerance_of(precision, max_rel)
+    breach: bool | None = None
     if error is None:
-        breach, why = None, unknown or "The outputs were not compared."
+        why = unknown or "The outputs were not compared."
     else:
         breach, why = _judged(error, allowed, "as you set it" if max_rel is not None else precision)
+        if void := not breach and _void(error):
+            breach, why = None, void
+        elif breach and random:
+            breach, why = None, _RANDOM.format(names=", ".join(random), why=why)
     return Verdict(breach=breach, why=why, precision=precision, tolerance=allowed)
 
 
@@ -118,6 +132,18 @@ def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bo
     return far or moved, "; ".join(parts)
 
 
+def _void(error: wire.OutputError) -> str:
+    """Why equal outputs prove nothing; empty where they do."""
+    names = error.get("void")
+    if not names:
+        return ""
+    listed = ", ".join(f"`{name}`" for name in names[:5])
+    return (
+        f"nothing could be compared of {listed}: every value is infinite or not a number, in the reference "
+        f"too ({error.get('not_finite', 0):,} values); feed data that the model can treat"
+    )
+
+
 def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
     """Whether too many rows have another class than in the reference."""
     agreement, least = error["top1_agreement"], allowed.top1_agreement
@@ -132,17 +158,44 @@ def _rows(error: wire.OutputError) -> str:
     return "the rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
 
 
-# --- what a configuration computes in -----------------------------------------------------------------------
+# --- what a model does, and what a configuration computes in ------------------------------------------------
 
 
-def computed_in(precision: str, session: wire.SessionPlan) -> str:
+RANDOM_OPERATORS = (
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
+_RANDOM = (
+    "two runs of this model differ by themselves, because it draws random numbers in each ({names}), so that "
+    "its outputs cannot be judged; here {why}"
+)
+
+
+def random_operators(info: wire.ModelInfo) -> list[str]:
+    """Return the operators of a model that draw random numbers in each run."""
+    return [name for name in RANDOM_OPERATORS if name in info["op_counts"]]
+
+
+def computed_in(precision: str, session: wire.SessionPlan, ran: Collection[str] | None = None) -> str:
     """Return the precision that `session` computes a model of `precision` in, a key of `TOLERANCES`.
 
     A GPU provider multiplies FP32 matrices in TF32 unless it is told not to, and TensorRT in what its options
     allow; the reference knows nothing of that.
+
+    Args:
+        precision: of the model.
+        session: as it was asked for.
+        ran: providers that really ran nodes: one that fell back widens no tolerance; None: all that are asked
+            for.
     """
     found = [precision]
     for provider in session["providers"]:
+        if ran is not None and provider["name"] not in ran:
+            continue
         options = provider["options"]
         if provider["name"] in wire.CUDA_PROVIDERS and options.get("use_tf32", "1") == "1":
             found.append("tf32")
@@ -172,15 +225,23 @@ def breach(result: Mapping[str, Any] | None) -> str:
     return _EARLIER if any(one.get("outputs_differ") for one in facts.get("contrasts") or ()) else ""
 
 
+def not_judged(result: Mapping[str, Any] | None) -> str:
+    """Return why outputs that were compared are neither right nor wrong; "" where they are one of it."""
+    facts = result or {}
+    judged = facts.get("guard")
+    return str(judged["why"]) if judged and judged["breach"] is None and facts.get("output_error") else ""
+
+
 def error_in_words(result: Mapping[str, Any]) -> str:
     """Return how far the outputs of a trial's result are from the reference's, and how far they may be.
 
-    Why that is not known, where they could not be compared; "" for a result of an earlier version.
+    Why that is not known, where they could not be compared or say nothing; "" for a result of an earlier
+    version.
     """
     judged, error = result.get("guard"), result.get("output_error") or {}
     if judged is None:
         return ""
-    if error.get("max_rel") is None:
+    if error.get("max_rel") is None or judged["breach"] is None:
         return str(judged["why"])
     parts = [
         f"largest error {error['max_abs']:.2g} ({error['max_rel']:.2g} relative)",

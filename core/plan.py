@@ -161,14 +161,16 @@ def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
     """Return the workload at up to two other batch sizes, one row and twice the batch.
 
     A session plans its memory, and a compiler compiles, at the first run of a shape; these are the shapes to
-    see that with. Empty where the batch is fixed, or where the feeds say how many rows there are.
+    see that with. Empty where the batch is fixed, or where the feeds or `dims` say how many rows there are.
     """
     workload, dim = spec.workload, info["batch_dim"]
     if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
         return []
+    if workload.dims.keys() & {dim, *batch_addresses(info).values()}:
+        return []  # another batch would contradict what was asked for
     batch = resolve_batch(workload, info)
     sizes = [rows for rows in (1, 2 * batch) if rows != batch]
-    others = [workload.model_copy(update=_at_batch(workload, rows, dim)) for rows in sizes]
+    others = [workload.model_copy(update={"batch_size": rows}) for rows in sizes]
     return [plan for one in others if (plan := _feasible(one, info)) is not None]
 
 
@@ -181,10 +183,6 @@ def _feasible(workload: WorkloadSpec, info: wire.ModelInfo) -> wire.FeedPlan | N
 
 def _has_rows(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def _at_batch(workload: WorkloadSpec, rows: int, dim: str) -> dict[str, Any]:
-    return {"batch_size": rows, "dims": {name: size for name, size in workload.dims.items() if name != dim}}
 
 
 def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:

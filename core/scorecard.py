@@ -89,6 +89,18 @@ class Row:
         guards = [guard for one in newest if (guard := one.get("guard")) and guard.get("breach")]
         return str(guards[0].get("why") or "The outputs differ.") if guards else ""
 
+    @property
+    def calibration(self) -> str:
+        """That rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+        summaries = self.evidence.summaries.values()
+        return next((text for one in summaries if (text := one.get("calibration_note"))), "")
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What a YAML of the configuration says was found."""
+        seen = {"calibration_note": self.calibration} if self.calibration else {}
+        return {"scorecard": self.state, "targets": [one.to_dict() for one in self.judged], **seen}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:

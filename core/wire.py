@@ -294,6 +294,7 @@ class OutputError(TypedDict):
     difference: str  # empty, or why the outputs cannot be compared
     rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
     not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
+    void: NotRequired[list[str]]  # outputs with values of which none is finite on either side
 
 
 class ProfileReply(TypedDict):
@@ -444,6 +445,8 @@ class DatasetPlan(TypedDict):
     preprocessing: Preprocessing
     limit: int | None  # rows; None: all
     seed: int  # which rows, where `limit` leaves some out: the same share of each class
+    part: NotRequired[Literal["calibration", "rest"]]  # of the rows, before `limit`; absent: all
+    share: NotRequired[float]  # of the rows, and of each class, that is the part for calibration
 
 
 class TransformPlan(TypedDict):
@@ -488,6 +491,7 @@ class TransformReply(TypedDict):
         str, Any
     ]  # of the step: "fused" {operator: n}, "integer_ops" {op_type: {…}}, "blocked" [node], …
     files: list[str]  # further files beside the output that belong to it
+    calibrated: NotRequired[str]  # hashes of the rows it was calibrated on, 16 digits each; absent: on none
 
 
 # --- numbers on data: the jobs `accuracy` and `node_errors` -------------------------------------------------
@@ -504,7 +508,16 @@ class AccuracyPlan(TypedDict):
     seed: int  # of inputs with a range of random values
     output: str  # name of the output with the classes; empty: the only one that can be
     dataset: DatasetPlan
-    scores_path: str  # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows]
+    # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows], `rows`: hashes
+    # uint64 [rows], or nothing where rows cannot be told apart
+    scores_path: str
+
+
+class CalibrationRows(TypedDict):
+    """Rows that a model was calibrated on, held against those that it is scored on."""
+
+    rows: int | None  # that calibrated it; None: by an earlier version, which kept no hashes
+    shared: int | None  # scored ones that are among them; None: cannot be told
 
 
 class AccuracyReply(TypedDict):
@@ -522,6 +535,7 @@ class AccuracyReply(TypedDict):
     seconds: float
     effective_providers: list[str]
     notes: list[str]
+    calibration: NotRequired[CalibrationRows]  # added by the parent, of a model that was calibrated on data
 
 
 class NodeErrorsPlan(TypedDict):

@@ -241,6 +241,39 @@ def if_model(path: Path) -> Path:
     return save(path, nodes, [value("x", ["batch", 4])], [value("y", ["batch", 4])], [zero])
 
 
+def _constant_node(name: str, *shape: int) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [name], f"make_{name}", value=weights(name, shape))
+
+
+def recurrent_in_if(path: Path) -> Path:
+    """A Gather and an LSTM in both branches of an If, their weights in Constant nodes inside and outside."""
+    sequence = [3, "batch", 8]
+
+    def branch(name: str) -> onnx.GraphProto:
+        nodes = [
+            _constant_node(f"w_{name}", 1, 32, 8),
+            helper.make_node(
+                "LSTM", ["x", f"w_{name}", "r"], ["", f"h_{name}"], f"lstm_{name}", hidden_size=8
+            ),
+            _constant_node(f"table_{name}", 50, 8),
+            helper.make_node("Gather", [f"table_{name}", "ids"], [f"g_{name}"], f"gather_{name}"),
+            helper.make_node("Add", [f"h_{name}", f"g_{name}"], [f"y_{name}"], f"add_{name}"),
+        ]
+        return helper.make_graph(nodes, name, [], [value(f"y_{name}", [1, "batch", 8])])
+
+    nodes = [
+        _constant_node("r", 1, 32, 8),
+        helper.make_node("ReduceMean", ["x"], ["m"], "mean", keepdims=0),
+        helper.make_node("Greater", ["m", "zero"], ["c"], "greater"),
+        helper.make_node("If", ["c"], ["z"], "if", then_branch=branch("then"), else_branch=branch("else")),
+        _constant_node("w", 8, 4),
+        helper.make_node("MatMul", ["z", "w"], ["y"], "matmul"),
+    ]
+    inputs = [value("x", sequence), value("ids", ["batch"], "int64")]
+    outputs = [value("y", [1, "batch", 4])]
+    return save(path, nodes, inputs, outputs, [constant("zero", np.float32(0))], ir_version=9)
+
+
 def loop_model(path: Path, *, trips: int = 5, size: int = 8) -> Path:
     """x multiplied by a matrix `trips` times in a Loop; x float32 [batch, size]."""
     body = helper.make_graph(

@@ -19,7 +19,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import wire
-from core.accuracy_run.numbers import DELTA, class_number, compare, curve, decision, roc, scores_of, summary
+from core.accuracy_run.numbers import (
+    DELTA,
+    calibration_note,
+    calibration_rows,
+    class_number,
+    compare,
+    curve,
+    decision,
+    roc,
+    scores_of,
+    summary,
+)
 from core.errors import SpecError
 from core.files import MOST_LIST_BYTES, open_regular
 from core.plan import feed_plan, session_plan
@@ -27,10 +38,12 @@ from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
 from core.store import Accuracy, Store
 from core.trial_run import Resolved, Run, describe, looked_at, prepare_trial, resolve_trial
+from core.variants import variant_of
 
 __all__ = [
     "DELTA",
     "Accuracy",
+    "calibration_note",
     "check_accuracy_before",
     "class_number",
     "compare",
@@ -81,7 +94,9 @@ def measure_accuracy(
     machine, unknown = describe(environment or (lambda: cast(wire.Environment, run("environment", {}))))
     fingerprint = machine["fingerprint"] if machine is not None else ""
     model = resolved.record.content_sha256
-    if reuse and (known := known_accuracy(store, resolved.spec, model_sha256=model, fingerprint=fingerprint)):
+    known = known_accuracy(store, resolved.spec, model_sha256=model, fingerprint=fingerprint)
+    calibrated = _calibrated(resolved)
+    if reuse and known is not None and (calibrated is None or "calibration" in known.reply):
         store.put_accuracy(known)  # it may be asked about another class or threshold now
         return known
     key = _key(resolved.spec, model)  # of the data before they are read
@@ -90,6 +105,8 @@ def measure_accuracy(
     plan["scores_path"] = str(store.scores_path(one))
     reply = cast(wire.AccuracyReply, run("accuracy", plan, timeout_s=TIMEOUT_S))
     reply["notes"] = [*reply["notes"], *notes, *unknown]
+    if calibrated is not None:
+        reply["calibration"] = calibration_rows(reply["scores_path"], calibrated)
     accuracy = Accuracy(
         id=one,
         key=key,
@@ -189,6 +206,12 @@ def _asked(spec: TrialSpec) -> DatasetSpec:
             hint="Measure the same model with the engine `onnxruntime`.",
         )
     return spec.dataset
+
+
+def _calibrated(resolved: Resolved) -> str | None:
+    """Hashes of the rows that the model was calibrated on; None: on no data."""
+    variant = variant_of(resolved.record) or {}
+    return str(variant.get("calibrated_rows", "")) if variant.get("calibration") else None
 
 
 def _plan(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from core import metrics
+from core import metrics, wire
 from core.errors import SpecError, StoreError, nearest
 from core.metrics import Floats, Integers
 from core.store import Accuracy
@@ -71,8 +71,44 @@ def summary(
         ],
         "positive": _positive(accuracy, probabilities, labels, (positive, threshold)),
         "missing_classes": [names[one] for one in range(classes) if not (labels == one).any()],
+        "calibration": reply.get("calibration"),
+        "calibration_note": calibration_note(reply),
         "notes": reply["notes"],
     }
+
+
+def calibration_rows(scores_path: str, hashes: str) -> wire.CalibrationRows:
+    """Count the scored rows that calibrated the model.
+
+    Args:
+        scores_path: of the result.
+        hashes: of the rows that calibrated, 16 digits each; empty: not known.
+    """
+    seen = {int(hashes[start : start + 16], 16) for start in range(0, len(hashes), 16)}
+    with np.load(scores_path, allow_pickle=False) as kept:
+        rows = kept["rows"].tolist() if "rows" in kept.files else []
+    known = bool(seen and rows)
+    return {
+        "rows": len(hashes) // 16 or None,
+        "shared": sum(one in seen for one in rows) if known else None,
+    }
+
+
+def calibration_note(reply: wire.AccuracyReply) -> str:
+    """Say that rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+    found = reply.get("calibration")
+    if found is None or found["shared"] == 0:
+        return ""
+    if found["shared"] is None:
+        return (
+            "Whether rows that calibrated this model are among those that it is scored on cannot be told: on "
+            "rows that it has not seen its accuracy may be lower. Make the variant and measure it again."
+        )
+    return (
+        f"{found['shared']:,} of the {reply['rows']:,} rows that this model is scored on also calibrated it: "
+        "on rows that it has not seen its accuracy may be lower. Score it on other rows, or split the data: "
+        "calibrate on one part, score on the rest (`--calibration-share`)."
+    )
 
 
 def _positive(

@@ -68,9 +68,13 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
             "top1_agreement": None,
             "difference": difference,
         }
-    found = [_distance(reference[name], arrays[name]) for name in reference if _is_number(reference[name])]
+    numbers = [name for name, array in reference.items() if _is_number(array)]
+    found = [_distance(reference[name], arrays[name]) for name in numbers]
+    void = [
+        name for name, one in zip(numbers, found, strict=True) if 0 < reference[name].size == one.not_finite
+    ]
     agreement, rows = _top1(reference, arrays)
-    return {
+    error: wire.OutputError = {
         "max_abs": max((one.max_abs for one in found), default=0.0),
         "mean_abs": max((one.mean_abs for one in found), default=0.0),
         "max_rel": max((one.max_rel for one in found), default=0.0),
@@ -81,6 +85,9 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
         "rows": rows,
         "not_finite": sum(one.not_finite for one in found),
     }
+    if void:
+        error["void"] = void
+    return error
 
 
 def _difference(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> str:

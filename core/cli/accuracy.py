@@ -61,6 +61,14 @@ def accuracy(
         str | None,
         typer.Option(help="Rows at most; each class keeps its share. --seed says which.", metavar="N"),
     ] = None,
+    calibration_share: Annotated[
+        str | None,
+        typer.Option(
+            help="Leave out the rows that `transform --calibration-share` of the same share calibrates on.",
+            metavar="SHARE|N%",
+            show_default=False,
+        ),
+    ] = None,
     resize: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +134,10 @@ def accuracy(
         "split": split,
         "limit": None if limit is None else whole_number("--limit", limit),
         "seed": whole_number("--seed", given["seed"]) if "seed" in given else None,
+        "part": None if calibration_share is None else "rest",
+        "calibration_share": (
+            None if calibration_share is None else share("--calibration-share", calibration_share)
+        ),
         "output": output,
         "positive_class": positive,
         "threshold": None if threshold is None else share("--threshold", threshold),
@@ -316,6 +328,7 @@ def _model_lines(one: Accuracy, found: Mapping[str, Any]) -> list[str]:
         "",
         *table(("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), classes),
         *([f"({hidden} more classes; --json has all)"] if hidden > 0 else []),
+        *([f"  SEEN ROWS: {visible(found['calibration_note'])}"] if found["calibration_note"] else []),
         *(f"  note: {visible(note)}" for note in found["notes"]),
     ]
 

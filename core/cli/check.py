@@ -140,6 +140,7 @@ def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
         "targets": [one.to_dict() for one in row.judged],
         "trials": sorted({one["trial"] for found in row.evidence.races.values() for one in found[:1]}),
         "breach": row.breach or None,
+        "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,
     }
 
@@ -158,6 +159,7 @@ def lines(row: Row) -> list[str]:
         *([""] if undone else []),
         *(f"  {visible(one.target.what)}: {visible(f'{one.why} {one.todo}'.strip())}" for one in undone),
         *([f"  OUTPUTS DIFFER: {visible(row.breach)}"] if row.breach else []),
+        *([f"  SEEN ROWS: {visible(row.calibration)}"] if row.calibration else []),
     ]
 
 

@@ -18,19 +18,20 @@ import typer
 from typer.core import TyperCommand
 
 from core.cli.library import ModelHere, job_result
-from core.cli.options import Given, with_feeds, workload_of
+from core.cli.options import Given, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
 from core.cli.tables import DASH, counted, significant, size, table, visible
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import ModelError, SpecError, WorkerError
 from core.fed import fed_from_dict, fed_words
 from core.files import expanded
+from core.guard import ADVICE, MARK
 from core.library import check_name, resolve_model
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
 from core.trial_run import no_worker
-from core.variants import Run, check_request, lineage, make_chain, variant_of
+from core.variants import Run, check_request, judged, lineage, make_chain, variant_of
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -101,6 +102,15 @@ def transform(
             show_default=False,
         ),
     ] = None,
+    calibration_share: Annotated[
+        str | None,
+        typer.Option(
+            help="Calibrate on this share of those rows only, so that `accuracy --calibration-share` of the "
+            "same share scores on the others. Each class keeps its share.",
+            metavar="SHARE|N%",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="Name of the variant in the library.", metavar="NAME", show_default=False)
     ] = "",
@@ -118,12 +128,14 @@ def transform(
 ) -> None:
     """Make a variant of a model: steps in the order of their flags.
 
-    Each step's outputs are compared with those of the original, and what a step made before is not made
-    again. The variants join the library: race one with `compare MODEL --candidate variant:NAME`.
+    Each step's outputs are compared with those of the original, and marked where they are further off than
+    their precision allows; what a step made before is not made again. The variants join the library: race one
+    with `compare MODEL --candidate variant:NAME`.
     """
     dims = sizes(dim or [])
     steps = chain(kinds, option or [], dims)
-    data = _calibration(calibration, steps)
+    part = None if calibration_share is None else share("--calibration-share", calibration_share)
+    data = _calibration(calibration, steps, part)
     workload = workload_of(given, dims)
     store = Store()
     _check_before(store, model, steps, dims=dims, calibration=data, name=name, workload=workload)
@@ -229,8 +241,12 @@ def _option(text: str) -> tuple[str, str, Any]:
     return known.kind, plain, known.option(plain).parse(value)
 
 
-def _calibration(path: str | None, steps: Sequence[Step]) -> DatasetSpec | None:
+def _calibration(path: str | None, steps: Sequence[Step], part: float | None) -> DatasetSpec | None:
     if path is None:
+        if part is not None:
+            raise SpecError(
+                "`--calibration-share` is given, but no data.", hint="Name them with `--calibration FILE`."
+            )
         return None
     if not any(one.type.needs_calibration for one in steps):
         flags = " or ".join(one.flag for one in STEPS if one.needs_calibration)
@@ -243,7 +259,8 @@ def _calibration(path: str | None, steps: Sequence[Step]) -> DatasetSpec | None:
         there = here.exists()
     except (OSError, ValueError):  # a text that can be no path
         there = False
-    return dataset_from_dict({"path": str(here.absolute()) if there else path})
+    chosen = {} if part is None else {"part": "calibration", "calibration_share": part}
+    return dataset_from_dict({"path": str(here.absolute()) if there else path, **chosen})
 
 
 def copy_out(record: ModelRecord, output: Path) -> list[str]:
@@ -295,6 +312,7 @@ def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | 
                 "content_sha256": one.content_sha256,
                 "path": one.path,
                 "variant": variant_of(one),
+                "guard": None if (verdict := judged(one)) is None else verdict.to_dict(),
             }
             for one in records
         ],
@@ -335,7 +353,7 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
         record.name,
         f"{variant['nodes_before']} → {variant['nodes_after']}",
         f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
-        DASH if error is None else f"{100 * error:.2g} %",
+        ", ".join([DASH if error is None else f"{100 * error:.2g} %", *([MARK] if _breach(record) else [])]),
         significant(variant["seconds"], 3),
     )
 
@@ -347,11 +365,17 @@ def _remarks(record: ModelRecord) -> list[str]:
         return []
     step = step_type(variant["steps"][-1]["kind"])
     found = [f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}" for one in variant["checks"]]
-    if variant["error"]["difference"]:
-        found.append(f"warning: the outputs cannot be compared: {variant['error']['difference']}")
+    if why := _breach(record):
+        found.insert(0, f"{MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}")
     if variant["hardware_bound"]:
         found.append(f"hardware-bound: {variant['hardware_bound']}")
     return [visible(one) for one in (*found, *(f"note: {one}" for one in variant["notes"]))]
+
+
+def _breach(record: ModelRecord) -> str:
+    """Why the outputs are too far from the original's; empty where they are not, or it cannot be told."""
+    verdict = judged(record)
+    return verdict.why if verdict is not None and verdict.breach else ""
 
 
 def _remedy(step: StepType, options: Mapping[str, Any]) -> str:

@@ -19,12 +19,15 @@ from core import wire
 from core.datasets.files import csv_source, folder_source, image_source
 from core.datasets.labels import Labels
 from core.datasets.npz import npz_source
+from core.errors import SpecError
 from core.feeds import beside_data
 
 __all__ = ["Batch", "Dataset", "Description", "batches", "describe_dataset", "open_dataset"]
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
+
+_PART_SEED = 0  # which rows are those for calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,9 @@ class Source(Protocol):
 
     def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
         """Whether there is data meant for this input."""
+
+    def row_content(self, rows: Integers) -> Iterator[bytes]:
+        """Each row by itself, so that a row of two files is the same; nothing where rows cannot be told."""
 
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
@@ -116,6 +122,13 @@ class Dataset:
         found = beside_data(lacking, values, seed)
         return found if len(found) < len(inputs) else {}
 
+    def row_hashes(self) -> npt.NDArray[np.uint64]:
+        """Hash each chosen row without its label; empty where rows cannot be told apart. Files are read."""
+        hashes = [
+            hashlib.blake2b(one, digest_size=8).digest() for one in self.source.row_content(self.chosen)
+        ]
+        return np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64)
+
     def batches(
         self, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int], batch_size: int
     ) -> Iterator[Batch]:
@@ -132,10 +145,11 @@ class Dataset:
 def open_dataset(plan: wire.DatasetPlan) -> Dataset:
     """Read what is needed to choose the rows: names, labels, the arrays of an `.npz`.
 
-    Where `limit` leaves rows out, each class keeps its share; which rows stay depends on the seed alone.
+    Where `limit` leaves rows out, each class keeps its share; which rows stay depends on the seed alone. The
+    part for calibration and the rest have no row in common, whatever the seed.
 
     Raises:
-        SpecError: no data in that layout, or labels that are no classes.
+        SpecError: no data in that layout, labels that are no classes, or a part without a row.
     """
     path, split = Path(plan["path"]), plan["split"]
     source: Source
@@ -149,7 +163,8 @@ def open_dataset(plan: wire.DatasetPlan) -> Dataset:
         case "images":
             source = image_source(path, plan["preprocessing"])
     numbers = source.labels.numbers if source.labels is not None else None
-    chosen = _chosen(source.rows, numbers, plan["limit"], plan["seed"])
+    part = _part(source.rows, numbers, plan)
+    chosen = part[_chosen(len(part), None if numbers is None else numbers[part], plan["limit"], plan["seed"])]
     return Dataset(
         source=source,
         chosen=chosen,
@@ -196,6 +211,22 @@ def describe_dataset(plan: wire.DatasetPlan) -> Description:
         labelled=data.labels is not None,
         notes=data.notes,
     )
+
+
+def _part(rows: int, labels: Integers | None, plan: wire.DatasetPlan) -> Integers:
+    """Numbers of the rows that the plan's part has; a seed of its own, so that both parts always fit."""
+    every, part = np.arange(rows), plan.get("part")
+    if part is None:
+        return every
+    own = _chosen(rows, labels, round(plan["share"] * rows), _PART_SEED)
+    found = own if part == "calibration" else np.setdiff1d(every, own)
+    if not len(found):
+        raise SpecError(
+            f"A share of {plan['share']:.3g} of {rows} rows leaves none for "
+            f"{'calibration' if part == 'calibration' else 'the rest'}.",
+            hint="Give another share, or more data.",
+        )
+    return found
 
 
 def _chosen(rows: int, labels: Integers | None, limit: int | None, seed: int) -> Integers:

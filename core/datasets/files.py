@@ -58,6 +58,10 @@ class FileSource:
         """Whether images fit the input."""
         return image_input(one, batch_axis) is not None
 
+    def row_content(self, rows: Integers) -> Iterator[bytes]:
+        """The files' bytes: a row is a file."""
+        return self.content(rows)
+
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:

@@ -47,6 +47,20 @@ class NpzSource:
         """Whether an array has the input's name."""
         return one["name"] in self.arrays
 
+    def row_content(self, rows: Integers) -> Iterator[bytes]:
+        """A row of each array; the names count where there are several. Nothing where no array has rows."""
+        parts = {
+            name: np.ascontiguousarray(array[rows])
+            for name, array in sorted(self.arrays.items())
+            if array.ndim and len(array) == self.rows
+        }
+        for number in range(len(rows) if parts else 0):
+            yield b"\0".join(
+                f"{name if len(parts) > 1 else ''}{part.dtype.str}{part.shape[1:]}".encode()
+                + part[number].tobytes()
+                for name, part in parts.items()
+            )
+
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:

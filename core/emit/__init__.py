@@ -14,7 +14,7 @@ from core import __version__, wire
 from core.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.errors import SpecError
 from core.fed import takes_images
-from core.guard import MARK, breach
+from core.guard import MARK, breach, not_judged
 from core.measurement import Trial
 from core.plan import drawn_range, feed_plan, session_plan
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
@@ -93,6 +93,8 @@ def _accepted(trial: Trial, reason: str) -> str:
 
 def _breach_lines(trial: Trial, accepted: str) -> list[str]:
     """Comments on top of a file; `repr` keeps every text on its line."""
+    if why := not_judged(trial.result):
+        return [f"# The outputs are neither right nor wrong: {why!r}"]
     if not accepted:
         return []
     return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]

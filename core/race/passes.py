@@ -176,7 +176,11 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
     except Cancelled:
         raise
     except TunerError as error:
-        ran.notes.append(f"Peak memory is not known: {error.message}")
+        if ran.footprint is not None:
+            ran.notes.append(f"First runs of other batch sizes are not known: {error.message}")
+            return
+        ran.load_peak_rss_bytes = ran.load["load_peak_rss_bytes"]
+        ran.notes.append(f"Peak memory is that of loading and the first run: {error.message}")
 
 
 def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:

@@ -89,6 +89,8 @@ class DatasetSpec(Spec):
     preprocessing: PreprocessingSpec = Field(default_factory=PreprocessingSpec)
     limit: int | None = None  # rows; None: all
     seed: int = 0  # which rows, where `limit` leaves some out
+    part: Literal["", "calibration", "rest"] = ""  # two parts without a row in common; empty: all rows
+    calibration_share: float = 0.25  # of the rows that are the part for calibration
     output: str = ""  # with the scores of the classes; empty: the only one that can be
     positive_class: int | str | None = None  # number or name; None: none, or the second of two
     threshold: float = 0.5  # probability from which a row counts as positive
@@ -105,6 +107,11 @@ class DatasetSpec(Spec):
             raise SpecError(
                 f"`dataset.seed` must lie between 0 and {2**32 - 1}, but got {self.seed}.",
                 hint="Give a smaller number that is not negative.",
+            )
+        if not 0.0 < self.calibration_share < 1.0:
+            raise SpecError(
+                f"`dataset.calibration_share` lies between 0 and 1, but got {self.calibration_share}.",
+                hint="Give for example 0.25; the rest scores.",
             )
         if not 0.0 <= self.threshold <= 1.0:  # False for NaN too
             raise SpecError(
@@ -143,7 +150,7 @@ def dataset_plan(spec: DatasetSpec) -> wire.DatasetPlan:
     """
     path = _existing(spec.path)
     preprocessing = spec.preprocessing
-    return {
+    plan: wire.DatasetPlan = {
         "path": str(path),
         "kind": _kind(path) if spec.kind == "auto" else spec.kind,
         "split": spec.split,
@@ -158,6 +165,9 @@ def dataset_plan(spec: DatasetSpec) -> wire.DatasetPlan:
         "limit": spec.limit,
         "seed": spec.seed,
     }
+    if spec.part:  # absent otherwise: what was measured on all rows stays known
+        plan |= {"part": spec.part, "share": spec.calibration_share}
+    return plan
 
 
 def _existing(text: str) -> Path:

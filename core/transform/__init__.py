@@ -19,6 +19,7 @@ from onnx import TensorProto
 
 from core.checking import checker_complaint, crashes_by_default, draft_folder, move_into_place, open_checked
 from core.errors import ModelError, SpecError, nearest
+from core.guard import judge, random_operators
 from core.models import inspect_model
 from core.transform.agreement import Outputs, all_zero, error_between, fitted, outputs_of
 from core.transform.applied import Applied, Step
@@ -37,10 +38,10 @@ _MODULES = {  # step -> module of this package that does it
     "ort_format": "saved",
     "metadata": "metadata",
 }
-# Steps that must not change what is computed: the largest relative difference to the model they were given.
-# Sums in another order, folded constants and fused kernels stay far below it; a wrong rewrite does not.
-_EXACT = dict.fromkeys(("simplify", "fix_dims", "optimize", "ort_format", "metadata"), 1e-4) | {"fuse": 1e-3}
-_EXACT_FLOAT16 = 1e-2  # where values are rounded to 11 bits, and not at the same places afterwards
+# Steps that must not change what is computed, held to what any configuration of the model is held to
+# (`guard`): sums in another order, folded constants and fused kernels pass, a wrong rewrite does not.
+_EXACT = ("simplify", "fix_dims", "fuse", "optimize", "ort_format", "metadata")
+_TOLD = 1e-4  # where precision is reduced, a larger difference that is within its tolerance is told
 _INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # in names of operators
 _STAGES = 4
 _PREFIX = ".transform-"
@@ -96,6 +97,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
         "hardware_bound": applied.hardware_bound,
         "facts": applied.facts,
         "files": applied.files,
+        "calibrated": applied.calibrated,
     }
 
 
@@ -181,58 +183,62 @@ def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
     got = outputs_of(draft, feeds, "the transformed model")
     error = error_between(reference, got)
     found = _Agreement(error=error, checks=_different(error), notes=_zeros(reference))
-    limit = _EXACT.get(plan["step"])
-    if limit is None:
+    if plan["step"] not in _EXACT:
         return found
     source = Path(plan["path"])
     own = error
     if plan["reference"] != plan["path"]:
         own = error_between(outputs_of(source, feeds, "the model before this step"), got)
-    if own["max_rel"] is not None and own["max_rel"] <= limit:
-        return found
-    return _excused(plan["step"], source, own, limit, found)
+    return replace(found, checks=[*found.checks, *_unchanged(plan["step"], source, own)])
 
 
-def _excused(step: str, source: Path, own: OutputError, limit: float, found: _Agreement) -> _Agreement:
-    """A difference that reduced precision explains is told; any other one refuses the result.
+def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
+    """Hold a step that must change nothing to what the model's precision allows; tell what rounding does.
 
-    Integer kernels replace their emulation in float when a graph is optimized, and round where that does not.
+    Integer kernels replace their emulation in float when a graph is optimized, and round where that does not:
+    that is told and never refused.
+
+    Args:
+        step: its kind.
+        source: the model that it was given.
+        own: the error against the outputs of `source`.
 
     Raises:
         ModelError: the step has changed what the model computes.
     """
-    reduced = _reduced_precision(source)
+    info = inspect_model(str(source))
+    precision = _precision(source, info)
+    judged = judge(own, precision, random=random_operators(info))
+    if judged.breach is None:
+        text = f"Whether this step changed what the model computes cannot be told: {judged.why}."
+        return [{"name": "not_judged", "level": "warning", "text": text, "remedy": {}}]
     largest = own["max_rel"]
-    excused = largest is not None and (
-        (reduced == "float16" and largest <= _EXACT_FLOAT16) or (reduced == "integer" and step != "simplify")
-    )
-    if not excused:
-        difference = own["difference"] or f"they differ by {largest:.2g} of the largest magnitude"
+    integers = precision in ("int8", "int4")
+    if judged.breach and (largest is None or not integers or step == "simplify"):
         raise ModelError(
-            f"The step `{step}` changed what the model computes: {difference} (allowed: {limit:g}).",
+            f"The step `{step}` changed what the model computes: {judged.why.rstrip('.')}.",
             hint="Leave this step out of the chain.",
         )
-    check: StepCheck = {
-        "name": "rounding",
-        "level": "info" if largest is not None and largest <= _EXACT_FLOAT16 else "warning",
-        "text": f"Outputs differ by {largest:.2g} from those before this step, because the model computes in "
-        f"{'float16' if reduced == 'float16' else 'integers'} and other kernels round elsewhere.",
-        "remedy": {},
-    }
-    return replace(found, checks=[*found.checks, check])
+    if precision == "fp32" or largest is None or largest <= _TOLD:
+        return []
+    text = (
+        f"Outputs differ by {largest:.2g} from those before this step, because the model computes in "
+        f"{'integers' if integers else 'float16'} and other kernels round elsewhere."
+    )
+    return [{"name": "rounding", "level": "warning" if judged.breach else "info", "text": text, "remedy": {}}]
 
 
-def _reduced_precision(source: Path) -> str:
-    """What a model computes in below float32: "integer", "float16", or nothing."""
-    info = inspect_model(str(source))
+def _precision(source: Path, info: ModelInfo) -> str:
+    """What a model computes in, a key of the guard's tolerances."""
     if any(sign in name for name in info["op_counts"] for sign in _INTEGER_SIGNS):
-        return "integer"
+        return "int4" if any("NBits" in name for name in info["op_counts"]) else "int8"
     model = onnx.load_model(str(source), load_external_data=False)
-    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     values = (*model.graph.input, *model.graph.output)
     kinds = {one.data_type for one in model.graph.initializer}
     kinds |= {one.type.tensor_type.elem_type for one in values}
-    return "float16" if kinds & set(half) else ""
+    if TensorProto.BFLOAT16 in kinds:
+        return "bf16"
+    return "fp16" if TensorProto.FLOAT16 in kinds else "fp32"
 
 
 def _different(error: OutputError) -> list[StepCheck]:

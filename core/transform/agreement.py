@@ -74,7 +74,8 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
             return one
     cosines = [one["cosine"] for one in errors if one["cosine"] is not None]
     shares = [one["top1_agreement"] for one in errors if one["top1_agreement"] is not None]
-    return {
+    void = sorted(set.intersection(*(set(one.get("void", ())) for one in errors)))
+    error: wire.OutputError = {
         "max_abs": max(one["max_abs"] or 0.0 for one in errors),
         "mean_abs": statistics.fmean(one["mean_abs"] or 0.0 for one in errors),
         "max_rel": max(one["max_rel"] or 0.0 for one in errors),
@@ -82,7 +83,12 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
         "cosine": min(cosines) if cosines else None,
         "top1_agreement": statistics.fmean(shares) if shares else None,
         "difference": "",
+        "rows": sum(one.get("rows", 0) for one in errors),
+        "not_finite": sum(one.get("not_finite", 0) for one in errors),
     }
+    if void:
+        error["void"] = void
+    return error
 
 
 def all_zero(outputs: Outputs) -> bool:

@@ -26,6 +26,7 @@ class Applied:
     facts: dict[str, Any] = field(default_factory=dict)
     hardware_bound: str = ""
     files: list[str] = field(default_factory=list)  # names beside the draft that belong to it
+    calibrated: str = ""  # hashes of the rows that it was calibrated on
 
 
 class Step(Protocol):

@@ -21,7 +21,7 @@ from onnxruntime.quantization.calibrate import (
     save_tensors_data,
 )
 
-from core.datasets import open_dataset
+from core.datasets import Dataset, open_dataset
 from core.errors import ModelError, SpecError
 from core.feeds import make_feeds, rows_fed
 from core.models import inspect_model
@@ -69,6 +69,7 @@ class Calibrated:
 
     rows: int
     checks: list[StepCheck]
+    hashes: str = ""  # of the rows of a dataset, 16 digits each
 
 
 class _OneBatch:
@@ -121,7 +122,8 @@ def calibrate(
             "The calibration data hold no row.", hint="Choose a file, folder or split that has rows."
         )
     _save(calibrator.compute_data(), table)
-    return Calibrated(rows=done, checks=_checks(rows, done))
+    hashes = "" if rows.dataset is None else _opened(rows.dataset, rows).row_hashes()
+    return Calibrated(rows=done, checks=_checks(rows, done), hashes="".join(f"{one:016x}" for one in hashes))
 
 
 def _batches(
@@ -153,13 +155,17 @@ def _dataset_batches(
     info = inspect_model(str(model))
     axes = info["batch_axes"]
     size = info["fixed_batch"] or min(at_once, rows.wanted)
-    limited: DatasetPlan = {**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)}
     plan = rows.feeds[0]
     inputs = [_resized(one, axes, size) for one in plan["inputs"]]
-    data = open_dataset(limited)
+    data = _opened(dataset, rows)
     beside = data.beside(inputs, axes, plan["values"], plan["seed"])
     for batch in data.batches([one for one in inputs if one["name"] not in beside], axes, size):
         yield {**batch.feeds, **beside}, batch.rows
+
+
+def _opened(dataset: DatasetPlan, rows: Rows) -> Dataset:
+    """The rows of a dataset that calibrate."""
+    return open_dataset({**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)})
 
 
 def _resized(one: InputPlan, axes: Mapping[str, int], size: int) -> InputPlan:

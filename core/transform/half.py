@@ -20,6 +20,7 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 
 from core.checking import first_line
 from core.errors import ModelError, SpecError, nearest
+from core.guard import judge
 from core.models.graphs import bodies_of, graphs_of, nodes_of, tensors_of
 from core.transform.agreement import error_between, outputs_of
 from core.transform.applied import Applied, option
@@ -52,14 +53,14 @@ def apply(
     _check_known("operator", ops, {node.op_type for node in nodes_of(model)})
     _check_known("node", nodes, {node.name for node in nodes_of(model)})
     keep = option(options, "keep_io_types", True)
-    notes = about_values(model)
     checks = sharing_check(model, ops, nodes)
     blocked = blocked_nodes(model, ops, nodes)
     error = _emulated_error(source, draft, feeds, rounded(model, blocked, keep))
-    write_whole(to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes), draft)
+    half = to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes)
+    write_whole(half, draft)
     return Applied(
         tool=TOOL,
-        notes=notes,
+        notes=about_values(model, half),
         checks=[*checks, *_float16_check(error)],
         facts={"blocked": blocked, "float16_error": error},
     )
@@ -87,11 +88,17 @@ def _float16_check(error: OutputError) -> list[StepCheck]:
         return [{"name": "overflow", "level": "warning", "text": text, "remedy": {}}]
     if not error["max_rel"]:
         return []
+    judged = judge(error, "fp16")
     text = (
         f"Kernels that compute in float16 would be off by {error['max_rel']:.2g} of the largest magnitude "
         "(emulated). On an x86 CPU ONNX Runtime has none, and computes the copy in float32"
     )
-    return [{"name": "float16", "level": "info", "text": text, "remedy": {}}]
+    if not judged.breach:
+        return [{"name": "float16", "level": "info", "text": text, "remedy": {}}]
+    text += (
+        f". That is too far: {judged.why}. Mixed precision finds the nodes that must stay in float32 there."
+    )
+    return [{"name": "float16", "level": "warning", "text": text, "remedy": {}}]
 
 
 def _check_known(what: str, named: Sequence[str], there: set[str]) -> None:
@@ -103,16 +110,32 @@ def _check_known(what: str, named: Sequence[str], there: set[str]) -> None:
             )
 
 
-def about_values(model: ModelProto) -> list[str]:
-    """Say what a reader of a float16 copy of `model` must know of its stored values."""
+def about_values(model: ModelProto, half: ModelProto) -> list[str]:
+    """Say what a reader of `half`, the float16 copy of `model`, must know of its stored values."""
     kinds = {one.data_type for one in tensors_of(model)}
     kinds |= {one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)}
     if TensorProto.FLOAT in kinds:
-        beyond = sum(_beyond_float16(one) for one in tensors_of(model))
+        rounded_names = _stored_in_float16(half)
+        beyond = sum(_beyond_float16(one) for name, one in _stored(model) if name in rounded_names)
         return [f"{beyond} stored values are beyond float16's range and become 65504"] if beyond else []
     if TensorProto.FLOAT16 in kinds:
         return ["the model is in float16 already: the copy is the same"]
     return ["the model has no float32 values: the copy is the same"]
+
+
+def _stored(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every stored tensor with the name of the value that it is; the converter keeps these names."""
+    for graph in graphs_of(model):
+        for one in graph.initializer:
+            yield one.name, one
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t") and node.output:
+                    yield node.output[0], attribute.t
+
+
+def _stored_in_float16(half: ModelProto) -> set[str]:
+    return {name for name, one in _stored(half) if one.data_type == TensorProto.FLOAT16}
 
 
 def _beyond_float16(tensor: TensorProto) -> int:

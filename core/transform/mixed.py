@@ -57,10 +57,11 @@ def apply(
             model=model, file=Path(folder) / "trial.onnx", feeds=feeds, keep_io_types=keep, source=source
         )
         found = search(_candidates(model), trial.error, trial.parts, tolerance=tolerance, progress=progress)
-    write_whole(to_half(model, keep_io_types=keep, block_nodes=found.blocked), draft)
+    half = to_half(model, keep_io_types=keep, block_nodes=found.blocked)
+    write_whole(half, draft)
     return Applied(
         tool=TOOL,
-        notes=about_values(model),
+        notes=about_values(model, half),
         facts={
             "blocked": sorted(found.blocked),
             "blocked_by_converter": blocked_nodes(model),

@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from core.errors import ModelError, SpecError
 from core.models import read_model
-from core.models.graphs import nodes_of
+from core.models.graphs import graphs_of, nodes_of
 from core.transform.distance import (
     AS_RUN,
     PLAIN,
@@ -98,7 +98,7 @@ def _quantized_nodes(quantizer: Quantizer, variant: ModelProto) -> list[NodeProt
         reading = {one.name for one in nodes_of(variant) if dequantized & {*one.input}}
         found = [node for node in nodes if node.name in reading]
     else:
-        stored = {one.name for one in model.graph.initializer}
+        stored = {one.name for graph in graphs_of(model) for one in graph.initializer}
         found = [node for node in nodes if stored & {*node.input}]
     if not found:
         raise ModelError(
@@ -135,7 +135,7 @@ def _described(
     author = read_model(source)
     name_nodes(author)
     names = {node.name for node in nodes_of(author)}
-    sizes = {one.name: _bytes(one) for one in read_model(model).graph.initializer}
+    sizes = {one.name: _bytes(one) for graph in graphs_of(read_model(model)) for one in graph.initializer}
     return [
         {
             "name": source_name(node.name, names),
@@ -204,7 +204,7 @@ def _pairs(model: ModelProto, variant: ModelProto, nodes: Sequence[NodeProto]) -
         for name in node.input:
             readers.setdefault(name, []).append(node)
     for node in nodes:
-        value = node.output[0]
+        value = next(name for name in node.output if name)  # an LSTM may give its last state alone
         followers = readers.get(value, [])
         if value not in made and len(followers) == 1 and followers[0].op_type in _ABSORBED:
             value = followers[0].output[0]

@@ -59,13 +59,14 @@ def apply(
         progress("quantize", 0, 1, f"{len(quantizer.nodes)} nodes")
         quantizer.write(draft, quantizer.nodes)
         if not is_quantized(draft):
-            raise nothing(quantizer.op_types, option(options, "exclude_nodes", ()))
+            raise nothing(quantizer.op_types, option(options, "exclude_nodes", ()), _selected(quantizer))
         progress("look", 0, 1)
         found = integer_facts(read_model(quantizer.model), draft, large=quantizer.large)
         checks, facts = _checks(quantizer, found), _facts(quantizer, found)
     if step != "int4" and found.sums_products:
         checks += saturation(source, draft, options, feeds)
-    return Applied(tool=_TOOL, checks=checks, notes=_notes(quantizer), facts=facts)
+    calibrated = "" if quantizer.calibrated is None else quantizer.calibrated.hashes
+    return Applied(tool=_TOOL, checks=checks, notes=_notes(quantizer), facts=facts, calibrated=calibrated)
 
 
 def is_quantized(file: Path) -> bool:
@@ -74,10 +75,13 @@ def is_quantized(file: Path) -> bool:
 
 
 def _checks(quantizer: Quantizer, found: IntegerFacts) -> list[StepCheck]:
-    chosen = set(quantizer.nodes)
-    selected = Counter(node.op_type for node in nodes_of(read_model(quantizer.model)) if node.name in chosen)
     calibrated = quantizer.calibrated.checks if quantizer.calibrated is not None else []
-    return [*calibrated, *facts_checks(found, selected, quantizer.op_types)]
+    return [*calibrated, *facts_checks(found, _selected(quantizer), quantizer.op_types)]
+
+
+def _selected(quantizer: Quantizer) -> Mapping[str, int]:
+    chosen = set(quantizer.nodes)
+    return Counter(node.op_type for node in nodes_of(read_model(quantizer.model)) if node.name in chosen)
 
 
 def _facts(quantizer: Quantizer, found: IntegerFacts) -> dict[str, Any]:

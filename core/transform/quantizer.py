@@ -29,6 +29,7 @@ from core.models import read_model
 from core.models.graphs import graphs_of, nodes_of
 from core.transform.applied import option
 from core.transform.calibration import Calibrated, Method, Rows, Settings, calibrate
+from core.transform.stored import store_weights
 from core.transform.tools import quiet, tool_errors
 from core.transform.whole import load_whole, write_whole
 from core.wire import DatasetPlan, FeedPlan, Progress
@@ -65,6 +66,7 @@ _DEFAULT_TYPES: dict[str, Collection[str]] = {
 _CONTRIB = "com.microsoft"
 _CONTRIB_TYPES = ("Attention", "EmbedLayerNormalization")  # ai.onnx has an Attention too, a different one
 _BLOCK_GATHER_OPSET = 21  # the first with 4-bit tensors, which a Gather of blocks needs
+_OWN_INITIALIZERS_IR = 4  # the first version whose initializers need not be inputs too
 _SPLIT_GEMM = "_MatMul"  # how a dynamic or 4-bit quantizer calls the MatMul that a Gemm becomes
 _JOINED_GEMM = "/MatMulAddFusion"  # how ONNX Runtime calls the Gemm that a MatMul and an Add become
 
@@ -81,6 +83,7 @@ class Quantizer:
         str
     ]  # of the operators asked for and not excluded; some may turn out to have no integer form
     large: bool  # one file does not hold the float model
+    inner: frozenset[str] = frozenset()  # nodes that stand in bodies of If, Loop and Scan
     table: Path | None = None  # ranges; static only
     calibrated: Calibrated | None = None
     notes: list[str] = field(default_factory=list)
@@ -104,7 +107,11 @@ class Quantizer:
             op_types_to_quantize=sorted(types),
             nodes_to_quantize=nodes + split,
             use_external_data_format=self.large,
-            extra_options={"MatMulConstBOnly": True, "DefaultTensorType": TensorProto.FLOAT},
+            extra_options={
+                "MatMulConstBOnly": True,
+                "DefaultTensorType": TensorProto.FLOAT,
+                "EnableSubgraph": not self.inner.isdisjoint(nodes),
+            },
             **self._weights(),
         )
 
@@ -177,11 +184,14 @@ def prepare(
     model = load_whole(source, typed=True)
     _refuse_quantized(model, source.name)
     name_nodes(model)
+    op_types = _op_types(step, options)
+    deep = step != "int8_static"  # that quantizer does not look into bodies of If, Loop and Scan
+    if store_weights(model.graph, lambda node: _has_integer_form(node, op_types), deep=deep):
+        model.ir_version = max(model.ir_version, _OWN_INITIALIZERS_IR)
     _forget_weight_types(model)
     if step != "int8_static":  # the others write a Gemm as MatMul and Add
         _unshare(model)
     excluded = _excluded(model, options)
-    op_types = _op_types(step, options)
     prepared = folder / "prepared.onnx"
     with tool_errors("prepare the model"), quiet():
         write_whole(model, prepared)
@@ -193,7 +203,14 @@ def prepare(
     if not nodes:
         raise nothing(op_types, excluded)
     quantizer = Quantizer(
-        step=step, model=prepared, options=options, op_types=op_types, nodes=nodes, large=large
+        step=step,
+        model=prepared,
+        options=options,
+        op_types=op_types,
+        nodes=nodes,
+        large=large,
+        inner=frozenset(node.name for node in nodes_of(model))
+        - frozenset(node.name for node in model.graph.node),
     )
     return _calibrated(quantizer, feeds, calibration, progress) if step == "int8_static" else quantizer
 
@@ -266,24 +283,26 @@ def name_nodes(model: ModelProto) -> None:
 
 def _forget_weight_types(model: ModelProto) -> None:
     """Drop the types stated besides weights: quantizers turn some weights round, and do not look for them."""
-    stored = {one.name for one in model.graph.initializer}
-    kept = [one for one in model.graph.value_info if one.name not in stored]
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
+    for graph in graphs_of(model):
+        stored = {one.name for one in graph.initializer}
+        kept = [one for one in graph.value_info if one.name not in stored]
+        del graph.value_info[:]
+        graph.value_info.extend(kept)
 
 
 def _unshare(model: ModelProto) -> None:
     """Give each Gemm that reads shared weights transposed a copy: they will be turned round in place."""
     readers = Counter(name for node in nodes_of(model) for name in set(node.input))
-    stored = {one.name: one for one in model.graph.initializer}
-    for node in model.graph.node:
-        turned = node.op_type == "Gemm" and any(one.name == "transB" and one.i for one in node.attribute)
-        if turned and readers[node.input[1]] > 1 and node.input[1] in stored:
-            own = TensorProto()
-            own.CopyFrom(stored[node.input[1]])
-            own.name = f"{own.name}_of_{node.name}"
-            model.graph.initializer.append(own)
-            node.input[1] = own.name
+    for graph in graphs_of(model):
+        stored = {one.name: one for one in graph.initializer}
+        for node in graph.node:
+            turned = node.op_type == "Gemm" and any(one.name == "transB" and one.i for one in node.attribute)
+            if turned and readers[node.input[1]] > 1 and node.input[1] in stored:
+                own = TensorProto()
+                own.CopyFrom(stored[node.input[1]])
+                own.name = f"{own.name}_of_{node.name}"
+                graph.initializer.append(own)
+                node.input[1] = own.name
 
 
 def _free_name(stem: str, index: int, taken: set[str]) -> str:
@@ -322,7 +341,7 @@ def source_name(name: str, names: Collection[str]) -> str:
 def _candidates(
     step: str, model: ModelProto, op_types: Sequence[str], excluded: Collection[str]
 ) -> list[str]:
-    graphs: list[GraphProto] = list(graphs_of(model)) if step == "int4" else [model.graph]
+    graphs: list[GraphProto] = [model.graph] if step == "int8_static" else list(graphs_of(model))
     return [
         node.name
         for graph in graphs
@@ -336,9 +355,24 @@ def _has_integer_form(node: NodeProto, op_types: Sequence[str]) -> bool:
     return node.op_type in op_types and node.domain in own
 
 
-def nothing(op_types: Sequence[str], excluded: Collection[str]) -> ModelError:
-    """Return the error of a model that none of `op_types` can be quantized in."""
+def nothing(
+    op_types: Sequence[str], excluded: Collection[str], left: Mapping[str, int] | None = None
+) -> ModelError:
+    """Return the error of a model that none of `op_types` can be quantized in.
+
+    Args:
+        op_types: that were asked for.
+        excluded: names of the nodes that were to stay.
+        left: op type -> nodes of these types that the quantizer left in float, if there are any.
+    """
     apart = f", apart from the {len(excluded)} that are excluded" if excluded else ""
+    if left:
+        listed = ", ".join(f"{count} {name}" for name, count in left.items())
+        return ModelError(
+            f"The model has no node to quantize{apart}: the weights of its {listed} are computed or fed, and "
+            "not stored in the model.",
+            hint="Simplify the model first, which folds what is constant, or choose another step.",
+        )
     return ModelError(
         f"The model has no node to quantize{apart}: it needs one of {', '.join(op_types)}.",
         hint="Choose other operator types, or another step.",

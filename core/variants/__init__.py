@@ -21,6 +21,7 @@ from core.variants.races import race_of_family, verdicts
 from core.variants.records import (
     Branch,
     family,
+    judged,
     lineage,
     original,
     precision_of_model,
@@ -41,6 +42,7 @@ __all__ = [
     "data_digest",
     "descendants",
     "family",
+    "judged",
     "lineage",
     "make_chain",
     "original",

@@ -400,6 +400,7 @@ class _Task:
             "precision": self.step.type.precision or precision_of_model(source),
             "made_at": time.time(),
             "calibration": own or before.get("calibration"),
+            "calibrated_rows": reply.get("calibrated") or before.get("calibrated_rows", ""),
             "tool": reply["tool"],
             "tool_version": reply["tool_version"],
             "onnxruntime": _version("onnxruntime") or _version("onnxruntime-gpu"),

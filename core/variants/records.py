@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from core.guard import Verdict, judge, random_operators
 from core.steps import QUANTIZED_OPERATORS, Precision, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
 
@@ -52,6 +53,18 @@ def precision_of_model(record: ModelRecord) -> Precision:
         return "int8"
     floats = {one["dtype"] for one in record.info["inputs"] if "float" in one["dtype"]}
     return "fp16" if floats and floats <= {"float16", "bfloat16"} else "fp32"
+
+
+def judged(record: ModelRecord) -> Verdict | None:
+    """Return whether a variant's outputs, as its making found them, are still right; None: it is no variant.
+
+    The same rule that judges the results of its races.
+    """
+    variant = variant_of(record)
+    if variant is None:
+        return None
+    random = random_operators(record.info)
+    return judge(variant["error"], precision_of_model(record), random=random)
 
 
 def lineage(record: ModelRecord) -> str:

@@ -22,6 +22,15 @@ LABELLED = "dataset"  # prefix of the labelled data that accuracy is measured on
 CALIBRATION = "calibration"  # prefix of the data that a quantization is calibrated on
 
 SAMPLE = "sample_models/digits_test.npz"
+SAMPLES: Mapping[str, tuple[str, str]] = {
+    # prefix -> path, and what it is
+    LABELLED: (SAMPLE, "360 handwritten digits that the sample model `digits_cnn` has never seen."),
+    CALIBRATION: (
+        "sample_models/digits_calibration.npz",
+        "240 handwritten digits that the sample model `digits_cnn` was trained on; none of them is in the "
+        "sample that accuracy is measured on.",
+    ),
+}
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FILLED = ("resize", "crop", "channels", "scale", "mean", "std")  # widgets of the preprocessing
 
@@ -31,6 +40,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "split": "",
     "limit": None,
     "seed": 0,
+    "part": "",
+    "calibration_share": 0.25,
     "output": "",
     "positive_class": None,
     "threshold": 0.5,
@@ -49,6 +60,11 @@ _KINDS = {
     "images": "images without labels",
 }
 _SPLITS = {"": "test, or what there is", "train": "train", "val": "val", "test": "test"}
+_PARTS = {
+    "": "all rows",
+    "calibration": "a part, to calibrate on",
+    "rest": "the rest, to score on",
+}
 _CHANNELS = {"auto": "as the input has them", "rgb": "RGB", "bgr": "BGR", "gray": "gray"}
 
 PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
@@ -94,6 +110,8 @@ def spec_from_values(values: Mapping[str, Any]) -> DatasetSpec | None:
             "split": have["split"],
             "limit": _whole(have["limit"]),
             "seed": _whole(have["seed"]) or 0,
+            "part": have["part"],
+            "calibration_share": float(have["calibration_share"]),
             "output": have["output"],
             "positive_class": have["positive_class"],
             "threshold": float(have["threshold"]),
@@ -181,7 +199,7 @@ def _file(prefix: str, *, labels: bool) -> None:
         "Labelled data on the server" if labels else "Data on the server",
         key=key(prefix, "path"),
         persist_state="session",
-        placeholder=SAMPLE,
+        placeholder=SAMPLES[prefix][0],
         help=f"{layouts}{'' if labels else ' Labels are not needed: a folder of images will do.'}",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -190,8 +208,8 @@ def _file(prefix: str, *, labels: bool) -> None:
             key=key(prefix, "sample"),
             icon=":material/grid_on:",
             on_click=_take,
-            args=(prefix, SAMPLE),
-            help="360 handwritten digits that the sample model `digits_cnn` has never seen.",
+            args=(prefix, SAMPLES[prefix][0]),
+            help=SAMPLES[prefix][1],
         )
         with st.popover("Upload", icon=":material/upload:", key=key(prefix, "upload")):
             upload.uploader(
@@ -243,6 +261,25 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
             persist_state="session",
             help="Of an `.npz` in MedMNIST's layout. Judge a model on rows that it was not trained on.",
         )
+        st.selectbox(
+            "Part",
+            list(_PARTS),
+            key=key(prefix, "part"),
+            format_func=_PARTS.__getitem__,
+            persist_state="session",
+            help="A model that is scored on rows that calibrated it looks better than it is. One file serves "
+            "for both: calibrate on a part of it, and measure accuracy on the rest.",
+        )
+        if _value(prefix, "part"):
+            st.number_input(
+                "Share to calibrate on",
+                min_value=0.01,
+                max_value=0.99,
+                step=0.05,
+                key=key(prefix, "calibration_share"),
+                persist_state="session",
+                help="The same share on both pages leaves no row in both parts. Each class keeps its share.",
+            )
         st.number_input(
             "Rows at most",
             min_value=1,

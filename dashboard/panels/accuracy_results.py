@@ -109,6 +109,13 @@ def _interval(share: dict[str, Any]) -> str | None:
 
 
 def _notes(found: Sequence[Evaluated]) -> None:
+    for one in found:
+        if note := one.summary["calibration_note"]:
+            st.warning(
+                f"{format.plain(one.name)}: {format.plain(note)}",
+                icon=":material/visibility:",
+                title="Scored on rows that it has seen",
+            )
     lines: dict[str, list[str]] = {}
     for one in found:
         for line in [*one.summary["notes"], *_remarks(one.summary)]:

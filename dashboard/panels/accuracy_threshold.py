@@ -188,7 +188,11 @@ def _yaml(one: Evaluated, number: int, threshold: float) -> None:
         "positive_class": one.class_names[number],
         "threshold": threshold,
     }
-    text = yaml_from_spec(one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}))
+    note = one.summary["calibration_note"]
+    text = yaml_from_spec(
+        one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}),
+        measured={"calibration_note": note} if note else None,
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
             "YAML with data and threshold",

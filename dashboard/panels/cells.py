@@ -12,7 +12,7 @@ from typing import Any, Literal
 from core import spec as specs
 from core.cold_start import BreakEven
 from core.errors import TunerError
-from core.guard import MARK, breach
+from core.guard import MARK, breach, not_judged
 from core.knobs import KNOBS
 from core.measurement import Trial
 from core.provenance import fingerprint_difference
@@ -49,6 +49,7 @@ PERCENTILE_HELP = (
 
 
 WARNING = "⚠"  # in tables and charts, which have no icons
+NOT_JUDGED = "neither right nor wrong"
 _COLORS: Mapping[str, Color] = {"FASTER": "green", "SLOWER": "orange"}
 
 
@@ -113,10 +114,9 @@ def outputs_cell(result: Result) -> Cell | None:
     if judged is None:
         return None
     error = result.get("output_error") or {}
-    known = error.get("max_rel") is not None
-    note = (
-        f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else "not compared"
-    )
+    known = error.get("max_rel") is not None and judged["breach"] is not None
+    unknown = NOT_JUDGED if not_judged(result) else "not compared"
+    note = f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else unknown
     return Cell(
         label="Output error",
         value=f"{error['max_rel']:.2g}" if known else format.DASH,
@@ -130,8 +130,9 @@ def outputs_words(result: Result) -> str:
     """Say in a table whether outputs are what they should be; empty where that is not known."""
     if breach(result):
         return f"{WARNING} {MARK}"
-    judged = result.get("guard") or {}
-    return "agree" if judged.get("breach") is False else ""
+    if not_judged(result):
+        return NOT_JUDGED
+    return "agree" if (result.get("guard") or {}).get("breach") is False else ""
 
 
 def cold_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:

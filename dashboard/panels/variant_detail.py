@@ -41,7 +41,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         state.report(error)
         return
     _numbers(facts)
-    if breach := variant_text.breach(record, facts):
+    if breach := variant_text.breach(record):
         st.warning(f"{format.plain(breach)}. {guard.ADVICE}", title=guard.MARK, icon=":material/difference:")
     for check in facts["checks"]:
         _check(check, facts, steps, root)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core import guard, variants, wire
+from core import variants, wire
 from core.fed import fed_from_dict, fed_words
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import Step
@@ -55,10 +55,10 @@ def percent(share: float | None) -> str:
     return f"{text} %"
 
 
-def breach(record: ModelRecord, facts: Facts) -> str:
+def breach(record: ModelRecord) -> str:
     """Why the outputs are too far from the original's for what it computes in; empty where they are not."""
-    judged = guard.judge(facts["error"], variants.precision_of_model(record))
-    return judged.why if judged.breach else ""
+    judged = variants.judged(record)
+    return judged.why if judged is not None and judged.breach else ""
 
 
 def size_text(facts: Facts) -> str:
@@ -134,13 +134,20 @@ def fact_rows(record: ModelRecord, facts: Facts) -> dict[str, str]:
         "File": f"`{record.path}`",
     }
     if any(step.type.needs_calibration for step in variants.steps_of(record)):
-        rows["Calibrated on"] = format.plain(calibration["path"]) if calibration else "random values"
+        rows["Calibrated on"] = _calibrated_on(calibration) if calibration else "random values"
     if shown := facts.get("fed"):
         rows["Fed"] = "; ".join(format.plain(fed_words(fed_from_dict(one))) for one in shown)
     if facts["files"]:
         rows["Further files"] = ", ".join(f"`{name}`" for name in facts["files"])
     scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}
     return rows | {_title(name): format.plain(_scalar(value)) for name, value in scalars.items()}
+
+
+def _calibrated_on(data: Mapping[str, Any]) -> str:
+    """The path of the data, and which part of them."""
+    share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
+    part = {"calibration": f", {share:.0%} of the rows", "rest": f", without {share:.0%} of the rows"}
+    return format.plain(data["path"]) + part.get(data.get("part", ""), "")
 
 
 def _scalar(value: object) -> str:

@@ -80,7 +80,7 @@ def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
         error=variant_text.error_text(facts["error"]),
         agreement=variant_text.agreement_text(facts["error"]),
         verdict=variant_text.verdict_of(found),
-        breach=variant_text.breach(record, facts),
+        breach=variant_text.breach(record),
         bound=facts["hardware_bound"],
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -379,6 +378,8 @@ def _details(row: Row) -> None:
         st.warning(
             f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
         )
+    if row.calibration:
+        st.warning(format.plain(row.calibration), icon=":material/visibility:", title="Seen rows")
     for line in scorecard.busy_lines(row):
         st.caption(f":material/groups: {format.plain(line)}")
     st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
@@ -412,8 +413,7 @@ def _take_away(card: Sequence[Row]) -> None:
 
 def yaml_of(row: Row) -> str:
     """Return the configuration with its targets, its data and the verdicts of now as a YAML file."""
-    measured: dict[str, Any] = {"scorecard": row.state, "targets": [one.to_dict() for one in row.judged]}
-    return yaml_from_spec(row.subject.spec, measured=measured)
+    return yaml_from_spec(row.subject.spec, measured=row.measured)
 
 
 page()

@@ -79,3 +79,39 @@ def test_dataset_of_a_yaml_is_used(cli: CommandLine, tmp_path: Path) -> None:
     assert done.code == 0
     (one,) = done.document["accuracies"]
     assert (one["reply"]["rows"], one["dataset"]["seed"]) == (30, 3)
+
+
+@pytest.mark.parametrize(
+    ("calibrate", "score", "shared"),
+    [
+        (("sample_models/digits_test.npz",), (), 128),
+        (("sample_models/digits_calibration.npz",), (), 0),
+        (("sample_models/digits_test.npz", "--calibration-share", "25%"), (), 90),
+        (
+            ("sample_models/digits_test.npz", "--calibration-share", "25%"),
+            ("--calibration-share", "25%"),
+            0,
+        ),
+    ],
+    ids=["same rows", "rows of their own", "a part of all", "two parts"],
+)
+def test_rows_that_calibrated_the_model_and_score_it_are_told(
+    cli: CommandLine, calibrate: tuple[str, ...], score: tuple[str, ...], shared: int
+) -> None:
+    made = cli.run("transform", "digits_cnn", "--int8-static", "--calibration", *calibrate, "--name", "small")
+    assert made.code == 0, made.err
+    done = cli.run("accuracy", "small", *DATA, *score, "--json")
+    assert done.code == 0, done.err
+    (one,) = done.document["accuracies"]
+    assert one["summary"]["rows"] == (270 if score else 360)
+    assert one["summary"]["calibration"]["shared"] == shared
+    text = cli.run("accuracy", "small", *DATA, *score)
+    assert ("SEEN ROWS" in text.out) is bool(shared)
+    if shared:
+        assert f"{shared} of the 360 rows that this model is scored on also calibrated it" in text.out
+
+
+def test_a_share_without_data_to_calibrate_on_is_two_lines(cli: CommandLine) -> None:
+    done = cli.run("transform", "digits_cnn", "--int8-static", "--calibration-share", "25%")
+    assert done.code == 2
+    assert "no data" in done.err

@@ -191,3 +191,14 @@ def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None
     assert "\x1b" not in text
     assert document(found)["breach"] == "the largest error is 0.5"
     assert document(found)["trials"] == ["t"]
+
+
+def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None:
+    target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
+    note = "9 of the 360 rows that this model is scored on also calibrated it"
+    found = row(
+        judge(target, Evidence(batch_size=1, size_bytes=10)),
+        summaries={(None, None): {"calibration_note": note}},
+    )
+    assert f"SEEN ROWS: {note}" in "\n".join(lines(found))
+    assert document(found)["calibration_note"] == note

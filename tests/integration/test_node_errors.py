@@ -122,6 +122,15 @@ def test_the_transformer_is_examined_with_dynamic_int8(tmp_path: Path) -> None:
     assert {one["op_type"] for one in reply["nodes"]} == {"Gather"}
 
 
+def test_operators_in_bodies_with_weights_in_constant_nodes_are_examined(tmp_path: Path) -> None:
+    reply = examine("int8_dynamic", tiny.recurrent_in_if(tmp_path / "r.onnx"), tmp_path / "out")
+    found = {one["name"]: one for one in reply["nodes"]}
+    assert set(found) == {"lstm_then", "lstm_else", "gather_then", "gather_else", "matmul"}
+    assert found["lstm_then"]["weight_bytes"] == 2 * 4 * 32 * 8
+    assert found["lstm_then"]["accumulated"] is None  # the value of a body cannot be seen from outside
+    assert found["matmul"]["alone"] > 0
+
+
 def test_random_calibration_is_told_again(tmp_path: Path) -> None:
     source = tiny.mlp(tmp_path / "mlp.onnx")
     reply = examine("int8_static", source, tmp_path / "out")

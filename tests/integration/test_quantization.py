@@ -15,6 +15,7 @@ from onnx import helper
 
 from core.environment import instructions, read_text
 from core.errors import ModelError, SpecError, WorkerError
+from core.models.graphs import graphs_of, nodes_of
 from core.transform import quantizer, saturation, whole
 from core.transform.applied import Applied
 from tests import tiny_models as tiny
@@ -453,3 +454,37 @@ def test_a_model_too_large_for_one_file_keeps_its_weights_beside_it(
     assert sorted(one.name for one in file.parent.iterdir()) == [file.name, f"{file.name}.data"]
     (wanted,), (got,) = run(source, x=unit(2, 64)), run(file, x=unit(2, 64))
     assert np.abs(got - wanted).max() < 0.05
+
+
+# -- weights that are stored elsewhere -----------------------------------------------------------------------
+
+
+def test_weights_in_constant_nodes_and_in_bodies_are_quantized(tmp_path: Path) -> None:
+    source = tiny.recurrent_in_if(tmp_path / "lstm.onnx")
+    output, applied = quantize("int8_dynamic", source, tmp_path / "out")
+    found = Counter(node.op_type for node in nodes_of(onnx.load(output)))
+    assert (found["DynamicQuantizeLSTM"], found["LSTM"], found["MatMulInteger"]) == (2, 0, 1)
+    tables = [
+        one.data_type
+        for graph in graphs_of(onnx.load(output))
+        for one in graph.initializer
+        if list(one.dims) == [50, 8]
+    ]
+    assert tables == [onnx.TensorProto.UINT8] * 2  # as activations are, and no float copy is left
+    assert applied.facts["integer_ops"]["LSTM"] == {"nodes": 2, "integer": 2, "float": 0}
+    ids = np.array([0, 49], np.int64)
+    for x in (unit(3, 2, 8), -unit(3, 2, 8)):  # one for each branch
+        (wanted,), (got,) = run(source, x=x, ids=ids), run(output, x=x, ids=ids)
+        np.testing.assert_allclose(got, wanted, atol=0.05 * np.abs(wanted).max())
+
+
+def test_weights_that_are_computed_are_named_as_the_reason(tmp_path: Path) -> None:
+    source = tiny.save(
+        tmp_path / "fed.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")],
+        [tiny.value("x", ["batch", 4]), tiny.value("w", [4, 4])],
+        [tiny.value("y", ["batch", 4])],
+    )
+    with pytest.raises(ModelError, match="weights of its 1 MatMul are computed or fed") as caught:
+        quantize("int8_dynamic", source, tmp_path / "out")
+    assert caught.value.hint

@@ -18,6 +18,7 @@ from core.models import inspect_model
 FOLDER = Path(__file__).parents[2] / "sample_models"
 DIGITS = FOLDER / "digits_cnn.onnx"
 TRANSFORMER = FOLDER / "tiny_transformer.onnx"
+CALIBRATION = FOLDER / "digits_calibration.npz"
 
 
 def held_out() -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +93,7 @@ def test_committed_models_load_in_older_runtimes_and_keep_no_paths(path: Path) -
 
 def test_the_readme_states_the_sizes_that_the_files_have() -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    for path in (DIGITS, TRANSFORMER, FOLDER / "digits_test.npz"):
+    for path in (DIGITS, TRANSFORMER, FOLDER / "digits_test.npz", CALIBRATION):
         assert f"{path.stat().st_size:,} bytes" in text, path.name
     for name in SAMPLE_EXPORTS:
         assert re.search(rf"\| `{name}` ", text), name
@@ -102,7 +103,7 @@ def test_the_readme_states_the_sizes_that_the_files_have() -> None:
     ("script", "written"),
     [
         ("make_transformer.py", ["tiny_transformer.onnx"]),
-        ("train_digits_cnn.py", ["digits_cnn.onnx", "digits_test.npz"]),
+        ("train_digits_cnn.py", ["digits_calibration.npz", "digits_cnn.onnx", "digits_test.npz"]),
     ],
 )
 def test_the_scripts_make_these_files(tmp_path: Path, script: str, written: list[str]) -> None:
@@ -117,11 +118,22 @@ def test_the_scripts_make_these_files(tmp_path: Path, script: str, written: list
     )
     assert done.returncode == 0, done.stderr
     assert sorted(one.name for one in tmp_path.iterdir()) == written
-    made = inspect_model(str(tmp_path / written[0]))
-    kept = inspect_model(str(FOLDER / written[0]))
+    (model,) = [name for name in written if name.endswith(".onnx")]
+    made, kept = inspect_model(str(tmp_path / model)), inspect_model(str(FOLDER / model))
     for name in ("inputs", "outputs", "op_counts", "parameters", "opset", "metadata"):
         assert made[name] == kept[name], name  # type: ignore[literal-required]
     if "digits_test.npz" in written:
         assert accuracy(tmp_path / "digits_cnn.onnx") >= 0.97
         with np.load(tmp_path / "digits_test.npz") as stored:
             np.testing.assert_array_equal(stored["test_images"], held_out()[0])
+        with np.load(tmp_path / CALIBRATION.name) as made_rows, np.load(CALIBRATION) as kept_rows:
+            np.testing.assert_array_equal(made_rows["train_images"], kept_rows["train_images"])
+
+
+def test_no_row_to_calibrate_on_is_a_row_to_score_on() -> None:
+    with np.load(CALIBRATION) as stored:
+        calibrate, labels = stored["train_images"], stored["train_labels"]
+    score = {image.tobytes() for image in held_out()[0]}
+    assert not score & {image.tobytes() for image in calibrate}
+    assert len(calibrate) == len(labels) == 240
+    assert np.bincount(labels[:, 0]).min() >= 20

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
+from onnx import helper, numpy_helper
 
 from core.cli.options import config_from, spec_data
 from core.cli.racing import baseline_of, named
@@ -279,3 +280,31 @@ def test_what_cannot_be_is_told_while_somebody_else_has_the_machine(
     assert done.code == 2, done.err
     assert words in done.err
     assert "waiting" not in done.err
+
+
+def outlier(path: Path) -> str:
+    """One weight is so large that INT8 has no step left for the others, and what it makes is not used."""
+    first, second = tiny_models.weights("w1", [16, 32]), np.ones((32, 4), np.float32)
+    large = np.array(numpy_helper.to_array(first))
+    large[0, 0], second[0] = 1e4, 0
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], "first"),
+        helper.make_node("MatMul", ["h", "w2"], ["y"], "second"),
+    ]
+    stored = [tiny_models.constant("w1", large), tiny_models.constant("w2", second)]
+    shapes = [tiny_models.value(name, ["batch", size]) for name, size in (("x", 16), ("y", 4))]
+    return str(tiny_models.save(path, nodes, shapes[:1], shapes[1:], stored))
+
+
+def test_an_error_beyond_the_tolerance_is_marked_where_it_stands(cli: CommandLine, tmp_path: Path) -> None:
+    model = outlier(tmp_path / "outlier.onnx")
+    made = cli.run("transform", model, "--int8-dynamic", "--name", "off")
+    assert made.code == 0, made.err
+    assert "%, outputs differ" in made.out
+    assert "OUTPUTS DIFFER  off: largest error" in made.out
+    assert "where 0.1 is allowed (int8)" in made.out
+    (step,) = cli.run("transform", model, "--int8-dynamic", "--json").document["steps"]
+    assert step["guard"]["breach"] is True
+    assert step["guard"]["precision"] == "int8"
+    fine = cli.run("transform", model, "--metadata", "--option", "metadata.author=A. Uthor", "--json")
+    assert fine.document["steps"][0]["guard"]["breach"] is False

@@ -215,6 +215,47 @@ def test_values_beyond_float16_are_counted(tmp_path: Path) -> None:
     assert got.tolist() == [65504, -65504, 1, np.inf]
 
 
+def test_values_that_stay_in_float32_are_not_said_to_change(tmp_path: Path) -> None:
+    """The mask's constant stays exact where its reader does, in `fp16` by name and in `mixed` by search."""
+    source = tiny.save(
+        tmp_path / "mask.onnx",
+        [
+            helper.make_node("Add", ["x", "mask"], ["a"], name="masked"),
+            helper.make_node("Sub", ["a", "mask"], ["b"], name="unmasked"),
+            helper.make_node("Mul", ["b", "w"], ["y"], name="mul"),
+        ],
+        [tiny.value("x", ["batch", 4])],
+        [tiny.value("y", ["batch", 4])],
+        [tiny.constant("mask", np.full(4, 1e5, np.float32)), tiny.constant("w", np.float32(0.1))],
+    )
+    for step, options in (
+        ("fp16", {"block_nodes": ["masked", "unmasked"]}),
+        ("mixed", {"max_rel": 1e-2}),
+    ):
+        output, reply = do(source, step, keep_io_types=True, **options)
+        (stored,) = [one for one in onnx.load(output).graph.initializer if one.name == "mask"]
+        assert stored.data_type == TensorProto.FLOAT, step
+        assert not any("65504" in note for note in reply["notes"]), step
+
+
+def test_a_copy_that_float16_kernels_would_ruin_is_a_warning(tmp_path: Path) -> None:
+    """Here the CPU computes it in float32 and shows nothing; the emulation does, and is judged."""
+    source = tiny.save(
+        tmp_path / "lost.onnx",
+        [
+            helper.make_node("Add", ["x", "large"], ["a"], name="add"),
+            helper.make_node("Sub", ["a", "large"], ["y"], name="sub"),
+        ],
+        [tiny.value("x", ["batch", 4])],
+        [tiny.value("y", ["batch", 4])],
+        [tiny.constant("large", np.float32(60000))],
+    )
+    _, reply = do(source, "fp16", keep_io_types=True)
+    (check,) = [one for one in reply["checks"] if one["name"] == "float16"]
+    assert check["level"] == "warning"
+    assert "where 0.02 is allowed (fp16)" in check["text"]
+
+
 def test_only_float32_is_touched(tmp_path: Path) -> None:
     output, _ = do(tiny.every_dtype(tmp_path / "all.onnx"), "fp16", keep_io_types=False)
     kinds = {one.name: one.type.tensor_type.elem_type for one in onnx.load(output).graph.input}

@@ -14,6 +14,7 @@ import pytest
 
 from core import wire
 from core.accuracy_run import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
+from core.accuracy_run.numbers import calibration_rows
 from core.comparison import same_request
 from core.errors import SpecError, StoreError
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
@@ -225,6 +226,36 @@ def test_summary_has_every_metric(store: Store) -> None:
     assert found["per_class"][5]["sensitivity"]["value"] == 0.5
     assert found["missing_classes"] == ["6"]
     assert found["positive"] is None
+
+
+@pytest.mark.parametrize(
+    ("calibration", "words"),
+    [
+        (None, ""),
+        ({"rows": 64, "shared": 0}, ""),
+        ({"rows": 64, "shared": 3}, "3 of the 4 rows that this model is scored on also calibrated it"),
+        ({"rows": None, "shared": None}, "cannot be told"),
+    ],
+)
+def test_the_summary_says_what_of_the_rows_calibrated_the_model(
+    store: Store, calibration: Any, words: str
+) -> None:
+    accuracy = made(store, right(1, 1, 0, 1), [0] * 4)
+    if calibration is not None:
+        accuracy.reply["calibration"] = calibration
+    note = summary(accuracy)["calibration_note"]
+    assert words in note
+    assert bool(note) is bool(words)
+
+
+def test_scored_rows_are_counted_by_their_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "scores.npz"
+    np.savez(path, rows=np.array([1, 2, 2**64 - 1], np.uint64))
+    hashes = f"{2:016x}{2**64 - 1:016x}{7:016x}"
+    assert calibration_rows(str(path), hashes) == {"rows": 3, "shared": 2}
+    assert calibration_rows(str(path), "") == {"rows": None, "shared": None}
+    np.savez(path, rows=np.zeros(0, np.uint64))
+    assert calibration_rows(str(path), hashes) == {"rows": 3, "shared": None}
 
 
 def test_few_classes_have_no_top_five(store: Store) -> None:

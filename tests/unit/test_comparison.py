@@ -12,8 +12,9 @@ from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant,
 from core.contrast import Prior
 from core.errors import WorkerError
 from core.evidence import OUTCOMES, Evidence, self_test_result
+from core.plan import session_plan
 from core.race.record import Block, Discarded
-from core.spec import TrialSpec, spec_from_dict
+from core.spec import TrialSpec, session_from_dict, spec_from_dict
 from tests import races
 from tests.races import evidence
 
@@ -268,6 +269,48 @@ def test_a_baseline_whose_outputs_are_wrong_is_told_beside_every_verdict_against
     alone = found.trial_result(1)
     assert alone is not None
     assert any(note.startswith("outputs differ: largest error 0.5") for note in alone["notes"])
+
+
+CUDA_THEN_CPU: Any = session_plan(
+    session_from_dict({"providers": [{"name": "CUDAExecutionProvider"}], "allow_fallback": True})
+)
+
+
+def test_the_tolerance_is_that_of_the_providers_that_really_ran():
+    record = races.record([0.001, 0.002])
+    record.ran[0].output_error = races.output_error(max_rel=5e-3)
+    fell_back = changed(evidence(record), 0, session=CUDA_THEN_CPU)
+    assert fell_back.contrasts[0]["outputs_differ"] is True  # races.ran says that the CPU ran
+    result = fell_back.trial_result(0)
+    assert result is not None
+    assert (result["guard"]["precision"], result["guard"]["tolerance"]["max_rel"]) == ("fp32", 1e-3)
+    load = record.ran[0].load
+    assert load is not None
+    load["effective_providers"] = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    on_gpu = changed(evidence(record), 0, session=CUDA_THEN_CPU)
+    assert on_gpu.contrasts[0]["outputs_differ"] is False
+    part = {"nodes": 3, "ran_nodes": 3, "time_s": 0.001}
+    nothing = {"CPUExecutionProvider": part, "CUDAExecutionProvider": {**part, "ran_nodes": 0}}
+    assert changed(on_gpu, 0, placement=nothing).contrasts[0]["outputs_differ"] is True
+
+
+@pytest.mark.parametrize(
+    ("error", "random", "words"),
+    [
+        ({"not_finite": 64, "void": ["y"]}, (), "nothing could be compared of `y`"),
+        ({"max_rel": 0.7}, ("RandomNormal",), "draws random numbers in each (RandomNormal)"),
+    ],
+)
+def test_outputs_that_prove_nothing_are_not_judged_and_say_why(error: Any, random: Any, words: str):
+    record = races.record([0.001, 0.002])
+    record.ran[0].output_error = races.output_error(**error)
+    found = changed(evidence(record), 0, random=random)
+    assert found.contrasts[0]["outputs_differ"] is None
+    assert found.to_dict()["breaches"] == {}
+    result = found.trial_result(0)
+    assert result is not None
+    assert result["guard"]["breach"] is None
+    assert any("neither right nor wrong" in note and words in note for note in result["notes"])
 
 
 def test_outputs_that_nobody_compared_are_not_known_and_say_why():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from core import wire
-from core.datasets import _shares, batches, describe_dataset
+from core.datasets import _shares, batches, describe_dataset, open_dataset
 from core.datasets.labels import check_range, from_array, from_text
 from core.errors import SpecError
 from core.spec.datasets import dataset_from_dict, dataset_plan
@@ -275,6 +275,50 @@ def test_hash_tells_rows_and_labels_but_not_preprocessing(tmp_path: Path) -> Non
 # --- files --------------------------------------------------------------------------------------------------
 
 RGB = image_plan(shape=(4, 3, 8, 8))
+
+
+# --- rows that are the same, and parts of one dataset ------------------------------------------------------
+
+
+def test_a_row_is_the_same_in_every_file_whatever_its_label_and_array_are_called(tmp_path: Path) -> None:
+    images = np.arange(4 * 16, dtype=np.uint8).reshape(4, 4, 4)
+    one = save(tmp_path / "a.npz", test_images=images, test_labels=np.zeros(4, int))
+    other = save(tmp_path / "b.npz", images=images[[2, 0]], labels=np.ones(2, int))
+    hashes = open_dataset(plan(one)).row_hashes()
+    assert len(set(hashes.tolist())) == 4
+    assert open_dataset(plan(other)).row_hashes().tolist() == hashes[[2, 0]].tolist()
+    assert open_dataset(plan(one, limit=2)).row_hashes().tolist() != hashes.tolist()
+
+
+def test_files_are_rows_wherever_they_lie(tmp_path: Path) -> None:
+    for folder, colors in (("a", (1, 2, 3)), ("b", (3, 4))):
+        for color in colors:
+            picture(tmp_path / folder / f"{color}.png", (color, 0, 0))
+    one, other = (open_dataset(plan(tmp_path / name)).row_hashes().tolist() for name in ("a", "b"))
+    assert one[2] == other[0]
+    assert len({*one, *other}) == 4
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_part_to_calibrate_on_and_the_rest_are_all_rows_and_share_none(seed: int) -> None:
+    part, rest = (
+        open_dataset(plan(DIGITS, part=name, calibration_share=0.2, seed=seed))
+        for name in ("calibration", "rest")
+    )
+    assert sorted([*part.chosen, *rest.chosen]) == list(range(360))
+    assert part.rows == 72
+    assert part.labels is not None
+    assert np.bincount(part.labels).tolist() == pytest.approx([7.2] * 10, abs=1)  # each class its share
+    few = open_dataset(plan(DIGITS, part="rest", calibration_share=0.2, seed=seed, limit=30))
+    assert few.rows == 30
+    assert set(few.chosen) <= set(rest.chosen)
+
+
+def test_a_part_without_a_row_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "d.npz", images=np.zeros((2, 8, 8), np.uint8), labels=np.zeros(2, int))
+    assert "leaves none for calibration" in refusal(plan(path, part="calibration", calibration_share=0.1))
+    with pytest.raises(SpecError, match="between 0 and 1"):
+        plan(path, part="rest", calibration_share=1.0)
 
 
 @pytest.fixture

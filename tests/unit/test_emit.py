@@ -538,3 +538,10 @@ def test_model_without_inputs_gets_a_script_that_runs(tmp_path: Path) -> None:
     for info in (one.info, None):
         done = execute(emit_python(one.trial, info), tmp_path)
         assert (done.returncode, done.stdout) == (0, "y [2]\n"), done.stderr
+
+
+def test_outputs_that_prove_nothing_are_told_on_top_of_both_files() -> None:
+    judged = {"breach": None, "why": "nothing could be compared of `y`"}
+    one = breached(guard=judged, output_error={"max_rel": 0.0})
+    for text in (emit_yaml(one), emit_python(one)):
+        assert "# The outputs are neither right nor wrong: 'nothing could be compared of `y`'" in text

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.guard import TIED, TOLERANCES, breach, computed_in, error_in_words, judge, tolerance_of
+from core.guard import (
+    TIED,
+    TOLERANCES,
+    breach,
+    computed_in,
+    error_in_words,
+    judge,
+    random_operators,
+    tolerance_of,
+)
 from core.plan import session_plan
 from core.spec import session_from_dict
 
@@ -96,6 +105,26 @@ def test_values_that_are_not_finite_on_both_sides_are_told() -> None:
     assert "3 values are infinite or not a number on both sides" in verdict.why
 
 
+def test_outputs_without_a_finite_value_prove_nothing() -> None:
+    verdict = judge(error(not_finite=64, void=["y"]), "fp32")
+    assert verdict.breach is None
+    assert verdict.why.startswith("nothing could be compared of `y`")
+    assert "64 values" in verdict.why
+    assert error_in_words(result(error(not_finite=64, void=["y"]))) == verdict.why
+    other_is_wrong = judge(error(max_rel=0.5, not_finite=64, void=["y"]), "fp32")
+    assert other_is_wrong.breach is True
+
+
+def test_outputs_of_a_model_that_draws_random_numbers_are_not_judged_and_the_reason_is_told() -> None:
+    operators = random_operators({"op_counts": {"RandomNormalLike": 2, "Add": 1}})  # type: ignore[typeddict-item]
+    assert operators == ["RandomNormalLike"]
+    verdict = judge(error(max_rel=0.7), "fp32", random=operators)
+    assert verdict.breach is None
+    assert "draws random numbers in each (RandomNormalLike)" in verdict.why
+    assert "largest error 0.7" in verdict.why
+    assert judge(error(max_rel=1e-6), "fp32", random=operators).breach is False
+
+
 @given(st.floats(0, 2), st.sampled_from(sorted(TOLERANCES)))
 def test_a_wider_tolerance_never_breaches_where_a_narrower_one_holds(most: float, precision: str) -> None:
     found = error(max_rel=most)
@@ -131,6 +160,13 @@ def test_a_provider_may_compute_in_less_than_the_model_holds(
     precision: str, chain: list[dict[str, Any]], expected: str
 ) -> None:
     assert computed_in(precision, providers(*chain)) == expected
+
+
+def test_a_provider_that_fell_back_widens_no_tolerance() -> None:
+    session = providers(CUDA, {"name": "CPUExecutionProvider"})
+    assert computed_in("fp32", session, ["CPUExecutionProvider"]) == "fp32"
+    assert computed_in("fp32", session, ["CUDAExecutionProvider", "CPUExecutionProvider"]) == "tf32"
+    assert computed_in("int8", session, []) == "int8"
 
 
 # --- stored results ---------------------------------------------------------------------------------------

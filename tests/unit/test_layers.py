@@ -5,8 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = {
-    *("__init__", "__main__", "catalog", "doors", "errors", "files", "limits", "profiling", "provenance"),
-    "wire",
+    *("__init__", "__main__", "catalog", "doors", "errors", "files", "guard", "limits", "profiling"),
+    *("provenance", "wire"),
 }
 MODULES = {path.stem for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
 

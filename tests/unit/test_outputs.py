@@ -153,6 +153,13 @@ def test_what_is_not_finite_on_both_sides_alike_is_equal() -> None:
     assert outputs.compare(both, {"y": -both["y"]})["difference"]
 
 
+def test_an_output_without_a_finite_value_is_named() -> None:
+    ones = np.ones(2, np.float32)
+    odd = {"y": np.full((64, 1), np.nan, np.float32), "z": ones, "empty": ones[:0]}
+    assert outputs.compare(odd, odd)["void"] == ["y"]
+    assert "void" not in outputs.compare({"z": odd["z"]}, {"z": odd["z"]})
+
+
 def test_numbers_beyond_half_precision_are_a_difference() -> None:
     with np.errstate(over="ignore"):
         half = {"y": np.array([1e6], np.float32).astype(np.float16)}

@@ -420,7 +420,6 @@ def rows(plans: Sequence[wire.FeedPlan]) -> list[int]:
 def test_other_shapes_are_one_row_and_twice_the_batch() -> None:
     assert rows(shape_feeds(trial(workload={"batch_size": 4}), PHOTOS)) == [1, 8]
     assert rows(shape_feeds(trial(), PHOTOS)) == [2]
-    assert rows(shape_feeds(trial(workload={"dims": {"batch": 3}}), PHOTOS)) == [1, 6]
     assert rows(shape_feeds(trial(workload={"feed_values": {"x": 1.0}}), PHOTOS)) == [2]
 
 
@@ -434,6 +433,14 @@ def test_other_shapes_are_one_row_and_twice_the_batch() -> None:
 )
 def test_feeds_that_say_how_many_rows_there_are_have_no_other_shape(workload: dict[str, Any]) -> None:
     assert shape_feeds(trial(workload=workload), PHOTOS) == []
+
+
+def test_a_batch_that_dims_set_is_never_fed_otherwise() -> None:
+    assert shape_feeds(trial(workload={"dims": {"batch": 3}}), PHOTOS) == []
+    unnamed = info(("x", ["x:0", 4]), ("state", ["state:0", 8]), batch_dim="x:0")
+    unnamed["batch_axes"] = {"x": 0, "state": 0}
+    assert rows(shape_feeds(trial(), unnamed)) == [2]
+    assert shape_feeds(trial(workload={"dims": {"state:0": 1}}), unnamed) == []
 
 
 def test_a_fixed_batch_has_no_other_shape() -> None:

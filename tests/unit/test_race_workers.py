@@ -7,13 +7,17 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from core.errors import Cancelled, WorkerError
+from core.errors import Cancelled, ModelError, WorkerError
+from core.race import passes
 from core.race import workers as module
+from core.race.blocks import Pace
+from core.race.record import Entry
 from core.race.workers import Worker, Workers, _ForkServer, _Line
+from tests import races
 
 
 class Far:
@@ -248,3 +252,35 @@ def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest
         assert workers._live == {}
         assert workers.pids == set()
     assert closed == [True]
+
+
+@pytest.mark.parametrize("fails", ["footprint", "new_shapes"])
+def test_what_of_the_memory_is_known_is_not_called_unknown(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass that finds peak memory also feeds other batch sizes: either may fail."""
+
+    class Contestant:
+        def ask(self, command: str, arguments: object, *, timeout_s: float) -> dict[str, Any]:
+            if command == fails:
+                raise ModelError("No run.", hint="None.")
+            return {"run_peak_rss_bytes": 900, "gpu_memory_bytes": None, "notes": []}
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(passes, "start_loaded", lambda *_: (Contestant(), races.load_reply()))
+    ran = races.ran()
+    ran.footprint = ran.load_peak_rss_bytes = None
+    ran.shapes = []
+    plan: Any = {"session": {"attributes": {}}}
+    entry = Entry(label="net", plan=plan, shapes=[races.feeds()])
+    pace = Pace(block_ns=1, min_runs=1, max_runs=1, refill=False, expected_s=0.1)
+    passes.footprint(cast(Any, None), entry, ran, pace, 1.0)
+    assert ran.load is not None
+    if fails == "new_shapes":
+        assert ran.footprint is not None
+        assert ran.notes == ["First runs of other batch sizes are not known: No run."]
+    else:
+        assert ran.load_peak_rss_bytes == ran.load["load_peak_rss_bytes"]
+        assert ran.notes == ["Peak memory is that of loading and the first run: No run."]

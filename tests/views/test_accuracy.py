@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import streamlit as st
+import yaml
 from streamlit.testing.v1 import AppTest
 
 from core.accuracy_run import Accuracy
@@ -267,6 +268,17 @@ def test_numbers_stand_with_their_intervals(open_page: Open, mlp: ModelRecord, d
     assert "Most often taken: healthy for ill (6 rows), ill for healthy (4 rows)" in texts(at)
 
 
+def test_rows_that_calibrated_the_model_are_a_warning(
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec
+) -> None:
+    put(mlp, data, SCORES, LABELS, calibration={"rows": 64, "shared": 12})
+    at = open_accuracy(open_page, mlp, data)
+    assert any(
+        "12 of the 100 rows that this model is scored on also calibrated it" in one.value
+        for one in at.warning
+    )
+
+
 def test_rows_without_a_finite_score_and_missing_classes_are_said(
     open_page: Open, mlp: ModelRecord, data: DatasetSpec
 ) -> None:
@@ -309,7 +321,7 @@ def test_with_many_classes_one_must_be_chosen_first(
 def test_the_yaml_has_the_data_the_class_and_the_threshold(
     open_page: Open, mlp: ModelRecord, data: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(mlp, data, SCORES, LABELS)
+    put(mlp, data, SCORES, LABELS, calibration={"rows": 64, "shared": 12})
     written: list[str] = []
     offer = st.download_button
 
@@ -324,6 +336,7 @@ def test_the_yaml_has_the_data_the_class_and_the_threshold(
     assert spec.dataset is not None
     assert (spec.dataset.positive_class, spec.dataset.threshold) == ("ill", 0.6)
     assert Path(spec.dataset.path).name == "rows.npz"
+    assert "also calibrated it" in yaml.safe_load(written[-1])["measured"]["calibration_note"]
 
 
 def test_two_models_are_compared_on_the_same_rows(

@@ -273,9 +273,13 @@ def test_how_far_outputs_are_is_a_number_beside_what_is_allowed() -> None:
     assert unlike is not None
     assert (unlike.value, unlike.note) == ("–", "⚠ outputs differ; not compared")
     assert cells.outputs_cell(result()) is None
+    void = cells.outputs_cell(result(**guarded(max_rel=0.0, not_finite=64, void=["y"])))
+    assert void is not None
+    assert (void.value, void.note) == ("–", "neither right nor wrong")
 
 
 def test_a_table_says_in_words_whether_outputs_are_right() -> None:
     assert cells.outputs_words(result(**guarded())) == "agree"
     assert cells.outputs_words(result(**guarded(max_rel=0.3))) == "⚠ outputs differ"
+    assert cells.outputs_words(result(**guarded(not_finite=64, void=["y"]))) == "neither right nor wrong"
     assert cells.outputs_words(result()) == cells.outputs_words(result(guard=None)) == ""

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.scheduler import Status
 from core.scorecard import Row, Subject
-from core.spec import spec_from_yaml
+from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
 from core.targets import Evidence, judge
@@ -363,3 +364,16 @@ def test_variants_are_judged_beside_their_original(
     assert [cell.split("**")[1] for cell in variant] == ["Not yet known"] * 3
     assert "Missing: 1 at batch 2." in texts(at)
     assert "fixed at 2" in str(at.table[2].value["Why"].iloc[1])
+
+
+def test_rows_seen_in_calibration_stand_in_the_yaml_that_is_taken_away() -> None:
+    note = "9 of the 360 rows that this model is scored on also calibrated it"
+    seen = card_row(summaries={(None, None): {"calibration_note": note}})
+    assert seen.calibration == note
+    assert yaml.safe_load(yaml_from_spec(seen.subject.spec, measured=seen.measured))["measured"] == {
+        "scorecard": "MET",
+        "targets": [one.to_dict() for one in seen.judged],
+        "calibration_note": note,
+    }
+    assert card_row().calibration == ""
+    assert "calibration_note" not in card_row().measured

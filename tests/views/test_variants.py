@@ -231,7 +231,7 @@ def test_chosen_data_calibrate(open_page: Open, mlp: ModelRecord, asked: list[di
     at.button(key="calibration.sample").click().run()
     at.button(key="variants.make").click().run()
     assert state.scheduler().join(60)
-    assert asked[0]["calibration"].path.endswith("digits_test.npz")
+    assert asked[0]["calibration"].path.endswith("digits_calibration.npz")
 
 
 # --- the job ----------------------------------------------------------------------------------------------
