@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import ErrorRecord
@@ -74,6 +75,7 @@ class Configuration:
     spec: TrialSpec
     label: str
     role: Role = "candidate"
+    model: str = ""  # name of its model; empty: that of the file
 
 
 def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
@@ -94,15 +96,34 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     default = anchor(first)
     everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
     if not any(same_request(one.spec, default) for one in everybody):
-        everybody.append(Configuration(spec=default, label=ANCHOR_LABEL, role="anchor"))
+        label = _anchor_label(candidates[0], asked)
+        everybody.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(
             spec=one.spec.model_copy(update={"protocol": one.spec.protocol.model_copy(update=shared)}),
             label=one.label,
             role=one.role,
+            model=one.model,
         )
         for one in everybody
     ]
+
+
+def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
+    """Where several models race, it is said which of them the default runs."""
+    if len({model_identity(one.spec) for one in asked}) == 1:
+        return ANCHOR_LABEL
+    return f"{ANCHOR_LABEL} ({model_name(first)})"
+
+
+def model_identity(spec: TrialSpec) -> str:
+    """Return what tells the model of a spec from others: its hash, or where that is not known its path."""
+    return spec.model.sha256 or spec.model.path
+
+
+def model_name(asked: Configuration) -> str:
+    """Return what a person calls the model of a configuration."""
+    return asked.model or Path(asked.spec.model.path).stem
 
 
 def same_request(one: TrialSpec, other: TrialSpec) -> bool:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.errors import TunerError
 from core.guard import ADVICE, MARK, breach, error_in_words
-from core.measurement import Trial
+from core.measurement import Trial, model_words
 from dashboard import controls, format, state
 from dashboard.panels import verdict
 from dashboard.panels.cells import Cell, Result
@@ -115,7 +115,7 @@ def header(trial: Trial, *, live: bool = False) -> None:
         f"{format.plain(trial.owner)}"
     )
     try:
-        controls.badges(state.trial_spec(trial))
+        controls.badges(state.trial_spec(trial), model_words(trial.result))
     except TunerError as error:
         state.report(error)
 
