@@ -326,7 +326,7 @@ def _variants(record: ModelRecord) -> None:
         key=RELATIVES,
         format_func=lambda one: _relative_label(relatives[one]) if one in relatives else one[:8],
         placeholder="Choose variants",
-        help="They are fed what the settings on Tune ask for, and run on ONNX Runtime's default.",
+        help="They are fed what the list is fed, and run on ONNX Runtime's default.",
     )
     st.button(
         "Add",

@@ -329,6 +329,8 @@ def _retake(shown: Comparison) -> None:
     """Make the contestants of a race the list: its baseline first, no default that nobody asked for."""
     asked = [one.trial for one in shown.contestants if one.role != "anchor" or one.trial == shown.baseline]
     asked.sort(key=lambda one: one != shown.baseline)
+    if shown.protocol.get("different_models"):
+        st.session_state[entry_list.DIFFERENT] = True
     try:
         entry_list.take_trials([state.store().trial(one) for one in asked[: contestants.MOST]])
     except TunerError as error:
