@@ -111,19 +111,15 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
 
 def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
     """Where several models race, it is said which of them the default runs."""
-    if len({model_identity(one.spec) for one in asked}) == 1:
+    if not several_models([one.spec for one in asked]):
         return ANCHOR_LABEL
-    return f"{ANCHOR_LABEL} ({model_name(first)})"
+    return f"{ANCHOR_LABEL} ({first.model or Path(first.spec.model.path).stem})"
 
 
-def model_identity(spec: TrialSpec) -> str:
-    """Return what tells the model of a spec from others: its hash, or where that is not known its path."""
-    return spec.model.sha256 or spec.model.path
-
-
-def model_name(asked: Configuration) -> str:
-    """Return what a person calls the model of a configuration."""
-    return asked.model or Path(asked.spec.model.path).stem
+def several_models(specs: Sequence[TrialSpec]) -> bool:
+    """Whether specs name several models, by their paths and, where all are known, by their hashes."""
+    paths, hashes = {one.model.path for one in specs}, {one.model.sha256 for one in specs}
+    return len(paths) > 1 and (None in hashes or len(hashes) > 1)
 
 
 def same_request(one: TrialSpec, other: TrialSpec) -> bool:

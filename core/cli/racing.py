@@ -12,7 +12,7 @@ from typing import Any
 from core.cli.options import Given, config_from, keeps_model, spec_data
 from core.cli.tables import counted
 from core.cli.watch import Progress
-from core.comparison import Comparison, Configuration, line_up, model_identity
+from core.comparison import Comparison, Configuration, line_up, several_models
 from core.contrast import PRECISIONS
 from core.errors import ErrorRecord, SpecError, TunerError, WorkerError
 from core.knobs import knob
@@ -143,7 +143,7 @@ def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
         refs: as they were written.
         specs: what they mean.
     """
-    several = len({model_identity(one) for one in specs}) > 1
+    several = several_models(specs)
     found: list[str] = []
     for number, ref in enumerate(refs):
         name = _short(ref)
