@@ -1,4 +1,4 @@
-"""Races of different models: whether they compute the same, which no comparison with an own original can say.
+"""Races of different models: whether they compute the same.
 
 Every contestant is held against the original of its own model (`guard`). Where the originals of a race are
 several, they are held against each other before it, on the same numbers: what computes something else is

@@ -147,8 +147,8 @@ def _with_part(spec: TrialSpec, name: str, value: int | None) -> TrialSpec:
     return spec_from_dict({**data, "workload": workload})
 
 
-def cannot_load(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
-    """Return why a configuration cannot be loaded on this machine; empty: nothing is known against it.
+def missing_provider(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
+    """Return which provider of a configuration does not load on this machine, and why; empty: none is known.
 
     Args:
         spec: that shall race.
@@ -159,8 +159,7 @@ def cannot_load(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
         fact = facts.get(provider.name, {"loadable": False, "reason": "", "remedy": ""})
         if not fact["loadable"] and facts:
             told = " ".join(str(fact[name]) for name in ("reason", "remedy") if fact.get(name))
-            what = "is replaced by a fallback" if spec.session.allow_fallback else "does not load here"
-            return f"{format.provider(provider.name)} {what}. {told}".strip()
+            return f"{format.provider(provider.name)} does not load here. {told}".strip()
     return ""
 
 

@@ -118,12 +118,16 @@ def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
     return contestants.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
 
 
-def cannot_load(entry: Entry) -> str:
-    """Why an entry cannot be loaded on this machine, as far as that is known before the race."""
+def can_load(entry: Entry) -> bool:
+    """Whether an entry can be loaded on this machine, as far as that is known before the race."""
+    return entry.spec.session.allow_fallback or not _missing_provider(entry)
+
+
+def _missing_provider(entry: Entry) -> str:
     if not entry.spec.session.providers:
         return ""
     try:
-        return contestants.cannot_load(entry.spec, state.environment()["providers"])
+        return contestants.missing_provider(entry.spec, state.environment()["providers"])
     except TunerError:  # said where the machine is looked at
         return ""
 
@@ -246,8 +250,9 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
             st.markdown(f"**{format.plain(name)}**{flag}")
             found = contestants.differences(entry.spec, baseline.spec) if baseline is not None else []
             st.caption(format.plain(" · ".join([entry.source, *found])))
-            if missing := cannot_load(entry):
-                st.caption(f":red-badge[:material/block: cannot load] {format.plain(missing)}")
+            if missing := _missing_provider(entry):
+                color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
+                st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")
         if baseline is not None:
             st.button(
                 "Make baseline",

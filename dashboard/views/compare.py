@@ -270,7 +270,7 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
         contestants.check_count(listed)
     except TunerError as error:
         return f"{error.message} {error.hint}"
-    if len([one for one in listed if not entry_list.cannot_load(one)]) < contestants.LEAST:
+    if sum(map(entry_list.can_load, listed)) < contestants.LEAST:
         return "Fewer than two of these can be loaded on this machine; the list says which cannot."
     return ""
 

@@ -13,7 +13,6 @@ from core.spec import TrialSpec, spec_from_dict
 from dashboard.contestants import (
     LABEL_LIMIT,
     Entry,
-    cannot_load,
     check_count,
     check_room,
     differences,
@@ -22,6 +21,7 @@ from dashboard.contestants import (
     from_preset,
     from_torch,
     labels,
+    missing_provider,
     refed,
 )
 
@@ -146,9 +146,9 @@ CUDA_MISSING = [
 
 def test_what_cannot_load_is_known_before_the_race() -> None:
     gpu = from_preset("gpu-server", spec())
-    assert cannot_load(gpu, CUDA_MISSING) == "CUDA does not load here. There is no GPU. Use one."
-    assert cannot_load(spec(), CUDA_MISSING) == ""
-    assert cannot_load(gpu, []) == ""  # the machine is not known
+    assert missing_provider(gpu, CUDA_MISSING) == "CUDA does not load here. There is no GPU. Use one."
+    assert missing_provider(spec(), CUDA_MISSING) == ""
+    assert missing_provider(gpu, []) == ""  # the machine is not known
 
 
 def test_no_two_names_are_equal() -> None:
