@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.comparison import Configuration
+from core.comparison import Configuration, Role
 from core.continuation import splits
 from core.contrast import DEFAULT_MARGIN, contrast, words
 from core.errors import SpecError, StoreError, WorkerError
@@ -227,13 +227,12 @@ def raced_together(of: Pair) -> bool:
 
 def race_of(of: Pair) -> list[Configuration]:
     """Return who races, so that the two can be compared: each as it was asked for, under one protocol."""
-    return [
-        Configuration(spec=spec_from_dict(trial.spec), label=f"trial {trial.id[:8]}", role=role, model=name)
-        for trial, role, name in (
-            (of.candidate, "candidate", of.candidate.model_name),
-            (of.baseline, "baseline", of.baseline.model_name),
-        )
-    ]
+    return [_racer(of.candidate, "candidate"), _racer(of.baseline, "baseline")]
+
+
+def _racer(trial: Trial, role: Role) -> Configuration:
+    spec = spec_from_dict(trial.spec)
+    return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
 
 
 def _result(trial: Trial) -> dict[str, Any]:
