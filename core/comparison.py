@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import ErrorRecord
@@ -74,6 +75,7 @@ class Configuration:
     spec: TrialSpec
     label: str
     role: Role = "candidate"
+    model: str = ""  # name of its model; empty: that of the file
 
 
 def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
@@ -94,15 +96,30 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     default = anchor(first)
     everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
     if not any(same_request(one.spec, default) for one in everybody):
-        everybody.append(Configuration(spec=default, label=ANCHOR_LABEL, role="anchor"))
+        label = _anchor_label(candidates[0], asked)
+        everybody.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(
             spec=one.spec.model_copy(update={"protocol": one.spec.protocol.model_copy(update=shared)}),
             label=one.label,
             role=one.role,
+            model=one.model,
         )
         for one in everybody
     ]
+
+
+def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
+    """Where several models race, it is said which of them the default runs."""
+    if not several_models([one.spec for one in asked]):
+        return ANCHOR_LABEL
+    return f"{ANCHOR_LABEL} ({first.model or Path(first.spec.model.path).stem})"
+
+
+def several_models(specs: Sequence[TrialSpec]) -> bool:
+    """Whether specs name several models, by their paths and, where all are known, by their hashes."""
+    paths, hashes = {one.model.path for one in specs}, {one.model.sha256 for one in specs}
+    return len(paths) > 1 and (None in hashes or len(hashes) > 1)
 
 
 def same_request(one: TrialSpec, other: TrialSpec) -> bool:

@@ -16,9 +16,10 @@ from typing import Any
 from core import continuation, wire
 from core.comparison import Comparison, Contestant, same_request
 from core.contrast import PRECISIONS, Precision
+from core.different_models import Origin, hold_apart, refuse
 from core.errors import Cancelled, TunerError
 from core.evidence import Entrant, Evidence, self_test_result
-from core.guard import random_operators
+from core.guard import Pairs, random_operators
 from core.library import resolve_model
 from core.measurement import TrialState
 from core.plan import anchor as default_of
@@ -40,7 +41,7 @@ from core.trial_run import (
     prepare_trial,
     resolve_trial,
 )
-from core.variants import precision_of_model, variant_of
+from core.variants import model_facts, precision_of_model, variant_of
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Precision(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
@@ -85,10 +86,16 @@ class _Ready:
     entry: Entry
     resolved: Resolved
     prepared: Prepared
+    origin: Origin
 
 
-def protocol_of(spec: ProtocolSpec) -> dict[str, Any]:
-    """Return what a comparison records of how it is measured, with a seed for the order of its rounds."""
+def protocol_of(spec: ProtocolSpec, *, different_models: bool = False) -> dict[str, Any]:
+    """Return what a comparison records of how it is measured, with a seed for the order of its rounds.
+
+    Args:
+        spec: how well to measure.
+        different_models: models that compute something else may race.
+    """
     precision = PRECISIONS[spec.precision]
     return {
         "precision": precision.name,
@@ -98,6 +105,7 @@ def protocol_of(spec: ProtocolSpec) -> dict[str, Any]:
         "runs": spec.runs,
         "looks": list(precision.looks) if spec.runs is None else [],
         "seed": secrets.randbelow(2**31),
+        **({"different_models": True} if different_models else {}),
     }
 
 
@@ -120,7 +128,8 @@ def perform_comparison(
 
     Raises:
         Cancelled: while the contestants were being prepared.
-        SpecError: one of those that are to go on cannot be prepared any more.
+        SpecError: one of those that are to go on cannot be prepared any more; or the models compute something
+            else, and nobody asked for such a race.
     """
     failed: dict[str, Ending] = {}
     ready: list[_Ready] = []
@@ -135,10 +144,11 @@ def perform_comparison(
         raise next(ending.error for ending in failed.values() if ending.error is not None)
     if not any(one.entrant.contestant.role == "candidate" for one in ready):
         return _nobody(comparison, failed)
+    apart = _apart(comparison, ready, specs, service)
     try:
         machine, notes = describe(service.environment)
         ready = [_noted(one, notes) for one in ready]
-        evidence = _race(comparison, ready, specs, service, machine, earlier)
+        evidence = replace(_race(comparison, ready, specs, service, machine, earlier), apart=apart)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
     evidence = _with_placements(evidence, ready, service)
@@ -156,19 +166,23 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
     resolved = resolve_trial(spec, service.store, service.run)
     service.on_resolved(contestant.trial, resolved)
     prepared = prepare_trial(resolved, service.store, service.run)
-    reference, unknown = _reference(resolved, prepared, service)
+    origin, unknown = _origin(resolved, prepared, service)
+    reference = origin.reference
     entrant = Entrant(
         contestant=contestant,
         precision=_precision(resolved),
         session=prepared.session,
         random=tuple(random_operators(resolved.record.info)),
         feeds=prepared.feeds,
+        model=model_facts(resolved.record),
+        origin=origin.sha256,
+        origin_name=origin.name,
         notes=tuple([*about(resolved, prepared), *unknown]),
         tolerance=spec.protocol.tolerance,
         reference=None if reference is None else {"model": reference.model, "sha256": reference.sha256},
     )
     entry = replace(_entry(contestant.label, resolved, prepared), reference=reference)
-    return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared)
+    return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin)
 
 
 def _precision(resolved: Resolved) -> str:
@@ -177,22 +191,47 @@ def _precision(resolved: Resolved) -> str:
     return asked if asked != "fp32" else precision_of_model(resolved.record)
 
 
-def _reference(
-    resolved: Resolved, prepared: Prepared, service: Service
-) -> tuple[Reference | None, list[str]]:
-    """What the outputs should be: those of the original, as it came. None, and why, where it is gone."""
-    record, variant = resolved.record, variant_of(resolved.record)
+def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[Origin, list[str]]:
+    """The original of a model, as it came, which says what the outputs should be; and why that is unknown."""
+    record, variant = resolved.record, variant_of(resolved.record) or {}
+    sha256, name = variant.get("root", record.content_sha256), variant.get("root_name", record.name)
     try:
-        original = (
-            record if variant is None else resolve_model(service.store, variant["root"], run=service.run)
-        )
+        original = resolve_model(service.store, sha256, run=service.run) if variant else record
     except Cancelled:
         raise
     except TunerError as error:
-        return None, [f"The outputs were not compared: {error.message}"]
+        lost = Origin(sha256=sha256, name=name, precision=precision_of_model(record), reference=None)
+        return lost, [f"The outputs were not compared: {error.message}"]
     cpus = resolved.spec.protocol.cpus
     plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus)
-    return Reference(model=original.name, sha256=original.content_sha256, plan=plan), []
+    reference = Reference(model=original.name, sha256=original.content_sha256, plan=plan)
+    precision = precision_of_model(original)
+    return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []
+
+
+def _apart(
+    comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec], service: Service
+) -> Pairs:
+    """Whether the originals of the race compute the same; empty where there is but one.
+
+    Raises:
+        SpecError: they do not, and nobody asked for a race of different models.
+    """
+    origins = list({one.origin.sha256: one.origin for one in ready}.values())
+    if len(origins) == 1:
+        return {}
+    against = {ready[one].origin.sha256: ready[one].origin for one in _references(comparison, ready, specs)}
+    found = hold_apart(
+        origins,
+        list(against.values()),
+        tolerance=ready[0].entrant.tolerance,
+        cancel=service.cancel,
+        on_progress=service.on_progress,
+        timeout_s=float(max(one.resolved.spec.protocol.timeout_s for one in ready)),
+    )
+    if not comparison.protocol.get("different_models"):
+        refuse(origins, found)
+    return found
 
 
 def _entry(label: str, resolved: Resolved, prepared: Prepared) -> Entry:

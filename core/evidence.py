@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from core.comparison import Contestant
 from core.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
 from core.errors import WorkerError
 from core.fed import fed
-from core.guard import MARK, Verdict, computed_in, judge
+from core.guard import MARK, Pairs, Verdict, apart_words, computed_in, judge
 from core.interference import Grade, Summary, biased, busy, fineness, flag_blocks, grade, stands, summarize
 from core.measurement import doubts, latency_summary
 from core.ranking import Key as PerRoundKey
@@ -52,6 +52,9 @@ class Entrant:
     contestant: Contestant
     precision: str  # of the model, as `guard` knows it
     feeds: wire.FeedPlan
+    model: Mapping[str, str] | None = None  # name, sha256, precision, variant_of, steps
+    origin: str = ""  # content hash of the original of its model, and its name
+    origin_name: str = ""
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
     placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
     casts: Mapping[str, Any] | None = None
@@ -82,6 +85,7 @@ class Evidence:
     anchor: int
     environment: wire.Environment | None
     comparison: str = ""  # id
+    apart: Pairs = field(default_factory=dict)  # of the originals, where they are several
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result of the comparison as plain JSON data.
@@ -169,7 +173,9 @@ class Evidence:
         `holds_reason`, `per_row` (the sides fed different numbers of rows), `flagged_rounds`,
         `without_flagged` (the contrast of the other rounds; None where there are too few, or none is
         flagged), `contradicted` (the two decide differently, so that the verdict is UNDECIDED),
-        `outputs_differ` (those of the candidate from what they should be; None: not known) and `notes`.
+        `outputs_differ` (those of the candidate from what they should be, or its model's from those of the
+        baseline's; None: not known), `something_else` (why two different models do not compute the same;
+        empty: they do, or both have one original) and `notes`.
         """
         references = dict.fromkeys(
             one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
@@ -215,6 +221,8 @@ class Evidence:
         doubt = stands(found, self.aa)
         notes += [doubt] if doubt else []
         notes += self._outputs(candidate, baseline)
+        apart, told = self._apart(candidate, baseline)
+        notes += [told] if told else []
         return {
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
@@ -228,7 +236,8 @@ class Evidence:
             "flagged_rounds": len(flagged),
             "without_flagged": clean.to_dict() if clean is not None else None,
             "contradicted": contradicted,
-            "outputs_differ": self._verdicts[candidate].breach,
+            "outputs_differ": _either(self._verdicts[candidate].breach, apart is not None and apart.breach),
+            "something_else": told if apart is not None and apart.breach is not False else "",
             "notes": notes,
         }
 
@@ -261,6 +270,14 @@ class Evidence:
             name = self.entrants[baseline].contestant.label
             found.append(f"{MARK} of `{name}`, which it is put against: {self._verdicts[baseline].why}")
         return found
+
+    def _apart(self, candidate: int, baseline: int) -> tuple[Verdict | None, str]:
+        """Whether the originals of two sides compute the same, and that in words; None: they have one."""
+        one, other = self.entrants[candidate], self.entrants[baseline]
+        found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
+        if found is None or one.origin == other.origin:
+            return None, ""
+        return found, f"{apart_words(one.origin_name, other.origin_name, found)}."
 
     @cached_property
     def _verdicts(self) -> list[Verdict]:
@@ -420,6 +437,7 @@ class Evidence:
         counters = [block.counters for block in blocks]
         own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
         return {
+            "model": _plain(entrant.model),
             **_facts(ran, ran.load),
             **_costs(ran, self.record.energy_note),
             **_cpu_spread(blocks),
@@ -522,6 +540,13 @@ def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
     if entrant.reference is None:
         return "The outputs were not compared: there is nothing to hold them against; see the notes."
     return ""
+
+
+def _either(one: bool | None, other: bool | None) -> bool | None:
+    """Whether one of two holds, of which None says that it is not known."""
+    if one or other:
+        return True
+    return None if None in (one, other) else False
 
 
 def _contradict(one: Contrast, other: Contrast) -> bool:

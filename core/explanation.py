@@ -2,6 +2,7 @@
 
     pair(store, a, b)          the two trials, or why they cannot be explained
     explain_plan(store, …)     what the job `explain` needs
+    race_of(pair)              who races, where the two never did
     explained(store, …)        what it has found, put against the two results; None before
     explained_at(store, …)     when it has looked
 
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.comparison import Configuration, Role
 from core.continuation import splits
 from core.contrast import DEFAULT_MARGIN, contrast, words
 from core.errors import SpecError, StoreError, WorkerError
+from core.guard import else_words
 from core.library import Run
 from core.measurement import Trial
 from core.plan import contestant_plan
@@ -52,6 +55,11 @@ class Pair:
     def what(self) -> str:
         """One line for a person; the same for the same pair."""
         return f"why {self.candidate.model_name}: {self.baseline.id[:8]} → {self.candidate.id[:8]}"
+
+    @property
+    def different_models(self) -> bool:
+        """Whether the two ran models of different content, be they variants of one original or not."""
+        return self.baseline.model_sha256 != self.candidate.model_sha256
 
 
 def pair(store: Store, baseline: str, candidate: str) -> Pair:
@@ -135,7 +143,7 @@ def explained(store: Store, of: Pair) -> Difference | None:
         if turned is None:
             return None
         passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
-    found = difference(passes, end_to_end(of, looks=_looks(store, of.candidate)))
+    found = difference(passes, end_to_end(of, _protocol(store, of.candidate)))
     return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
 
 
@@ -162,38 +170,36 @@ def _notes(of: Pair, fingerprint: str) -> list[str]:
     notes = []
     if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
         notes.append("The passes ran on another machine, or with other libraries, than the results.")
-    if of.baseline.model_sha256 != of.candidate.model_sha256:
+    if of.different_models:
         notes.append("The two are different models: their nodes are matched by name.")
     return notes
 
 
-def _looks(store: Store, trial: Trial) -> float:
-    """How often the race of `trial` could look at its numbers, which makes its intervals wider."""
-    if not trial.comparison:
-        return 1
+def _protocol(store: Store, trial: Trial) -> dict[str, Any]:
+    """How the race of `trial` was measured; empty where it had none, or it was deleted since."""
     try:
-        return splits(store.comparison(trial.comparison).protocol)
-    except StoreError:  # deleted since
-        return 1
+        return dict(store.comparison(trial.comparison).protocol) if trial.comparison else {}
+    except StoreError:
+        return {}
 
 
-def end_to_end(of: Pair, *, looks: float = 1) -> EndToEnd:
+def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     """Put the two results against each other, per row where they fed different numbers of rows.
 
-    Two that raced in the same rounds have the verdict of their race. Of others the intervals of both p50
-    are put against each other; results of different machines are not compared.
+    Two that raced in the same rounds have the verdict of their race. Others have none: what the machine did
+    in between is in their ratio, and no interval knows of that.
 
     Args:
         of: the two results.
-        looks: how often their race could stop, see `contrast.contrast`.
+        protocol: of the candidate's race: its margin, and its looks, which make intervals wider.
     """
     one, other = _result(of.baseline), _result(of.candidate)
     per_row = one["batch_size"] != other["batch_size"]
     rows = (one["batch_size"], other["batch_size"]) if per_row else (1, 1)
     baseline_s, candidate_s = one["latency"]["p50_s"] / rows[0], other["latency"]["p50_s"] / rows[1]
-    found = _contrast(of, looks) if of.baseline.fingerprint == of.candidate.fingerprint else None
+    found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
-    found = found or _apart(of, rows)
+    found = found or _apart(of)
     if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
         candidate_s = baseline_s / found["ratio"]
     if raced and "holds" not in found and _result(of.candidate).get("grade") == "F":  # of an older version
@@ -208,10 +214,25 @@ def end_to_end(of: Pair, *, looks: float = 1) -> EndToEnd:
         low_s=baseline_s * (1 / high - 1) if high else None,
         high_s=baseline_s * (1 / low - 1) if low else None,
         verdict=found["verdict"],
-        words=found.get("words") or words(found),
+        words=(found.get("words") or words(found)) + else_words(found),
         raced=raced,
         per_row=per_row,
     )
+
+
+def raced_together(of: Pair) -> bool:
+    """Whether the two ran in the same rounds, so that there is a ratio of them."""
+    return end_to_end(of).raced
+
+
+def race_of(of: Pair) -> list[Configuration]:
+    """Return who races, so that the two can be compared: each as it was asked for, under one protocol."""
+    return [_racer(of.candidate, "candidate"), _racer(of.baseline, "baseline")]
+
+
+def _racer(trial: Trial, role: Role) -> Configuration:
+    spec = spec_from_dict(trial.spec)
+    return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
 
 
 def _result(trial: Trial) -> dict[str, Any]:
@@ -219,7 +240,7 @@ def _result(trial: Trial) -> dict[str, Any]:
     return trial.result
 
 
-def _contrast(of: Pair, looks: float) -> dict[str, Any] | None:
+def _contrast(of: Pair, protocol: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
     names = of.candidate.id, of.baseline.id
     for trial in (of.candidate, of.baseline):
@@ -234,7 +255,8 @@ def _contrast(of: Pair, looks: float) -> dict[str, Any] | None:
     if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
         text = "they raced together, but the samples that would tell were pruned"
         return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "holds": True, "words": text}
-    return contrast(ratios, looks=looks).to_dict() if ratios else None
+    margin = float(protocol.get("margin") or DEFAULT_MARGIN)
+    return contrast(ratios, looks=splits(protocol), margin=margin).to_dict() if ratios else None
 
 
 def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,29 +280,12 @@ def _medians(trial: Trial) -> dict[Round, float]:
     return {number: math.fsum(values) / len(values) for number, values in found.items()}
 
 
-def _apart(of: Pair, rows: tuple[int, int]) -> dict[str, Any]:
-    """What two results say that did not race together: their intervals of the p50, worst case."""
+def _apart(of: Pair) -> dict[str, Any]:
+    """What two results say that did not race together: nothing but when and where they were measured."""
+    text = "they were measured at different times"
     if of.baseline.fingerprint != of.candidate.fingerprint:
         machines = [_result(trial).get("environment") for trial in (of.baseline, of.candidate)]
         told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
         what = f" ({'; '.join(told[:3])})" if told else ""
         text = f"they were measured on different machines or with different libraries{what}"
-        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}
-    a, b = (
-        [_result(trial)["latency"].get(f"p50_s{end}") for end in ("", "_low", "_high")]
-        for trial in (of.baseline, of.candidate)
-    )
-    scale = rows[1] / rows[0]
-    if None in (*a, *b):
-        text = f"about {a[0] / b[0] * scale:.2g}×; too few runs for an interval"
-        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}
-    low, high = a[1] / b[2] * scale, a[2] / b[1] * scale
-    found = {"ratio": a[0] / b[0] * scale, "ratio_low": low, "ratio_high": high, "rounds": 0}
-    found["verdict"] = _verdict(low, high)
-    return {**found, "words": f"{words(found)}, measured at different times"}
-
-
-def _verdict(low: float, high: float) -> Verdict:
-    if low >= 1 / (1 + DEFAULT_MARGIN) and high <= 1 + DEFAULT_MARGIN:
-        return "EQUIVALENT"
-    return "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED"
+    return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}

@@ -31,6 +31,7 @@ from typing import Any
 from core import wire
 
 MARK = "outputs differ"  # the words that stand beside every number of such a result
+ELSE = "computes something else"  # the same beside a verdict between different models
 ADVICE = (
     "Feed data like the model's own, where it was calibrated on such; make the variant again with other "
     "options; or set the tolerance to what your use allows."
@@ -72,6 +73,9 @@ class Verdict:
         return asdict(self)
 
 
+Pairs = Mapping[tuple[str, str], Verdict]  # content hashes of two models -> whether they compute the same
+
+
 def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
     """Return what is still right at `precision`; of one that is not known, what FP32 must hold.
 
@@ -82,6 +86,11 @@ def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
     if max_rel is not None:
         return Tolerance(max_rel=max_rel, top1_agreement=None)
     return TOLERANCES.get(precision, TOLERANCES["fp32"])
+
+
+def looser(*precisions: str) -> str:
+    """Return the one of `precisions` that allows the largest error."""
+    return max(precisions, key=lambda one: tolerance_of(one).max_rel)
 
 
 def judge(
@@ -158,6 +167,16 @@ def _rows(error: wire.OutputError) -> str:
     return "the rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
 
 
+def apart_words(name: str, against: str, verdict: Verdict) -> str:
+    """Say in a sentence without its full stop how one model's outputs stand to those of another."""
+    why = verdict.why.rstrip(".")
+    if verdict.breach:
+        return f"`{name}` {ELSE} than `{against}`: {why}"
+    if verdict.breach is None:
+        return f"It is not known whether `{name}` computes the same as `{against}`: {why}"
+    return f"`{name}` and `{against}` are different models whose outputs agree: {why}"
+
+
 # --- what a model does, and what a configuration computes in ------------------------------------------------
 
 
@@ -200,7 +219,7 @@ def computed_in(precision: str, session: wire.SessionPlan, ran: Collection[str] 
         if provider["name"] in wire.CUDA_PROVIDERS and options.get("use_tf32", "1") == "1":
             found.append("tf32")
         found += [kind for name, kind in _TENSORRT_KINDS if options.get(name, "").lower() in ("1", "true")]
-    return max(found, key=lambda one: tolerance_of(one).max_rel)
+    return looser(*found)
 
 
 _TENSORRT_KINDS = (("trt_fp16_enable", "fp16"), ("trt_bf16_enable", "bf16"), ("trt_int8_enable", "int8"))
@@ -230,6 +249,14 @@ def not_judged(result: Mapping[str, Any] | None) -> str:
     facts = result or {}
     judged = facts.get("guard")
     return str(judged["why"]) if judged and judged["breach"] is None and facts.get("output_error") else ""
+
+
+def else_words(contrast: Mapping[str, Any] | None) -> str:
+    """Return what belongs behind the words of a verdict between models that do not compute the same.
+
+    "; computes something else"; "" where both sides have one original, or originals whose outputs agree.
+    """
+    return f"; {ELSE}" if (contrast or {}).get("something_else") else ""
 
 
 def error_in_words(result: Mapping[str, Any]) -> str:

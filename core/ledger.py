@@ -61,14 +61,14 @@ class Ledger:
             entry.progress = progress
 
     def resolved(self, entry: Job, model_name: str | None, trial_id: str, resolved: Resolved) -> None:
-        """Write down which model a trial is about."""
-        name, sha256 = model_name or resolved.record.name, resolved.record.content_sha256
+        """Write down which model a trial is about; `model_name` is what its comparison is called."""
+        name, sha256 = resolved.record.name, resolved.record.content_sha256
         spec = resolved.spec
         self._change_trial(
             entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
         )
         if entry.comparison is not None and not entry.comparison.model_sha256:
-            self._change_comparison(entry, model_sha256=sha256, model_name=name)
+            self._change_comparison(entry, model_sha256=sha256, model_name=model_name or name)
 
     def _change_trial(self, entry: Job, trial_id: str, **changes: Any) -> None:
         trial = replace(entry.trials[trial_id], **changes)

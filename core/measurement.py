@@ -64,9 +64,7 @@ class Trial:
             "kind": self.kind,
             "state": self.state,
             "error": self.error,
-            "model": {"sha256": None, "precision": "fp32"}
-            | self.spec.get("model", {})
-            | {"name": self.model_name},
+            "model": self._model(),
             "spec": self.spec,
             "comparison": self.comparison or None,
         }
@@ -82,6 +80,30 @@ class Trial:
             "finished_at": self.finished_at,
         }
         return data
+
+    def _model(self) -> dict[str, Any]:
+        """What was asked for, and what the model is: an INT8 variant of which no copy is asked is no FP32."""
+        facts = (self.result or {}).get("model") or {}
+        told = {name: facts[name] for name in ("variant_of", "steps") if facts.get(name)}
+        asked = {"sha256": None, "precision": facts.get("precision", "fp32"), **self.spec.get("model", {})}
+        return {**asked, **told, "name": self.model_name}
+
+
+def model_words(result: Mapping[str, Any] | None) -> str:
+    """Say what the model of a result is beside its name; "" for an original in FP32.
+
+    "int8, variant of `resnet18`: int8_dynamic".
+    """
+    told = result or {}
+    facts = told.get("model")
+    if facts is None:  # of an earlier version, which said it in a note
+        notes = (str(note) for note in told.get("notes") or ())
+        return next((note for note in notes if note.startswith("variant of `")), "")
+    parts = [facts["precision"]] if facts["precision"] != "fp32" else []
+    if facts["variant_of"]:
+        made = f": {facts['steps']}" if facts["steps"] else ""
+        parts.append(f"variant of `{facts['variant_of']}`{made}")
+    return ", ".join(parts)
 
 
 RESULT_FIELDS = (

@@ -147,16 +147,18 @@ class Scheduler:
         model_name: str | None = None,
         what: str = "",
         wait_quiet_s: float = 0.0,
+        different_models: bool = False,
     ) -> str:
         """Queue a race and return the id of the comparison at once; `Store.trials_of` lists its trials.
 
         Args:
             asked: candidates and at most one baseline; see `comparison.line_up` for who else races.
             study: name under which the candidates belong together.
-            model_name: of the first candidate; None: the file's.
+            model_name: of the race; None: the first candidate's. A trial is called after the model it ran.
             what: one line for those who wait; empty: how many race.
             wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet; the
                 notes of its result say what came of it.
+            different_models: models that compute something else may race; without it such a race fails.
 
         Raises:
             StoreError: the comparison cannot be kept, so it is not run either.
@@ -166,7 +168,12 @@ class Scheduler:
         name = model_name or Path(asked[0].spec.model.path).stem
         what = what or f"race of {len(asked)} configurations of {name}"
         return self._submit_race(
-            asked, what=what, study=study, model_name=model_name, wait_quiet_s=wait_quiet_s
+            asked,
+            what=what,
+            study=study,
+            model_name=model_name,
+            wait_quiet_s=wait_quiet_s,
+            different_models=different_models,
         ).id
 
     def submit_continuation(
@@ -285,11 +292,12 @@ class Scheduler:
         study: str,
         model_name: str | None,
         wait_quiet_s: float,
+        different_models: bool = False,
     ) -> Job:
         everybody = line_up(asked)
         return self._submit_lined_up(
             everybody,
-            protocol_of(everybody[0].spec.protocol),
+            protocol_of(everybody[0].spec.protocol, different_models=different_models),
             earlier=None,
             what=what,
             study=study,
@@ -323,7 +331,7 @@ class Scheduler:
         comparison = Comparison(
             id=race_id,
             state="WAITING",
-            model_name=trials[0].model_name,
+            model_name=model_name or trials[0].model_name,
             model_sha256="",
             contestants=tuple(
                 Contestant(trial=trial.id, label=one.label, role=one.role)
@@ -362,7 +370,7 @@ class Scheduler:
             kind=kind,
             state="WAITING",
             spec=spec.to_dict(),
-            model_name=model_name or Path(spec.model.path).stem,
+            model_name=self._model_name(spec, model_name),
             model_sha256="",
             key=spec.key(),
             created_at=time.time(),
@@ -370,6 +378,11 @@ class Scheduler:
             owner=self.owner,
             comparison=comparison,
         )
+
+    def _model_name(self, spec: TrialSpec, given: str | None) -> str:
+        """What the model of a trial is called until it has been looked at."""
+        known = self.store.model(spec.model.sha256) if spec.model.sha256 else None
+        return known.name if known is not None else given or Path(spec.model.path).stem
 
     def cancel(self, job_id: str) -> None:
         """Stop a job, wherever it stands; unknown and finished ones are nothing to stop.

@@ -23,7 +23,7 @@ from core.profiling import Profile, cast_facts, profile_from_dict
 from core.spec import TrialSpec
 from core.steps import Step, check_chain
 from core.store import ModelRecord, Store
-from core.variants import lineage, steps_of
+from core.variants import lineage, model_facts, steps_of
 
 PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
 PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
@@ -239,6 +239,7 @@ def perform_profile(
     except WorkerError as error:
         raise explained(error, prepared) from error
     return {
+        "model": model_facts(resolved.record),
         "requested_providers": reply["requested_providers"],
         "effective_providers": reply["effective_providers"],
         "fallback": reply["fallback"],

@@ -7,14 +7,14 @@ baseline, because that is what the race is about.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core import wire
 from core.errors import SpecError
 from core.knobs import KNOBS, Knob, Value
-from core.presets import preset
-from core.spec import SessionSpec, TrialSpec, asked, effective, spec_from_dict
+from core.presets import PRESETS, preset
+from core.spec import SessionSpec, TrialSpec, asked, effective, session_from_dict, spec_from_dict
 from dashboard import format
 
 LEAST, MOST = 2, 8
@@ -25,6 +25,7 @@ ENGINES: Mapping[wire.Engine, str] = {
 }
 ORT_DEFAULT = "ORT default"
 LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
+FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # of a workload
 _WORKLOAD = ("workload", "protocol")  # what is fed and where it runs; not a setting of the session
 _OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
 
@@ -73,6 +74,18 @@ def from_preset(name: str, base: TrialSpec) -> TrialSpec:
     )
 
 
+def preset_label(spec: TrialSpec) -> str:
+    """Return the name of the preset that `spec` is, on whatever batch; empty: it is none, or the default."""
+    if (spec.engine, spec.model.precision) != ("onnxruntime", "fp32"):
+        return ""
+    for name, (label, _, session, workload) in PRESETS.items():
+        bound = workload.get("use_io_binding", False)
+        same = session_from_dict(session) == spec.session and bound == spec.workload.use_io_binding
+        if name != "default" and same:
+            return label
+    return ""
+
+
 def from_torch(engine: wire.Engine, base: TrialSpec) -> TrialSpec:
     """Return the PyTorch model itself on the workload of `base`; what only ONNX Runtime knows is left out."""
     data = base.to_dict()
@@ -84,6 +97,70 @@ def from_torch(engine: wire.Engine, base: TrialSpec) -> TrialSpec:
             "engine": engine,
         }
     )
+
+
+def fed_like(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
+    """Return `spec` fed what `other` is fed.
+
+    Raises:
+        SpecError: that goes not together with the rest of `spec`.
+    """
+    data, fed = spec.to_dict(), other.to_dict().get("workload", {})
+    own = _without(data.get("workload", {}), *FED)
+    return spec_from_dict({**data, "workload": own | {k: v for k, v in fed.items() if k in FED}})
+
+
+def refed(listed: Sequence[Entry], against: int, name: str, value: int | None) -> list[Entry]:
+    """Return the list with one part of what it is fed changed, for all who share it with the baseline.
+
+    What an entry brought of its own, as a preset brings its batch, stays its own.
+
+    Args:
+        listed: the entries.
+        against: index of the baseline.
+        name: `batch_size`, `seed`, or `dims.NAME` for a free dimension.
+        value: the new one; None: the model's own.
+
+    Raises:
+        SpecError: a value out of range.
+    """
+    common = _fed_part(listed[against].spec, name)
+    return [
+        replace(one, spec=_with_part(one.spec, name, value)) if _fed_part(one.spec, name) == common else one
+        for one in listed
+    ]
+
+
+def _fed_part(spec: TrialSpec, name: str) -> int | None:
+    part, _, dim = name.partition(".")
+    return spec.workload.dims.get(dim) if dim else getattr(spec.workload, part)
+
+
+def _with_part(spec: TrialSpec, name: str, value: int | None) -> TrialSpec:
+    part, _, dim = name.partition(".")
+    data = spec.to_dict()
+    workload = dict(data.get("workload", {}))
+    whole: Any = {**workload.get("dims", {}), dim: value} if dim else value
+    if dim and value is None:
+        whole = _without(whole, dim)
+    workload = _without(workload, part) | ({} if whole is None else {part: whole})
+    return spec_from_dict({**data, "workload": workload})
+
+
+def missing_provider(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
+    """Return which provider of a configuration does not load on this machine, and why; empty: none is known.
+
+    Args:
+        spec: that shall race.
+        providers: what `environment` found of each.
+    """
+    facts = {one["name"]: one for one in providers}
+    for provider in spec.session.providers:
+        fact = facts.get(provider.name, {"loadable": False, "reason": "", "remedy": ""})
+        if not fact["loadable"] and facts:
+            told = " ".join(str(fact[name]) for name in ("reason", "remedy") if fact.get(name))
+            return f"{format.provider(provider.name)} does not load here. {told}".strip()
+    return ""
 
 
 def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -172,7 +249,7 @@ def _options(spec: TrialSpec) -> dict[str, str]:
     }
 
 
-def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()) -> list[str]:
+def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = (), own: str = "") -> list[str]:
     """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal.
 
     Args:
@@ -180,6 +257,7 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
         baseline: index of the one that the others are put against.
         models: of each the name of the relative that it runs, "" for the model that the list is of;
             empty: all run that one.
+        own: name of the model that the list is of, which its default says where others race, too.
     """
     default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": "onnxruntime"})
     named: list[str] = []
@@ -187,6 +265,8 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
         name = _label(spec, default if index == baseline else specs[baseline])
         if models and models[index]:
             name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
+        elif own and any(models) and name == ORT_DEFAULT:
+            name = f"{ORT_DEFAULT} ({format.short(own, LABEL_LIMIT - len(ORT_DEFAULT) - 3)})"
         twins = sum(one == name or one.startswith(f"{name} (") for one in named)
         named.append(f"{name} ({twins + 1})" if twins else name)
     return named
@@ -197,6 +277,8 @@ def _label(spec: TrialSpec, other: TrialSpec) -> str:
     workload = [text for target, text in found if target in _WORKLOAD]
     if spec.engine != "onnxruntime":
         parts = [ENGINES[spec.engine], *workload]
+    elif named := preset_label(spec):
+        parts = [named, *(text for text in workload if not text.startswith("use_io_binding "))]
     elif is_default(spec):
         parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
     else:

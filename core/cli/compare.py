@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -40,6 +40,7 @@ from core.cli.tables import comparison_lines, comparison_table, counted
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.comparison import Comparison, Configuration
 from core.errors import SpecError
+from core.library import MODEL_SUFFIXES
 from core.scheduler import Scheduler
 from core.spec import spec_from_dict
 from core.store import Store
@@ -58,19 +59,25 @@ class Limit:
 
 @with_workload
 def compare(
-    model: Annotated[
-        str | None,
+    models: Annotated[
+        list[str] | None,
         typer.Argument(
             help="Path, library name, sample name, or hash of a library model; not needed when a "
-            "configuration names one.",
+            "configuration names one. Several race each on ONNX Runtime's default, against the first.",
             metavar="MODEL",
             show_default=False,
         ),
     ] = None,
     *,
     baseline: Annotated[
-        str, typer.Option(help="What the candidates are put against.", metavar=CONFIG)
-    ] = "preset:default",
+        str | None,
+        typer.Option(
+            help="What the candidates are put against. Default: preset:default, or the first of several "
+            "models.",
+            metavar=CONFIG,
+            show_default=False,
+        ),
+    ] = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,6 +103,13 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    different_models: Annotated[
+        bool,
+        typer.Option(
+            "--different-models",
+            help="Race also models that compute something else; every verdict on one says so.",
+        ),
+    ] = False,
     wait_quiet: WaitQuiet = None,
     format_: Format = "text",
     wide: Wide = False,
@@ -105,9 +119,10 @@ def compare(
 ) -> None:
     """Race configurations of a model against a baseline, in the same rounds.
 
-    A configuration is a YAML file, a trial's id, a preset, or PyTorch itself for a model that was exported
-    here. Options hold for everybody; a preset and PyTorch take the workload of the first file or trial. Times
-    per row are compared where batch sizes differ.
+    A configuration is a YAML file, a trial's id, a model (its path, or model:NAME) on ONNX Runtime's default,
+    a preset, or PyTorch itself for a model that was exported here. Options hold for everybody; a preset,
+    PyTorch and a model take the workload of the first file or trial. Times per row are compared where batch
+    sizes differ.
 
     Exit codes: 0 all verdicts are decided (with --fail-if-slower: nobody is slower than allowed) · 1 a stated
     limit is broken, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with --fail-if-slower: the
@@ -117,7 +132,7 @@ def compare(
     limit = None if fail_if_slower is None else _limit(fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
     if continue_ is not None:
-        if model is not None or candidate:
+        if models or candidate:
             raise SpecError(
                 "`--continue` goes on with the configurations of a comparison, and takes no others.",
                 hint="Leave MODEL and `--candidate` out.",
@@ -127,18 +142,12 @@ def compare(
         race = _run(store, submit, json_=json_, quiet=quiet)
         _report(store, race, limit, "json" if json_ else format_)
         return
-    candidates = candidate or []
-    if not 1 <= len(candidates) <= MOST_CANDIDATES:
-        raise SpecError(
-            f"A comparison has 1 to {MOST_CANDIDATES} candidates, but got {len(candidates)}.",
-            hint="Give each with `--candidate`.",
-        )
+    model, refs = _who_races(models or [], baseline, candidate or [])
     store = Store()
-    refs = [baseline, *candidates]
-    specs = named(refs, model=model, given=given, store=lambda: store)
+    specs = named(refs, model=model, given=given, store=lambda: store, different_models=different_models)
     asked = [
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
-        for number, (spec, label) in enumerate(zip(specs, labels(refs), strict=True))
+        for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
     ]
 
     progress = Progress(sys.stderr, quiet=quiet)
@@ -146,10 +155,39 @@ def compare(
 
     def submit_new(service: Scheduler, progress: Progress) -> str:
         announce(store, asked, progress)
-        return service.submit_comparison(asked, wait_quiet_s=patience_s)
+        return service.submit_comparison(asked, wait_quiet_s=patience_s, different_models=different_models)
 
     race = _run(store, submit_new, json_=json_, quiet=quiet)
     _report(store, race, limit, "json" if json_ else format_)
+
+
+def _who_races(
+    models: Sequence[str], baseline: str | None, candidates: Sequence[str]
+) -> tuple[str | None, list[str]]:
+    """The model that all run, None where each names its own, and the references, the baseline first.
+
+    Raises:
+        SpecError: no candidate, or too many.
+    """
+    if len(models) > 1:
+        listed = [_as_model(one) for one in models]
+        candidates = [*(listed if baseline else listed[1:]), *candidates]
+        model, baseline = None, baseline or listed[0]
+    else:
+        model, baseline = (models[0] if models else None), baseline or "preset:default"
+    if not 1 <= len(candidates) <= MOST_CANDIDATES:
+        raise SpecError(
+            f"A comparison has 1 to {MOST_CANDIDATES} candidates, but got {len(candidates)}.",
+            hint="Give each with `--candidate`, or name several models.",
+        )
+    return model, [baseline, *candidates]
+
+
+def _as_model(ref: str) -> str:
+    """What is named among several models is a model, unless it says that it is something else."""
+    known = (".yaml", ".yml", *MODEL_SUFFIXES)
+    plain = ref.startswith(("preset:", "variant:", "torch:", "model:")) or ref.lower().endswith(known)
+    return ref if plain else f"model:{ref}"
 
 
 Submit = Callable[[Scheduler, Progress], str]
@@ -224,7 +262,7 @@ def _report(store: Store, race: Comparison, limit: float | None, kind: str) -> N
         print_lines([md_text(comparison_table(race, trials))])
     elif race.result:
         print_lines(comparison_lines(race, trials))
-    errors = failures(race, trials)
+    errors = list({error["message"]: error for error in failures(race, trials)}.values())
     for error in errors:
         complain(error["message"], error["hint"])
     if errors:

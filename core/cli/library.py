@@ -54,7 +54,7 @@ from core.cli.tables import (
     visible,
 )
 from core.cli.watch import Progress, scheduler, watch
-from core.emit import emit_python, emit_yaml
+from core.emit import caution, emit_python, emit_yaml
 from core.errors import SpecError, StoreError, nearest
 from core.ledger import settle
 from core.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
@@ -235,6 +235,8 @@ def emit(
         if format_ == "yaml"
         else _python(store, one, accept_breach)
     )
+    if doubt := caution(one):
+        typer.echo(doubt, err=True)
     if output is not None:
         try:
             output.write_text(text, encoding="utf-8")

@@ -22,6 +22,7 @@ from core.errors import SpecError, nearest
 from core.files import expanded, open_regular
 from core.knobs import ENGINES, KNOBS, Knob, knob
 from core.knobs.provider_options import KNOWN_PROVIDERS
+from core.library import MODEL_SUFFIXES
 from core.named_files import check_named_files, open_folders
 from core.presets import preset
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
@@ -35,7 +36,8 @@ Given = dict[
 ]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
 
 # what `config_from` reads, for the help
-CONFIG = "FILE|TRIAL|preset:NAME|variant:NAME|torch:eager|torch:compile"
+CONFIG = "FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME|torch:eager|torch:compile"
+KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its model wherever it goes
 
 _SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
@@ -192,10 +194,10 @@ def wait_quiet_s(text: str | None) -> float:
 def config_from(
     ref: str | None, *, store: Callable[[], Store], other_model: bool = False, expert: bool = False
 ) -> dict[str, Any]:
-    """Return the configuration that `ref` names: a YAML file, a preset, a variant, PyTorch or a trial's id.
+    """Return the configuration that `ref` names: a YAML file, a model, a preset, a variant, PyTorch, a trial.
 
-    That of a variant has the key `variant`, the content of its original, and keeps its own model wherever it
-    goes.
+    A model and a variant run on ONNX Runtime's default, and keep their model wherever the configuration goes:
+    that of a variant has the key `variant`, the content of its original, that of a model the key `own`.
 
     Args:
         ref: what an option names; None: nothing.
@@ -216,6 +218,8 @@ def config_from(
         return {"engine": _torch_engine(ref.removeprefix("torch:"))}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store())
+    if ref.startswith("model:") or ref.lower().endswith(MODEL_SUFFIXES):
+        return {"model": {"path": ref.removeprefix("model:")}, "own": True}
     path = expanded(ref)
     if path.suffix.lower() in (".yaml", ".yml") or _is_there(path):
         return _file_config(path, expert=expert)
@@ -239,6 +243,11 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
     spec = spec_from_yaml(_read(path), expert=expert or expert_allowed())
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
+
+
+def keeps_model(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration is that of a model, which it keeps wherever it goes."""
+    return any(name in config for name in KEEPS_MODEL)
 
 
 def _torch_engine(mode: str) -> str:
@@ -293,13 +302,13 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
     """Lay the command line over a configuration and return plain data for `spec_from_dict`.
 
     Mappings (dimensions, config entries, fixed values) are added to; everything else is replaced. A variant
-    keeps its own model.
+    keeps its own model, and so does a model that was named as a configuration.
 
     Raises:
         SpecError: no model, or an option whose text cannot be read.
     """
     data: dict[str, Any] = {name: dict(config.get(name, {})) for name in _SECTIONS}
-    if model is not None and "variant" not in config:
+    if model is not None and not keeps_model(config):
         data["model"]["path"] = model
     if not data["model"].get("path"):
         raise SpecError("No model is given.", hint="Give the path or the name of a model.")

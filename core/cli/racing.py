@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from core.cli.options import Given, config_from, spec_data
+from core.cli.options import Given, config_from, keeps_model, spec_data
 from core.cli.tables import counted
 from core.cli.watch import Progress
-from core.comparison import Comparison, Configuration, line_up
+from core.comparison import Comparison, Configuration, line_up, several_models
 from core.contrast import PRECISIONS
 from core.errors import ErrorRecord, SpecError, TunerError
 from core.knobs import knob
-from core.library import resolve_model
+from core.library import MODEL_SUFFIXES, resolve_model
 from core.measurement import Trial
 from core.prediction import past, predict
 from core.runner import run_job
@@ -28,13 +29,25 @@ _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one 
 
 
 def named(
-    refs: Sequence[str], *, model: str | None, given: Given, store: Callable[[], Store]
+    refs: Sequence[str],
+    *,
+    model: str | None,
+    given: Given,
+    store: Callable[[], Store],
+    different_models: bool = False,
 ) -> list[TrialSpec]:
     """Return the configurations that `refs` name, all changed by `given`.
 
     A preset and a PyTorch engine say nothing of model and workload: they take those of the first reference
-    that does, so that the same thing is compared; a variant takes the workload alone. Where only variants are
-    named, the others run their original. How well to measure is taken from `given` alone.
+    that does, so that the same thing is compared; a variant and a model take the workload alone. Where only
+    variants are named, the others run their original. How well to measure is taken from `given` alone.
+
+    Args:
+        refs: what the options name.
+        model: that the command line names.
+        given: its other options.
+        store: opens the store.
+        different_models: variants of several originals may race.
 
     Raises:
         SpecError: a reference or an option that cannot be read, no model, or models that are not one family.
@@ -42,27 +55,33 @@ def named(
     """
     expert = bool(given.get("expert"))
     configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
-    carrier = _carrier(configs, model, store)
+    carrier = _carrier(configs, model, store, different_models=different_models)
     return [
         spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
     ]
 
 
 def _carrier(
-    configs: Sequence[Mapping[str, Any]], model: str | None, store: Callable[[], Store]
+    configs: Sequence[Mapping[str, Any]],
+    model: str | None,
+    store: Callable[[], Store],
+    *,
+    different_models: bool,
 ) -> Mapping[str, Any]:
     """The configuration whose model and workload the others take; `model` replaces its model."""
-    carrier = next((one for one in configs if one.get("model") and "variant" not in one), {})
+    free = next((one for one in configs if one.get("model") and not keeps_model(one)), None)
+    carrier = free or next((one for one in configs if "own" in one), {})
     roots = {one["variant"] for one in configs if "variant" in one}
     if not roots:
         return carrier
     path = model or carrier.get("model", {}).get("path")
     if path is not None:
         roots |= _root_of(store(), path)
-    if len(roots) > 1:
+    if len(roots) > 1 and not different_models:
         raise SpecError(
             "The models are not variants of one original, so a race would compare different work.",
-            hint="Race variants of one model; give that model as MODEL.",
+            hint="Race variants of one model, give that model as MODEL; or ask for it: `compare "
+            "--different-models`.",
         )
     if path is not None:
         return carrier
@@ -82,10 +101,10 @@ def _root_of(store: Store, ref: str) -> set[str]:
 def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` on the model and the workload of `carrier`, where it names no model itself.
 
-    A variant keeps its model.
+    A variant keeps its model, and so does a model that was named as a configuration.
     """
     own = config.get("model")
-    if own and "variant" not in config:
+    if own and not keeps_model(config):
         return dict(config)
     taken = carrier.get("model", {})
     model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
@@ -118,12 +137,24 @@ def _is_workload(name: str) -> bool:
     return name != "provider_options" and knob(name).target == "workload"
 
 
-def labels(refs: Sequence[str]) -> list[str]:
-    """Return a name of its own for each reference: as it was written, numbered where it comes again."""
+def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
+    """Return a name of its own for each reference: as it was written, numbered where it comes again.
+
+    A model's file goes by its name alone. Where the references run several models, each says which.
+
+    Args:
+        refs: as they were written.
+        specs: what they mean.
+    """
+    several = several_models(specs)
     found: list[str] = []
-    for ref in refs:
-        again = sum(one == ref or one.startswith(f"{ref} (") for one in found)
-        found.append(f"{ref} ({again + 1})" if again else ref)
+    for number, ref in enumerate(refs):
+        name = _short(ref)
+        says_model = ref.startswith(("model:", "variant:")) or ref.lower().endswith(MODEL_SUFFIXES)
+        if several and not says_model:
+            name = f"{ref} ({Path(specs[number].model.path).stem})"
+        again = sum(one == name or one.startswith(f"{name} (") for one in found)
+        found.append(f"{name} ({again + 1})" if again else name)
     return found
 
 
@@ -144,6 +175,12 @@ def check_all_before(store: Store, asked: Sequence[Configuration], progress: Pro
         raise lost[0]
     for one, why in refused:
         progress.line(f"{one.label} will not race: {why.message}")
+
+
+def _short(ref: str) -> str:
+    if ref.startswith("model:"):
+        return ref.removeprefix("model:")
+    return Path(ref).name if ref.lower().endswith(MODEL_SUFFIXES) else ref
 
 
 # --- how long, and how sure ---------------------------------------------------------------------------------

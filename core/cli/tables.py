@@ -20,8 +20,8 @@ from core.comparison import Comparison, Contestant
 from core.contrast import words
 from core.errors import SpecError
 from core.fed import fed_from_dict, fed_words
-from core.guard import MARK, breach, error_in_words
-from core.measurement import Trial
+from core.guard import MARK, breach, else_words, error_in_words
+from core.measurement import Trial, model_words
 from core.profiling import NodeTime, Profile, by_operator, by_provider
 from core.provenance import in_words, thread_advice
 from core.quietness import Answer
@@ -210,7 +210,7 @@ def noise(one: Mapping[str, Any]) -> str:
 
 def verdict(one: Mapping[str, Any]) -> str:
     """A contrast in words; the verdict stands first where the interval alone would say otherwise."""
-    said = words(one)
+    said = words(one) + else_words(one)
     return f"UNDECIDED (all rounds: {said})" if one.get("contradicted") else said
 
 
@@ -242,8 +242,9 @@ def _settings_facts(trial: Trial, result: Mapping[str, Any]) -> list[tuple[str, 
         ("ran on", _placement(result)),
         ("precision", _precision(spec.model.precision, result)),
         ("batch", f"{counted(result.get('batch_size'), 'row')} fed; {counted(result.get('runs'), 'run')}"),
-        ("changed", ", ".join(_changes(spec)) or "nothing: ONNX Runtime's defaults"),
         *(("fed", fed_words(fed_from_dict(one))) for one in result.get("fed") or []),
+        *([("model", told)] if (told := model_words(result)) else []),
+        ("changed", ", ".join(_changes(spec)) or "nothing: ONNX Runtime's defaults"),
         *(("no effect", f"{name}: {idle[name]}") for name in changed(spec) if name in idle),
     ]
 

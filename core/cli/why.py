@@ -38,6 +38,7 @@ def why(
 
     Both configurations are profiled in turns, in passes of their own, and their nodes are matched through
     ONNX Runtime's fusions. The parts, the unexplained one included, add up to the difference of the two p50.
+    Two that never raced together have no verdict: it is said how to race them.
     """
     store = Store()
     of = pair(store, baseline, candidate)
@@ -86,6 +87,7 @@ def _lines(of: Pair, found: Difference, top: int) -> list[str]:
         visible(of.what),
         "",
         visible(sentence(found)),
+        *([] if found.end.raced else [f"Race them: {_race_command(of)}"]),
         "",
         *table(
             (f"ms per {unit}", "baseline", "candidate", "difference", "±", "share", "nodes"),
@@ -109,6 +111,11 @@ def _lines(of: Pair, found: Difference, top: int) -> list[str]:
         "",
         *(f"  note: {visible(note)}" for note in remarks(found)),
     ]
+
+
+def _race_command(of: Pair) -> str:
+    other = " --different-models" if of.different_models else ""
+    return f"python -m core compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 
 
 def _row(found: Difference, row: Row) -> tuple[str, ...]:

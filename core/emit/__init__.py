@@ -11,16 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import __version__, wire
+from core.contrast import words
 from core.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.errors import SpecError
 from core.fed import takes_images
-from core.guard import MARK, breach, not_judged
-from core.measurement import Trial
+from core.guard import MARK, breach, else_words, not_judged
+from core.measurement import Trial, model_words
 from core.plan import drawn_range, feed_plan, session_plan
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
 from core.spec.checks import cpu_list
 
 _MEASURED = (
+    "model",
     "comparison",
     "role",
     "contrasts",
@@ -103,7 +105,7 @@ def _breach_lines(trial: Trial, accepted: str) -> list[str]:
 # --- YAML ---------------------------------------------------------------------------------------------------
 
 
-def emit_yaml(trial: Trial, *, accepted_breach: str = "") -> str:
+def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: Mapping[str, str] | None = None) -> str:
     """Return the trial as the YAML file that is exported, imported and checked on another machine.
 
     What was measured and on which machine stands beside the configuration; reading the file back gives the
@@ -112,6 +114,7 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "") -> str:
     Args:
         trial: to write.
         accepted_breach: why its outputs may differ from what they should be; it goes into the file.
+        model: what its model is (`variants.model_facts`), where it has no result that says so.
 
     Raises:
         SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
@@ -121,11 +124,50 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "") -> str:
     measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
     header = [
         f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
+        *_model_lines({"model": model} if model else trial.result),
         *_fallback_lines(trial),
+        *_doubt_lines(trial),
         *_breach_lines(trial, accepted),
     ]
-    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result))
+    fp32 = _precision(trial, model) == "fp32"
+    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
     return "\n".join([*header, text])
+
+
+def _precision(trial: Trial, model: Mapping[str, str] | None) -> str:
+    """What the model computes in; of a result of an earlier version its guard knows."""
+    result = trial.result or {}
+    facts = model or result.get("model") or {}
+    return str(facts.get("precision") or (result.get("guard") or {}).get("precision") or "")
+
+
+def _model_lines(result: Mapping[str, Any] | None) -> list[str]:
+    told = model_words(result)
+    return [f"# MODEL: {told!r}"] if told else []
+
+
+def caution(trial: Trial) -> str:
+    """Say why nobody should take a trial's settings for the better ones; "" where nothing speaks against it.
+
+    "Slower than what it raced against: 1.30× slower, 95 % [1.25, 1.36]."
+    """
+    result = trial.result or {}
+    contrasts = result.get("contrasts") or []
+    first = contrasts[0] if contrasts else None
+    if result.get("grade") == "F" or (first and first.get("holds") is False):
+        reason = (first or {}).get("holds_reason") or result.get("grade_reason") or "the A/A test failed"
+        return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
+    if first and first["verdict"] == "SLOWER":
+        return f"Slower than what it raced against: {words(first)}{else_words(first)}."
+    if first and else_words(first):
+        return str(first["something_else"])
+    return ""
+
+
+def _doubt_lines(trial: Trial) -> list[str]:
+    """A comment on top of a file; `repr` keeps every text on its line."""
+    text = caution(trial)
+    return [f"# CAUTION: {text!r}"] if text else []
 
 
 def _fallback_lines(trial: Trial) -> list[str]:
@@ -240,6 +282,8 @@ def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan], accep
     return "\n".join(
         [
             f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
+            *_model_lines(trial.result),
+            *_doubt_lines(trial),
             *_breach_lines(trial, accepted),
             *(line for line in standard if line in wanted),
             "",

@@ -43,7 +43,7 @@ def _nothing_to_explain(difference: Difference) -> str:
     end = difference.end
     if end.verdict == "EQUIVALENT":
         return f"There is nothing to explain: {end.words}."
-    how = "" if end.raced else " They were not measured in one race; compare them to find out."
+    how = "" if end.raced else " Race them to find out."
     return f"There is nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
 
 

@@ -413,15 +413,24 @@ def yaml_from_spec(
     *,
     measured: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None,
+    fp32: bool = False,
 ) -> str:
-    """Write `spec` so that `spec_from_yaml` gives back an equal one."""
+    """Write `spec` so that `spec_from_yaml` gives back an equal one.
+
+    Args:
+        spec: to write.
+        measured: what was found with it.
+        environment: where.
+        fp32: the model is known to compute in FP32, so that a file may say so; whether a copy is asked for
+            says nothing of that.
+    """
     data = spec.to_dict()
     session = data.get("session", {})
     if spec.session.providers:  # with its empty options, as the contract shows it
         session = session | {"providers": [p.model_dump() for p in spec.session.providers]}
     document: dict[str, Any] = {
         "schema": SCHEMA,
-        "model": {**data["model"], "precision": spec.model.precision},
+        "model": {**data["model"], **({"precision": spec.model.precision} if fp32 else {})},
         "session": session,
         "workload": {
             **data.get("workload", {}),

@@ -67,6 +67,24 @@ def judged(record: ModelRecord) -> Verdict | None:
     return judge(variant["error"], precision_of_model(record), random=random)
 
 
+def model_facts(record: ModelRecord) -> dict[str, str]:
+    """Return what a result says of the model that it is of: name, sha256, precision, variant_of, steps.
+
+    `precision` is that of the model itself; `variant_of` and `steps` are empty for an original.
+
+    Raises:
+        SpecError: the chain was written by a version that knew other steps.
+    """
+    steps = steps_of(record)
+    return {
+        "name": record.name,
+        "sha256": record.content_sha256,
+        "precision": precision_of_model(record),
+        "variant_of": str((variant_of(record) or {}).get("root_name", "")),
+        "steps": chain_text(steps) if steps else "",
+    }
+
+
 def lineage(record: ModelRecord) -> str:
     """Return in one line where a variant comes from; empty: it is an original."""
     variant = variant_of(record)

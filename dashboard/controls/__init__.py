@@ -11,6 +11,7 @@ import streamlit as st
 from core import spec as specs
 from core.errors import TunerError
 from core.knobs import KNOBS, Knob
+from core.measurement import Trial, model_words
 from core.plan import thread_warning
 from core.presets import PRESETS, preset
 from core.spec import TrialSpec
@@ -246,10 +247,27 @@ def summary(spec: TrialSpec) -> list[str]:
     return lines
 
 
-def badges(spec: TrialSpec) -> None:
-    """Draw `summary` as a line of badges; says so when everything is at its default."""
+def asked_for(trial: Trial) -> list[str]:
+    """Return what sets a trial apart: what its model is where it is no FP32 original, then `summary`.
+
+    Raises:
+        SpecError: the stored spec is not one this version understands.
+    """
+    told = model_words(trial.result)
+    return [*([told] if told else []), *summary(specs.spec_from_dict(trial.spec))]
+
+
+def badges(spec: TrialSpec, model: str = "") -> None:
+    """Draw `summary` as a line of badges; says so when everything is at its default.
+
+    Args:
+        spec: what is asked for.
+        model: what its model is, where it is no FP32 original.
+    """
     lines = summary(spec)
     with st.container(horizontal=True, gap="small"):
+        if model:
+            st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
         if not lines:
             st.badge("ONNX Runtime's defaults", icon=":material/check:", color="gray")
         for line in lines:

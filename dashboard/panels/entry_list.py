@@ -15,7 +15,7 @@ from core.comparison import same_request
 from core.doors import expert_allowed
 from core.errors import SpecError, TunerError
 from core.measurement import Trial
-from core.plan import anchor, torch_source
+from core.plan import anchor, feed_plan, torch_source
 from core.presets import PRESETS
 from core.spec import TrialSpec, spec_from_yaml
 from core.store import ModelRecord
@@ -29,7 +29,9 @@ ENTRIES = "compare.entries"  # the list, as plain data
 OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
-RELATIVES = "compare.variants"
+RELATIVES, OTHERS = "compare.variants", "compare.others"
+DIFFERENT = "compare.different"  # whether models that compute something else may race
+FED = "compare.fed"  # prefix of the keys of what all are fed
 
 OFFERED = 100  # earlier trials to choose from
 
@@ -91,7 +93,7 @@ def _entry(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
     if model is None:
         raise SpecError(
             f"The configuration ({source}) belongs to another model than `{record.name}` and its variants.",
-            hint="Race configurations of one model and its variants; choose that model to race its own.",
+            hint="Race configurations of one model and its variants, or switch on *Different models*.",
         )
     here = {"path": state.portable(model.path), "sha256": model.sha256}
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})
@@ -103,8 +105,43 @@ def _model_of(spec: TrialSpec, record: ModelRecord) -> ModelRecord | None:
     """The model that a configuration runs; None: it is no relative of `record`."""
     if spec.model.sha256 in (None, record.sha256, record.content_sha256):
         return record
-    relatives = variants.family(state.store(), record)
+    relatives = state.store().models() if different_models() else variants.family(state.store(), record)
     return next((one for one in relatives if spec.model.sha256 in (one.sha256, one.content_sha256)), None)
+
+
+def different_models() -> bool:
+    """Whether the switch is on that lets models race which compute something else."""
+    return bool(st.session_state.get(DIFFERENT))
+
+
+def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
+    """What to call the entries of the list."""
+    models = [one.model for one in listed]
+    return contestants.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
+
+
+def can_load(entry: Entry) -> bool:
+    """Whether an entry can be loaded on this machine, as far as that is known before the race."""
+    return entry.spec.session.allow_fallback or not _missing_provider(entry)
+
+
+def _missing_provider(entry: Entry) -> str:
+    if not entry.spec.session.providers:
+        return ""
+    try:
+        return contestants.missing_provider(entry.spec, state.environment()["providers"])
+    except TunerError:  # said where the machine is looked at
+        return ""
+
+
+def _base(record: ModelRecord) -> TrialSpec:
+    """What a new entry begins with: the model of the list, fed what the list is fed.
+
+    Raises:
+        TunerError: the settings of Tune, or what the list is fed, cannot be used.
+    """
+    spec, own = state.current_spec(), entries(record)
+    return contestants.fed_like(spec, own[baseline_index(own)].spec) if own else spec
 
 
 def _add(record: ModelRecord, entry: Entry) -> None:
@@ -142,8 +179,58 @@ def baseline_index(listed: Sequence[Entry]) -> int:
 
 def draw(record: ModelRecord) -> None:
     """Draw the list and the ways to add to it."""
-    _list(record, entries(record))
+    listed = entries(record)
+    if listed:
+        _fed(record, listed)
+    _list(record, listed)
     _adders(record)
+
+
+def _fed(record: ModelRecord, listed: Sequence[Entry]) -> None:
+    """What all are fed, to be changed for all at once."""
+    spec, info = listed[baseline_index(listed)].spec, record.info
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare.workload"):
+        if info["batch_dim"] is not None:
+            _fed_number(record, "batch_size", "Batch", spec.workload.batch_size or 1, least=1)
+        for dim in info["free_dims"]:
+            if dim != info["batch_dim"]:
+                _fed_number(record, f"dims.{dim}", dim, spec.workload.dims.get(dim), least=1)
+        _fed_number(record, "seed", "Seed", spec.workload.seed, least=0)
+        source = "random values" if spec.workload.feeds == "random" else spec.workload.feeds
+        st.caption(
+            f"Fed to all: {format.plain(source)}. An entry that brought a batch of its own, as some presets "
+            "do, says so in its line and keeps it.",
+            width="stretch",
+        )
+
+
+def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *, least: int) -> None:
+    key = f"{FED}.{name}"
+    st.session_state[key] = value  # of the list, which is what counts
+    st.number_input(
+        format.plain(label),
+        min_value=least,
+        step=1,
+        key=key,
+        width=130,
+        on_change=_refeed,
+        args=(record, name),
+        help="For everybody in the list.",
+    )
+
+
+def _refeed(record: ModelRecord, name: str) -> None:
+    own, value = entries(record), st.session_state[f"{FED}.{name}"]
+    value = None if name == "batch_size" and value == 1 else value  # what the model does unasked
+    try:
+        changed = contestants.refed(own, baseline_index(own), name, value)
+        for one in changed:
+            if not one.model:
+                feed_plan(one.spec.workload, record.info)  # a size that cannot be is said here
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    _put(record, changed)
 
 
 def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:
@@ -151,8 +238,7 @@ def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:
         st.info("The list is empty: add two to eight configurations.", icon=":material/playlist_add:")
         return
     against = baseline_index(listed)
-    names = contestants.labels([one.spec for one in listed], against, [one.model for one in listed])
-    for index, (entry, name) in enumerate(zip(listed, names, strict=True)):
+    for index, (entry, name) in enumerate(zip(listed, names(record, listed), strict=True)):
         _line(record, entry, name, None if index == against else listed[against])
 
 
@@ -166,6 +252,9 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
             st.markdown(f"**{format.plain(name)}**{flag}")
             found = contestants.differences(entry.spec, baseline.spec) if baseline is not None else []
             st.caption(format.plain(" · ".join([entry.source, *found])))
+            if missing := _missing_provider(entry):
+                color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
+                st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")
         if baseline is not None:
             st.button(
                 "Make baseline",
@@ -187,6 +276,12 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
 
 
 def _adders(record: ModelRecord) -> None:
+    st.toggle(
+        "Different models",
+        key=DIFFERENT,
+        persist_state="session",
+        help="Lets models race that compute something else. Every verdict on one says so, with the error.",
+    )
     with st.container(horizontal=True, gap="small", key="compare.adders"):
         with st.popover("Presets", icon=":material/bookmark:", help="Named starting points."):
             _preset_buttons(record)
@@ -200,6 +295,9 @@ def _adders(record: ModelRecord) -> None:
             help="The original of this model and its variants, each on ONNX Runtime's default.",
         ):
             _variants(record)
+        if different_models():
+            with st.popover("Models", icon=":material/deployed_code:", help="Any model of the library."):
+                _other_models(record)
         st.button(
             "Settings of Tune",
             key="compare.add.current",
@@ -235,7 +333,7 @@ def _variants(record: ModelRecord) -> None:
         key=RELATIVES,
         format_func=lambda one: _relative_label(relatives[one]) if one in relatives else one[:8],
         placeholder="Choose variants",
-        help="They are fed what the settings on Tune ask for, and run on ONNX Runtime's default.",
+        help="They are fed what the list is fed, and run on ONNX Runtime's default.",
     )
     st.button(
         "Add",
@@ -258,11 +356,40 @@ def _add_variants(record: ModelRecord) -> None:
     chosen = [relatives[one] for one in st.session_state.get(RELATIVES) or [] if one in relatives]
     made = {one.sha256: variants.lineage(one) or "original" for one in chosen}
     try:
-        for asked in variants.race_of_family(chosen, state.current_spec()):
+        for asked in variants.race_of_family(chosen, _base(record)):
             _add(record, _entry(made[asked.spec.model.sha256 or ""], asked.spec, record))
     except TunerError as error:
         state.keep_error(error)
     st.session_state[RELATIVES] = []
+
+
+def _other_models(record: ModelRecord) -> None:
+    others = {one.content_sha256: one for one in state.store().models()}
+    others.pop(record.content_sha256, None)
+    if not others:
+        st.caption("The library has no other model.")
+        return
+    st.multiselect(
+        "Models",
+        list(others),
+        key=OTHERS,
+        format_func=lambda one: others[one].name if one in others else one[:8],
+        placeholder="Choose models",
+        help="They are fed what the list is fed, as far as they take it, and run on ONNX Runtime's default.",
+    )
+    st.button("Add", key="compare.add.others", icon=":material/add:", on_click=_add_others, args=(record,))
+
+
+def _add_others(record: ModelRecord) -> None:
+    """Add the chosen models, each on ONNX Runtime's default."""
+    known = {one.content_sha256: one for one in state.store().models()}
+    try:
+        chosen = [known[one] for one in st.session_state.get(OTHERS) or [] if one in known]
+        for asked in variants.race_of_family(chosen, _base(record)):
+            _add(record, _entry("another model", asked.spec, record))
+    except TunerError as error:
+        state.keep_error(error)
+    st.session_state[OTHERS] = []
 
 
 def _preset_buttons(record: ModelRecord) -> None:
@@ -279,7 +406,7 @@ def _preset_buttons(record: ModelRecord) -> None:
 
 def _add_preset(record: ModelRecord, name: str) -> None:
     try:
-        spec = contestants.from_preset(name, state.current_spec())
+        spec = contestants.from_preset(name, _base(record))
     except TunerError as error:
         state.keep_error(error)
         return
@@ -297,7 +424,7 @@ def _add_current(record: ModelRecord) -> None:
 
 def _add_torch(record: ModelRecord, engine: str) -> None:
     try:
-        spec = contestants.from_torch(engine, state.current_spec())  # type: ignore[arg-type] # a key of ENGINES
+        spec = contestants.from_torch(engine, _base(record))  # type: ignore[arg-type] # a key of ENGINES
     except TunerError as error:
         state.keep_error(error)
         return
@@ -325,7 +452,7 @@ def _history(record: ModelRecord) -> None:
 def _trial_label(trial: Trial) -> str:
     p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
     try:
-        settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
+        settings = "; ".join(controls.asked_for(trial)) or "defaults"
     except TunerError:
         settings = "settings of another version"
     busy = verdict.busy_mark(trial.result)

@@ -10,7 +10,7 @@ import streamlit as st
 from core.errors import TunerError
 from core.fed import fed_from_dict, fed_words
 from core.guard import ADVICE, MARK, breach, error_in_words
-from core.measurement import Trial
+from core.measurement import Trial, model_words
 from dashboard import controls, format, state
 from dashboard.panels import verdict
 from dashboard.panels.cells import Cell, Result
@@ -120,7 +120,7 @@ def header(trial: Trial, *, live: bool = False) -> None:
         words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
         st.caption(f":material/input: Fed: {format.plain(words)}")
     try:
-        controls.badges(state.trial_spec(trial))
+        controls.badges(state.trial_spec(trial), model_words(trial.result))
     except TunerError as error:
         state.report(error)
 

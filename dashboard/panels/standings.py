@@ -11,7 +11,7 @@ from typing import Any
 
 from core.comparison import Comparison
 from core.errors import TunerError
-from core.guard import MARK
+from core.guard import ELSE, MARK
 from core.measurement import Trial
 from core.spec import spec_from_dict
 from dashboard import contestants, format
@@ -94,10 +94,16 @@ def headline(comparison: Comparison) -> str:
 
 
 def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
-    """A sentence on those of `trials` whose outputs are not what they should be; empty: there are none."""
+    """Who of `trials` has wrong outputs, and who of all computes something else; empty: nobody does."""
     breaches = (comparison.result or {}).get("breaches") or {}
-    names = [labels(comparison)[trial] for trial in trials if trial in breaches]
-    return f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
+    named, found = labels(comparison), against_reference(comparison)
+    names = [named[trial] for trial in trials if trial in breaches]
+    text = f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
+    others = [named[trial] for trial, one in found.items() if one.get("something_else")]
+    if others:
+        verb = ELSE if len(others) == 1 else ELSE.replace("computes", "compute")
+        text += f" {cells.WARNING} {_listed(others)} {verb} than {named[reference(comparison)]}."
+    return text
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -174,9 +180,12 @@ def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = No
     In a race of an earlier version they were held against those of the reference of the race.
     """
     result = (trial.result if trial is not None else None) or {}
+    against = against_reference(comparison).get(trial_id) or {}
+    if against.get("something_else"):
+        return f"{cells.WARNING} {ELSE}"
     if result.get("guard") is not None:
         return cells.outputs_words(result)
-    differ = (against_reference(comparison).get(trial_id) or {}).get("outputs_differ")
+    differ = against.get("outputs_differ")
     return {None: "", True: f"{cells.WARNING} {MARK}", False: "agree"}[differ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from core import contrast as contrasts
 from core.comparison import Comparison
+from core.guard import else_words
 from core.measurement import Trial
 from core.store import PRUNED
 from dashboard import format, ratios
@@ -143,7 +144,7 @@ def words(contrast: Contrast) -> str:
     """Say a contrast in words; one that was rejected is said to be no verdict."""
     if is_rejected(contrast):
         return f"rejected: no verdict ({ratios.measured(contrast)})"
-    return contrasts.words(contrast)
+    return contrasts.words(contrast) + else_words(contrast)
 
 
 def sentence(text: str, *, stop: str = ".") -> str:
@@ -268,7 +269,8 @@ def short(contrast: Contrast) -> str:
     """A verdict in a few characters, for a table or beside a number."""
     if is_rejected(contrast):
         return "rejected"
-    return "no difference" if contrast["verdict"] == "EQUIVALENT" else ratios.parts(contrast)[0]
+    said = "no difference" if contrast["verdict"] == "EQUIVALENT" else ratios.parts(contrast)[0]
+    return said + else_words(contrast)
 
 
 def short_of(result: Mapping[str, Any]) -> str:

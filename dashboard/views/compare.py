@@ -166,10 +166,13 @@ def _precision() -> Precision:
     return PRECISIONS[st.session_state.get(PRECISION) or QUICK]
 
 
-def _asked(entries: Sequence[Entry], precision: str | None = None) -> list[Configuration]:
+def _asked(
+    record: ModelRecord, entries: Sequence[Entry], precision: str | None = None
+) -> list[Configuration]:
     """The list as it shall race: under one protocol, each named after what sets it apart from the baseline.
 
     Args:
+        record: the model that the list is of.
         entries: of the list.
         precision: None: the chosen one.
 
@@ -188,9 +191,14 @@ def _asked(entries: Sequence[Entry], precision: str | None = None) -> list[Confi
         for one in entries
     ]
     against = entry_list.baseline_index(entries)
-    names = contestants.labels(specs, against, [one.model for one in entries])
+    names = entry_list.names(record, entries)
     return [
-        Configuration(spec=spec, label=name, role="baseline" if index == against else "candidate")
+        Configuration(
+            spec=spec,
+            label=name,
+            role="baseline" if index == against else "candidate",
+            model=entries[index].model or record.name,
+        )
         for index, (spec, name) in enumerate(zip(specs, names, strict=True))
     ]
 
@@ -203,7 +211,7 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
         known = past(
             state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
         )
-        asked = {name: _asked(entries, name) for name in PRECISIONS}
+        asked = {name: _asked(record, entries, name) for name in PRECISIONS}
     except TunerError as error:
         return {}, format.plain(error.message)
     if known is None:
@@ -258,9 +266,12 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
     if active:
         return "A race is running; wait for it or cancel it."
     try:
-        contestants.check_count(entry_list.entries(record))
+        listed = entry_list.entries(record)
+        contestants.check_count(listed)
     except TunerError as error:
         return f"{error.message} {error.hint}"
+    if sum(map(entry_list.can_load, listed)) < contestants.LEAST:
+        return "Fewer than two of these can be loaded on this machine; the list says which cannot."
     return ""
 
 
@@ -271,10 +282,11 @@ def _start() -> None:
         return
     try:
         comparison_id = state.scheduler().submit_comparison(
-            _asked(entry_list.entries(record)),
+            _asked(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,
             wait_quiet_s=wait_quiet_s(),
+            different_models=entry_list.different_models(),
         )
     except TunerError as error:
         state.keep_error(error)
@@ -317,6 +329,8 @@ def _retake(shown: Comparison) -> None:
     """Make the contestants of a race the list: its baseline first, no default that nobody asked for."""
     asked = [one.trial for one in shown.contestants if one.role != "anchor" or one.trial == shown.baseline]
     asked.sort(key=lambda one: one != shown.baseline)
+    if shown.protocol.get("different_models"):
+        st.session_state[entry_list.DIFFERENT] = True
     try:
         entry_list.take_trials([state.store().trial(one) for one in asked[: contestants.MOST]])
     except TunerError as error:

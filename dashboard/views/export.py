@@ -7,7 +7,7 @@ import time
 
 import streamlit as st
 
-from core import emit, wire
+from core import emit, variants, wire
 from core.doors import expert_allowed
 from core.errors import SpecError, TunerError
 from core.guard import MARK, breach
@@ -82,11 +82,13 @@ def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
     p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
-    settings = "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
+    settings = "; ".join(controls.asked_for(trial)) or "defaults"
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
     parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
     if breach(trial.result):
         parts.append(f"{cells.WARNING} {MARK}")
+    if doubt := emit.caution(trial):
+        parts.append(f"{cells.WARNING} {format.short(doubt, 40)}")
     return " · ".join(parts)
 
 
@@ -99,7 +101,8 @@ def _current() -> None:
     record = state.current_model()
     name = file_stem(record.name if record else "model")
     trial = _unmeasured(spec, name)
-    _files(emit.emit_yaml(trial), emit.emit_python(trial, record.info if record else None), name)
+    facts = variants.model_facts(record) if record else None
+    _files(emit.emit_yaml(trial, model=facts), emit.emit_python(trial, record.info if record else None), name)
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
@@ -122,6 +125,8 @@ def _trial(trial: Trial) -> None:
             icon=":material/warning:",
             color="orange",
         )
+    if doubt := emit.caution(trial):
+        st.warning(format.plain(doubt), icon=":material/warning:", title="Nothing to put into use as it is")
     results.busy_note(trial.result)
     accepted = _accepted(trial)
     if accepted is None:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.errors import TunerError
 from core.guard import MARK, breach
-from core.measurement import Trial
+from core.measurement import Trial, model_words
 from dashboard import controls, format, state
 from dashboard.panels import cells, duel, results, verdict
 
@@ -115,6 +115,7 @@ def matches(trial: Trial, text: str) -> bool:
             trial.id,
             trial.model_name,
             trial.model_sha256,
+            model_words(result),
             trial.study,
             trial.owner,
             str(trial.spec),
@@ -170,7 +171,7 @@ def _settings(trial: Trial) -> str:
     if trial.state == "DAMAGED":
         return ""
     try:
-        return "; ".join(controls.summary(state.trial_spec(trial))) or "defaults"
+        return "; ".join(controls.asked_for(trial)) or "defaults"
     except TunerError as error:
         return error.message
 

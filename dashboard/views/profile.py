@@ -212,7 +212,7 @@ def _chosen() -> None:
 
 def _asked_for(trial: Trial) -> str:
     try:
-        lines = controls.summary(state.trial_spec(trial))
+        lines = controls.asked_for(trial)
     except TunerError:
         return "settings of another version"
     return format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from core.errors import TunerError
-from core.explanation import TIMEOUT_S, Pair, explain_plan, explained, explained_at, pair
+from core.explanation import (
+    TIMEOUT_S,
+    Pair,
+    explain_plan,
+    explained,
+    explained_at,
+    pair,
+    race_of,
+    raced_together,
+)
 from core.guard import MARK, breach
 from core.measurement import Trial
 from core.profiling.difference import Difference
@@ -149,7 +159,7 @@ def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
     try:
-        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
+        lines: Sequence[str] = controls.asked_for(trial)
     except TunerError:
         lines = ["settings of another version"]
     asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
@@ -200,6 +210,28 @@ def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
             args=(of,),
         )
         st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
+        if not raced_together(of) and st.button(
+            "Race these two",
+            key="why.race",
+            icon=":material/flag_check:",
+            help="They never ran in the same rounds, so nobody knows which one is faster. This races them.",
+        ):
+            _race(of)
+
+
+def _race(of: Pair) -> None:
+    """Queue the race that would tell which one is faster, and show it."""
+    try:
+        comparison = state.scheduler().submit_comparison(
+            race_of(of),
+            study=f"why #{secrets.token_hex(4)}",
+            model_name=of.candidate.model_name,
+            different_models=of.different_models,
+        )
+    except TunerError as error:
+        state.report(error)
+        return
+    st.switch_page("views/compare.py", query_params={"comparison": comparison})
 
 
 def _start(of: Pair) -> None:

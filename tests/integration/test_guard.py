@@ -17,11 +17,12 @@ from core.cli.tables import comparison_lines, history_lines, trial_lines
 from core.emit import emit_python, emit_yaml
 from core.errors import SpecError
 from core.library import import_file
-from core.measurement import Trial
+from core.measurement import Trial, model_words
 from core.runner import run_job
 from core.scheduler import Scheduler
 from core.spec import spec_from_dict, spec_from_yaml
 from core.store import ModelRecord, Store
+from core.variants import race_of_family
 from tests import tiny_models
 from tests.command_line import CommandLine
 
@@ -68,6 +69,41 @@ def add(path: Path, root: ModelRecord | None = None, precision: str = "fp32") ->
         variant = {"root": root.content_sha256, "root_name": root.name, "precision": precision, "steps": []}
         details = {"variant": {**variant, "parent": root.content_sha256, "parent_name": root.name}}
     return import_file(Store(), path, name=path.stem, source="variant" if root else "upload", details=details)
+
+
+def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
+    tmp_path: Path, machine: dict[str, Any]
+) -> None:
+    """A race of a family was called after its original, and so was every trial of it."""
+    root = add(tiny_models.mlp(tmp_path / "root.onnx"))
+    lean = add(changed(tmp_path / "lean.onnx", Path(root.path), plant), root, "int8")
+    described = lambda job, *how, **more: machine if job == "environment" else run_job(job, *how, **more)  # noqa: E731
+    scheduler = Scheduler(Store(), owner="tester", run=described)
+    base = spec_from_dict({"model": {"path": root.path, "sha256": root.sha256}, "protocol": SHORT})
+    try:
+        race = scheduler.submit_comparison(race_of_family([root, lean], base), model_name="root")
+        waiting = {one.model_name for one in Store().trials_of(race)}
+        assert scheduler.join(WAIT_S)
+    finally:
+        scheduler.close()
+    trials = {one.model_sha256: one for one in Store().trials_of(race)}
+    assert waiting == {"root", "lean"}
+    assert {sha256: one.model_name for sha256, one in trials.items()} == {
+        root.content_sha256: "root",
+        lean.content_sha256: "lean",
+    }
+    assert Store().comparison(race).model_name == "root"
+    one = Store().trial(trials[lean.content_sha256].id)
+    assert model_words(one.result) == "int8, variant of `root`"
+    assert one.to_dict()["model"]["precision"] == "int8"
+    text = emit_yaml(one, accepted_breach="a planted error")
+    assert "precision: fp32" not in text
+    assert yaml.safe_load(text)["measured"]["model"]["name"] == "lean"
+    assert spec_from_yaml(text) == spec_from_dict(one.spec)
+    assert "int8, variant of `root`" in "\n".join(trial_lines(one))
+    kept = Store().trial(trials[root.content_sha256].id)
+    assert "precision: fp32" in emit_yaml(kept)
+    assert model_words(kept.result) == ""
 
 
 def changed(path: Path, source: Path, change: Callable[[onnx.ModelProto], None]) -> Path:

@@ -525,7 +525,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(scheduler
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
     trial = one.submit(spec(path, **ONE_THREAD), baseline=baseline)
     assert one.join(WAIT_S)
-    assert fake.labels == ["candidate", ANCHOR_LABEL]
+    assert fake.labels == ["candidate", f"{ANCHOR_LABEL} (m)"]
     stored = one.store.trial(trial)
     race = one.store.comparison(stored.comparison)
     assert [entry["baseline"] for entry in stored.result["contrasts"]] == [race.contestants[2].trial]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,20 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-def put(cli: CommandLine, path: Path, name: str, *, level: str, p50_s: float, state: str = "COMPLETE") -> str:
-    """Store a measurement of the model at one level of optimization, and return its id."""
+def put(
+    cli: CommandLine,
+    path: Path,
+    name: str,
+    *,
+    level: str,
+    p50_s: float,
+    state: str = "COMPLETE",
+    against: str = "",
+) -> str:
+    """Store a measurement of the model at one level of optimization, and return its id.
+
+    One that raced `against` another took half of its time.
+    """
     spec = TrialSpec(
         model=ModelRef(path=str(path)),
         session=SessionSpec(graph_optimization_level=level, intra_op_num_threads=1),
@@ -39,11 +52,21 @@ def put(cli: CommandLine, path: Path, name: str, *, level: str, p50_s: float, st
         model_sha256="0" * 64,
         key=spec.key(),
         created_at=1_000_000.0,
-        result={"latency": latency_summary(samples), "latencies_s": samples, "batch_size": 2},
+        result={
+            "latency": latency_summary(samples),
+            "latencies_s": samples,
+            "batch_size": 2,
+            "contrasts": [twice_as_fast(name, against)] if against else [],
+        },
         fingerprint="f",
     )
     Store(cli.home / "ortune.db").create_trial(trial)
     return name
+
+
+def twice_as_fast(candidate: str, baseline: str) -> dict[str, Any]:
+    numbers = {"ratio": 2.0, "ratio_low": 1.95, "ratio_high": 2.05, "rounds": 54, "generations": 9}
+    return {"candidate": candidate, "baseline": baseline, "verdict": "FASTER", "holds": True, **numbers}
 
 
 @pytest.fixture
@@ -51,7 +74,7 @@ def pair(cli: CommandLine, tmp_path: Path) -> tuple[str, str]:
     path = tiny_models.conv(tmp_path / "conv.onnx")
     return (
         put(cli, path, "aaaaaaaa11111111", level=LEVELS[0], p50_s=2e-4),
-        put(cli, path, "bbbbbbbb22222222", level=LEVELS[1], p50_s=1e-4),
+        put(cli, path, "bbbbbbbb22222222", level=LEVELS[1], p50_s=1e-4, against="aaaaaaaa11111111"),
     )
 
 
@@ -79,6 +102,17 @@ def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair
     assert "more groups of nodes; --top shows more" in done.out
     assert "The passes ran on another machine" in done.out
     assert "profile" in done.err or done.err == ""
+
+
+def test_two_that_never_raced_get_no_ratio_but_the_race(
+    cli: CommandLine, pair: tuple[str, str], tmp_path: Path
+) -> None:
+    alone = put(cli, tmp_path / "conv.onnx", "dddddddd44444444", level=LEVELS[1], p50_s=1e-4)
+    done = cli.run("why", pair[0], alone)
+    assert done.code == 0, done.err
+    assert "they were measured at different times. Race them to find out." in done.out
+    assert "× faster" not in done.out
+    assert f"Race them: python -m core compare --baseline {pair[0]} --candidate {alone}" in done.out
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from core.cli.tables import verdict as verdict_words
 from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant, line_up, same_request
 from core.contrast import Prior
 from core.errors import WorkerError
 from core.evidence import OUTCOMES, Evidence, self_test_result
+from core.guard import judge
 from core.plan import session_plan
 from core.race.record import Block, Discarded
 from core.spec import TrialSpec, session_from_dict, spec_from_dict
@@ -54,6 +56,14 @@ def test_nobody_races_twice_for_being_the_default():
     assert names([candidate()]) == [("candidate", "candidate")]
     assert names([candidate(**FAST), baseline()]) == [("candidate", "candidate"), ("mine", "baseline")]
     assert names([candidate(**FAST), baseline(**FAST)])[-1] == (ANCHOR_LABEL, "anchor")
+
+
+def test_it_is_said_which_of_several_models_the_default_runs():
+    one = Configuration(spec=spec(**FAST, model={"path": "a/small.onnx"}), label="a", model="lean")
+    other = Configuration(spec=spec(**FAST, model={"path": "b/large.onnx"}), label="b", role="baseline")
+    assert [which.label for which in line_up([one, other])] == ["a", "b", "ORT default (lean)"]
+    alone = [replace(one, model=""), replace(other, role="candidate")]
+    assert line_up(alone)[-1].label == "ORT default (small)"
 
 
 def test_a_candidate_that_is_the_default_stands_first_and_is_the_baseline():
@@ -639,3 +649,48 @@ def test_a_self_test_without_a_second_process_is_an_error():
     record.blocks = [one for one in record.blocks if not one.copy]
     with pytest.raises(WorkerError, match="ended early: it crashed"):
         self_test_result(evidence(record))
+
+
+# --- different models -------------------------------------------------------------------------------------
+
+
+def of_two_models(error: Any, **changes: Any) -> Evidence:
+    found = evidence(races.record([0.001, 0.001]), **changes)
+    one, other = found.entrants
+    entrants = [
+        replace(one, origin="a", origin_name="small", model={"name": "small"}),
+        replace(other, origin="b", origin_name="large"),
+    ]
+    verdict = judge(error, "fp32", unknown="it could not be fed.")
+    return replace(found, entrants=entrants, apart={("a", "b"): verdict})
+
+
+def test_equal_times_of_models_that_compute_something_else_say_so():
+    found = of_two_models(races.output_error(max_rel=2.27, top1_agreement=0.0))
+    (contrast,) = found.contrasts
+    assert contrast["outputs_differ"] is True
+    assert contrast["something_else"].startswith(
+        "`small` computes something else than `large`: largest error"
+    )
+    assert "2.3 of the largest magnitude" in contrast["something_else"]
+    assert contrast["something_else"] in contrast["notes"]
+    assert verdict_words(contrast).endswith("; computes something else")
+    result = found.trial_result(0)
+    assert result is not None
+    assert result["guard"]["breach"] is False  # of itself it is right
+    assert result["model"] == {"name": "small"}
+
+
+def test_models_that_compute_the_same_are_named_and_not_marked():
+    (contrast,) = of_two_models(races.output_error()).contrasts
+    assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
+    assert any("are different models whose outputs agree" in note for note in contrast["notes"])
+    assert "computes something else" not in verdict_words(contrast)
+
+
+def test_models_that_could_not_be_held_against_each_other_are_not_called_the_same():
+    (contrast,) = of_two_models(None).contrasts
+    assert contrast["outputs_differ"] is None
+    assert contrast["something_else"] == (
+        "It is not known whether `small` computes the same as `large`: it could not be fed."
+    )

@@ -391,7 +391,7 @@ def test_undecided_results_have_nothing_to_explain_yet(raced: bool, advice: bool
     said = sentence(differ(of=end(verdict="UNDECIDED", words=words, raced=raced)))
     assert said.startswith("There is nothing to explain yet, because it is not known which one is faster")
     assert words in said
-    assert ("compare them" in said) is advice
+    assert ("Race them" in said) is advice
 
 
 def test_passes_that_scatter_more_than_the_difference_explain_nothing() -> None:

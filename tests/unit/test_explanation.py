@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from core.explanation import Pair, end_to_end
+from core.explanation import Pair, end_to_end, race_of, raced_together
 from core.measurement import Trial
 from core.store import PRUNED
 
@@ -102,7 +103,7 @@ def test_two_candidates_of_one_race_are_compared_by_their_rounds() -> None:
         baseline=trial("a", 0.002, comparison="race", blocks=blocks(0.002)),
         candidate=trial("b", 0.004, comparison="race", blocks=blocks(0.00401), batch_size=4),
     )
-    found = end_to_end(of, looks=4)
+    found = end_to_end(of, {"looks": [4, 6, 9, 14]})
     assert (found.verdict, found.raced, found.per_row) == ("UNDECIDED", True, True)  # no spread: no interval
     assert found.candidate_s == pytest.approx(0.00401 / 4)  # of the rounds, as the ratio
     noisy = [{**one, "median_s": one["median_s"] * (1 + 0.01 * (one["round"] % 5))} for one in blocks(0.004)]
@@ -110,7 +111,7 @@ def test_two_candidates_of_one_race_are_compared_by_their_rounds() -> None:
         baseline=of.baseline,
         candidate=trial("b", 0.004, comparison="race", blocks=noisy, batch_size=4),
     )
-    assert end_to_end(of, looks=4).verdict == "FASTER"
+    assert end_to_end(of, {"looks": [4, 6, 9, 14]}).verdict == "FASTER"
 
 
 EVEN, UNEVEN = [1.0, 1.002, 0.998, 1.001, 0.999, 1.0], [1.0, 1.2, 0.9, 1.1, 0.8, 1.0]
@@ -125,7 +126,7 @@ def test_two_candidates_are_compared_by_generations_where_there_are_some(
         baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN[::-1])),
         candidate=trial("b", 0.0019, comparison="race", blocks=generations(0.0019, own)),
     )
-    found = end_to_end(of, looks=8)
+    found = end_to_end(of, {"looks": list(range(4, 12))})
     assert (found.verdict, found.raced) == (verdict, True)
     assert found.candidate_s == pytest.approx(0.0019, rel=0.01)
 
@@ -138,7 +139,7 @@ def test_a_side_of_two_processes_counts_as_their_geometric_mean() -> None:
         baseline=trial("a", 0.004, comparison="race", blocks=anchor),
         candidate=trial("b", 0.002, comparison="race", blocks=generations(0.002, EVEN)),
     )
-    found = end_to_end(of, looks=8)
+    found = end_to_end(of, {"looks": list(range(4, 12))})
     assert found.candidate_s == pytest.approx(0.004 / 2, rel=0.002)
     assert "2.0" in found.words
 
@@ -202,26 +203,48 @@ def test_samples_that_were_pruned_are_missed_by_name() -> None:
     assert end_to_end(Pair(baseline=of.baseline, candidate=stays)).verdict == "FASTER"
 
 
-def test_two_that_did_not_race_are_compared_by_the_worst_of_their_intervals() -> None:
-    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001)))
-    assert (found.verdict, found.raced) == ("FASTER", False)
-    assert found.words.endswith("measured at different times")
-    assert found.low_s is not None
-    assert found.high_s is not None
-    assert found.low_s < -0.001 < found.high_s < 0
-    close = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.00199)))
-    assert close.verdict == "UNDECIDED"
-    equal = end_to_end(
-        Pair(baseline=trial("a", 0.002, spread=0.001), candidate=trial("b", 0.00201, spread=0.001))
+def test_two_that_did_not_race_have_no_ratio() -> None:
+    """Two identical requests of different times came out as 1.8 times faster, with an interval."""
+    for candidate_s in (0.001, 0.00201, 0.002):
+        found = end_to_end(Pair(baseline=trial("a", 0.002, spread=0.001), candidate=trial("b", candidate_s)))
+        assert (found.verdict, found.raced) == ("UNDECIDED", False)
+        assert (found.low_s, found.high_s) == (None, None)
+        assert found.words == "they were measured at different times"
+        assert not raced_together(Pair(baseline=trial("a", 0.002), candidate=trial("b", candidate_s)))
+
+
+def test_two_results_of_rejected_races_of_their_own_decide_nothing() -> None:
+    rejected = {"grade": "F", "grade_reason": "It was off."}
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="one", blocks=generations(0.002, EVEN), **rejected),
+        candidate=trial("b", 0.001, comparison="two", blocks=generations(0.001, EVEN), **rejected),
     )
-    assert equal.verdict == "EQUIVALENT"
+    assert (end_to_end(of).verdict, end_to_end(of).low_s) == ("UNDECIDED", None)
 
 
-def test_too_few_runs_for_an_interval_decide_nothing() -> None:
-    latency = {"p50_s": 0.001, "p50_s_low": None, "p50_s_high": None}
-    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, latency=latency)))
-    assert (found.verdict, found.low_s) == ("UNDECIDED", None)
-    assert "too few runs" in found.words
+def test_the_margin_is_that_of_their_race() -> None:
+    of = Pair(
+        baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN[::-1])),
+        candidate=trial("b", 0.0019, comparison="race", blocks=generations(0.0019, EVEN)),
+    )
+    looks = list(range(4, 12))
+    assert end_to_end(of, {"looks": looks, "margin": 0.02}).verdict == "FASTER"
+    assert end_to_end(of, {"looks": looks, "margin": 0.2}).verdict == "EQUIVALENT"
+
+
+def test_a_verdict_between_different_models_says_that_they_compute_something_else() -> None:
+    contrast = stored("b", "a", verdict="EQUIVALENT", ratio=1.0, something_else="`b` computes something else")
+    found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.002, contrasts=[contrast])))
+    assert found.words.endswith("; computes something else")
+
+
+def test_the_race_of_a_pair_is_what_both_asked_for() -> None:
+    spec = {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 2}}
+    one = replace(trial("a" * 16, 0.002), spec={"model": {"path": "m.onnx"}})
+    other = replace(trial("b" * 16, 0.001), spec=spec)
+    candidate, baseline = race_of(Pair(baseline=one, candidate=other))
+    assert (candidate.role, candidate.spec.to_dict()) == ("candidate", spec)
+    assert (baseline.role, baseline.label) == ("baseline", "trial aaaaaaaa")
 
 
 def test_results_of_two_machines_are_not_compared_and_what_differs_is_told() -> None:

@@ -119,19 +119,68 @@ def test_the_settings_of_tune_join_the_list_when_they_are_no_default(
     assert not at.button(key="compare.run").disabled
 
 
-def test_presets_are_added_once_and_named_after_what_differs(open_page: Open, mlp: ModelRecord) -> None:
+def test_presets_are_added_once_and_keep_their_name(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    assert names(at) == ["ORT default", "graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    assert names(at) == ["ORT default", "Mobile / edge"]
     assert at.button(key="compare.run").label == "Race 2 configurations"
     click(at, "compare.add.preset.edge")
     assert "is in the list already" in at.error[0].value
     assert len(names(at)) == 2
 
 
+def test_what_all_are_fed_stands_above_the_list_and_is_changed_for_all(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page(model=mlp)
+    at.number_input(key="knob.batch_size").set_value(3).run()
+    at.switch_page("views/compare.py").run()
+    assert at.number_input(key="compare.fed.batch_size").value == 3  # Tune's, and it is shown
+    click(at, "compare.add.preset.edge")
+    click(at, "compare.add.preset.cpu-throughput")
+    at.number_input(key="compare.fed.batch_size").set_value(5).run()
+    assert not at.exception
+    assert at.number_input(key="compare.fed.batch_size").value == 5
+    click(at, "compare.run")
+    (asked,) = submitted
+    assert [one.spec.workload.batch_size for one in asked["contestants"]] == [5, 5, 16]
+    assert asked["contestants"][2].label == "Throughput on CPU, batch_size 16"
+
+
+def test_what_cannot_load_is_marked_before_the_race(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"name": "CUDAExecutionProvider", "loadable": False, "reason": "There is no GPU.", "remedy": ""}
+    others = [one for one in machine["providers"] if one["name"] != lost["name"]]
+    monkeypatch.setattr(state.scheduler(), "_environment", {**machine, "providers": [lost, *others]})
+    at = click(open_page("compare", model=mlp), "compare.add.preset.gpu-server")
+    assert "cannot load] CUDA does not load here. There is no GPU." in texts(at)
+    assert at.button(key="compare.run").disabled
+    assert "Fewer than two of these can be loaded" in at.button(key="compare.run").help
+    click(at, "compare.add.preset.edge")
+    assert not at.button(key="compare.run").disabled
+
+
+def test_another_model_joins_only_with_the_switch(
+    open_page: Open, mlp: ModelRecord, add_model: Add, submitted: list[dict[str, Any]]
+) -> None:
+    other = add_model(tiny_models.conv, name="other")
+    at = open_page("compare", model=mlp)
+    assert not [one for one in at.multiselect if one.key == "compare.others"]
+    at.toggle(key="compare.different").set_value(True).run()
+    at.multiselect(key="compare.others").set_value([other.content_sha256]).run()
+    click(at, "compare.add.others")
+    assert not at.exception
+    assert names(at) == ["ORT default (mlp)", "other"]
+    click(at, "compare.run")
+    (asked,) = submitted
+    assert asked["different_models"] is True
+    assert [one.model for one in asked["contestants"]] == ["mlp", "other"]
+
+
 def test_another_baseline_names_the_others_anew(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
     click(at, keys(at, "compare.flag.")[0])
-    assert names(at) == ["ORT default", "graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    assert names(at) == ["ORT default", "Mobile / edge"]
     (flag,) = keys(at, "compare.flag.")
     assert flag.endswith(at.session_state["compare.entries"][0]["id"])
 
@@ -139,7 +188,7 @@ def test_another_baseline_names_the_others_anew(open_page: Open, mlp: ModelRecor
 def test_an_entry_can_be_removed(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
     click(at, keys(at, "compare.drop.")[0])
-    assert names(at) == ["graph_optimization_level ORT_ENABLE_BASIC + 3 more"]
+    assert names(at) == ["Mobile / edge"]
     assert at.button(key="compare.run").disabled
 
 

@@ -56,13 +56,13 @@ def test_a_variant_joins_the_list_and_races_under_its_name(
     at.multiselect(key=CHOICE).set_value([lean.content_sha256]).run()
     click(at, "compare.add.variants")
     assert not at.exception
-    assert names(at) == ["ORT default", "lean"]
+    assert names(at) == ["ORT default (mlp)", "lean"]
     assert "variant of `mlp`: INT8 dynamic" in texts(at)
     click(at, "compare.run")
     (asked,) = submitted
     found: list[Configuration] = asked["contestants"]
     assert [(one.label, one.spec.model.sha256) for one in found] == [
-        ("ORT default", mlp.sha256),
+        ("ORT default (mlp)", mlp.sha256),
         ("lean", lean.sha256),
     ]
 
@@ -73,7 +73,7 @@ def test_the_original_races_against_the_variant_that_is_chosen(
     at = open_page("compare", model=lean)
     at.multiselect(key=CHOICE).set_value([mlp.content_sha256]).run()
     click(at, "compare.add.variants")
-    assert names(at) == ["ORT default", "mlp"]
+    assert names(at) == ["ORT default (lean)", "mlp"]
 
 
 def test_nothing_chosen_is_said(open_page: Open, mlp: ModelRecord, lean: ModelRecord) -> None:
@@ -91,7 +91,7 @@ def test_trials_of_a_family_come_into_the_list_by_a_link(
         for one in (mlp, lean)
     ]
     at = open_page("compare", model=mlp, trials=",".join(one.id for one in trials))
-    assert names(at) == ["ORT default", "lean"]
+    assert names(at) == ["ORT default (mlp)", "lean"]
 
 
 def test_names_say_the_model_and_what_else_differs() -> None:

@@ -16,10 +16,13 @@ from dashboard.contestants import (
     check_count,
     check_room,
     differences,
+    fed_like,
     for_race,
     from_preset,
     from_torch,
     labels,
+    missing_provider,
+    refed,
 )
 
 
@@ -103,6 +106,51 @@ def test_names_say_what_differs_from_the_baseline() -> None:
     ]
 
 
+def test_a_preset_keeps_its_name_and_tells_a_batch_of_its_own() -> None:
+    throughput = from_preset("cpu-throughput", spec())
+    assert labels([spec(), from_preset("edge", spec()), throughput], 0) == [
+        "ORT default",
+        "Mobile / edge",
+        "Throughput on CPU, batch_size 16",
+    ]
+    half = spec(model={"path": "m.onnx", "precision": "fp16"}, session=throughput.to_dict()["session"])
+    assert "Throughput" not in labels([spec(), half], 0)[1]
+
+
+def test_what_all_are_fed_changes_for_all_but_those_with_their_own() -> None:
+    listed = [
+        Entry(id="0", source="", spec=spec()),
+        Entry(id="1", source="", spec=spec(session={"intra_op_num_threads": 1})),
+        Entry(id="2", source="", spec=from_preset("cpu-throughput", spec())),
+    ]
+    found = refed(listed, 0, "batch_size", 8)
+    assert [one.spec.workload.batch_size for one in found] == [8, 8, 16]
+    assert found[1].spec.session == listed[1].spec.session
+    assert [one.spec.workload.dims for one in refed(found, 0, "dims.seq", 32)] == [{"seq": 32}] * 3
+    assert [one.spec.workload.batch_size for one in refed(found, 0, "batch_size", None)] == [None, None, 16]
+    with pytest.raises(SpecError):
+        refed(listed, 0, "batch_size", 0)
+
+
+def test_a_new_entry_is_fed_what_the_list_is_fed() -> None:
+    tune = spec(workload={"batch_size": 4, "use_io_binding": True})
+    found = fed_like(tune, spec(workload={"batch_size": 2, "seed": 3}))
+    assert (found.workload.batch_size, found.workload.seed, found.workload.use_io_binding) == (2, 3, True)
+
+
+CUDA_MISSING = [
+    {"name": "CUDAExecutionProvider", "loadable": False, "reason": "There is no GPU.", "remedy": "Use one."},
+    {"name": "CPUExecutionProvider", "loadable": True, "reason": "", "remedy": ""},
+]
+
+
+def test_what_cannot_load_is_known_before_the_race() -> None:
+    gpu = from_preset("gpu-server", spec())
+    assert missing_provider(gpu, CUDA_MISSING) == "CUDA does not load here. There is no GPU. Use one."
+    assert missing_provider(spec(), CUDA_MISSING) == ""
+    assert missing_provider(gpu, []) == ""  # the machine is not known
+
+
 def test_no_two_names_are_equal() -> None:
     explicit = spec(session={"graph_optimization_level": "ORT_ENABLE_ALL"})
     found = labels([spec(), explicit, spec(workload={"image_mean": [0.5]}), explicit], 0)
@@ -111,7 +159,9 @@ def test_no_two_names_are_equal() -> None:
 
 
 def test_long_names_are_cut_and_counted() -> None:
-    found = labels([spec(), from_preset("edge", spec())], 0)[1]
+    edge = from_preset("edge", spec())
+    more = edge.model_copy(update={"session": edge.session.model_copy(update={"intra_op_num_threads": 2})})
+    found = labels([spec(), more], 0)[1]
     assert found == "graph_optimization_level ORT_ENABLE_BASIC + 3 more"
     huge = spec(session={"session_config_entries": {"session.intra_op_thread_affinities": "1;" * 80 + "1"},
                          "intra_op_num_threads": 82})  # fmt: skip

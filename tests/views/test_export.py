@@ -137,6 +137,38 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
     assert invented.BUSY in at.code[0].value
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"latency_s": 0.003, "baseline_s": 0.002}, "Slower than what it raced against: 1.5"),
+        ({"grade": "F", "grade_reason": "It was off."}, "Rejected, its race gives no verdict: It was off."),
+    ],
+)
+def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
+    open_page: Open, mlp: ModelRecord, facts: dict[str, Any], words: str
+) -> None:
+    trial = invented.put_duel(
+        state.store(), mlp, fingerprint="f", changes={"inputs": [], "outputs": []}, **facts
+    ).trial
+    at = open_page("export", model=mlp, trial=trial.id)
+    assert words in texts(at)
+    assert f"# CAUTION: '{words[:20]}" in at.code[0].value
+    assert f"# CAUTION: '{words[:20]}" in at.code[1].value
+
+
+def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> None:
+    model = {"name": "lean", "sha256": "", "precision": "int8", "variant_of": "mlp", "steps": "INT8 dynamic"}
+    trial = put(mlp)
+    state.store().update_trial(trial.id, result={**(trial.result or {}), "model": model})
+    at = open_page("export", model=mlp, trial=trial.id)
+    assert any("int8, variant of `mlp`: INT8" in label for label in at.selectbox(key="export.source").options)
+    assert "precision: fp32" not in at.code[0].value
+    assert "# MODEL: 'int8, variant of `mlp`: INT8 dynamic'" in at.code[0].value
+    assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
+    at.switch_page("views/history.py").run()
+    assert list(at.dataframe[0].value["Settings"]) == ["int8, variant of `mlp`: INT8 dynamic"]
+
+
 def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp)
     before = open_page("export", model=mlp, trial=trial.id).code[0].value

@@ -219,6 +219,17 @@ def test_a_winner_whose_outputs_are_wrong_is_never_named_without_that() -> None:
     assert both.endswith("⚠ The outputs differ from the reference: A and B.")
 
 
+def test_models_that_compute_something_else_are_never_called_equal_without_that() -> None:
+    why = "`a` computes something else than `base`: largest error 2.3 of the largest magnitude"
+    other = contrast("a", 1.0, "EQUIVALENT", outputs_differ=True, something_else=why, notes=[f"{why}."])
+    found = race([other], [rank("a", 1), rank("base", 1)])
+    assert headline(found).endswith("⚠ A computes something else than BASE.")
+    assert verdict_text(found, "a", measured("a")).endswith("; computes something else")
+    assert outputs_text(found, "a", measured("a")) == "⚠ computes something else"
+    assert verdict.short(other) == "no difference; computes something else"
+    assert f"A: {why}." in cautions(found)
+
+
 def test_cautions_carry_the_name_and_leave_failures_to_their_boxes() -> None:
     found = race(
         [contrast("a", 1.2, notes=["outputs differ: 0.3"])],

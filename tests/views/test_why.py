@@ -221,9 +221,8 @@ def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: M
     assert not at.error
 
 
-def test_results_of_two_races_are_put_against_each_other_with_their_intervals(
-    open_page: Open, mlp: ModelRecord
-) -> None:
+def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
+    """Two results of which each raced for itself."""
     one = invented.put_measured(
         state.store(), mlp, invented.spec_for(mlp), fingerprint="x", latency_s=920 * US
     )
@@ -234,11 +233,42 @@ def test_results_of_two_races_are_put_against_each_other_with_their_intervals(
         fingerprint="x",
         latency_s=545 * US,
     )
+    return one, other
+
+
+def test_results_of_two_races_have_no_ratio(open_page: Open, mlp: ModelRecord) -> None:
+    one, other = two_alone(mlp)
     put_passes(one, other)
     at = open_page("why", model=mlp, a=one.id, b=other.id)
     assert not at.exception
     assert "measured at different times" in texts(at)
-    assert "of the gain is in Conv" in texts(at)
+    assert "× faster" not in texts(at)
+    assert "95 %" not in str(at.metric[0].delta)
+
+
+def test_two_that_never_raced_are_raced_by_a_button(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two_alone(mlp)
+    raced: list[Any] = []
+
+    def submit(asked: Any, **how: Any) -> str:
+        raced.append((asked, how))
+        return invented.put_duel(state.store(), mlp, fingerprint="x").comparison.id
+
+    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    at = open_page("why", model=mlp, a=one.id, b=other.id)
+    at.button(key="why.race").click().run()
+    assert not at.exception
+    (((candidate, baseline), how),) = raced
+    assert (candidate.role, candidate.spec.session.intra_op_num_threads) == ("candidate", 1)
+    assert (baseline.role, baseline.spec.session.intra_op_num_threads) == ("baseline", None)
+    assert how["different_models"] is False
+
+
+def test_two_that_raced_need_no_other_race(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:
+    at = open_why(open_page, mlp, duel)
+    assert not [one for one in at.button if one.key == "why.race"]
 
 
 def test_names_of_a_hostile_model_stay_text(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:

@@ -1,0 +1,131 @@
+"""Races of different models, run for real: refused unless asked for, and never called equal in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from core.cli.compare import _who_races
+from core.cli.racing import labels, named
+from core.errors import SpecError
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+QUICK = ("--runs", "40", "--warmup-runs", "2")
+DECIDED_OR_NOT = (0, 3)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return tiny_models.mlp(tmp_path / "small.onnx")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    return tiny_models.mlp(tmp_path / "large.onnx", hidden=64)
+
+
+def config(path: Path, model: Path, threads: int) -> str:
+    path.write_text(f"schema: 1\nmodel: {{path: {model}}}\nsession: {{intra_op_num_threads: {threads}}}\n")
+    return str(path)
+
+
+def test_two_files_of_different_models_are_refused_with_their_error(
+    cli: CommandLine, tmp_path: Path, small: Path, large: Path
+) -> None:
+    one, other = config(tmp_path / "a.yaml", small, 1), config(tmp_path / "b.yaml", large, 1)
+    done = cli.run("compare", "--baseline", one, "--candidate", other, *QUICK)
+    assert done.code == 2, done.err
+    assert "`large` computes something else than `small`: largest error" in done.err
+    assert done.err.count("computes something else than") == 1
+    assert "--different-models" in done.err
+    assert "EQUIVALENT" not in done.out + done.err
+
+
+def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdict(
+    cli: CommandLine, small: Path, large: Path
+) -> None:
+    done = cli.run("compare", str(small), str(large), "--different-models", "--json", *QUICK)
+    assert done.code in DECIDED_OR_NOT, done.err
+    race = done.document
+    assert {one["label"]: one["role"] for one in race["contestants"]} == {
+        "large.onnx": "candidate",
+        "small.onnx": "baseline",
+    }
+    assert {one["model"]["name"] for one in race["trials"]} == {"large", "small"}
+    (contrast,) = [one for one in race["contrasts"] if one["baseline"] == race["contestants"][1]["trial"]]
+    assert contrast["outputs_differ"] is True
+    assert "computes something else than `small`: largest error" in contrast["something_else"]
+    assert race["protocol"]["different_models"] is True
+    shown = cli.run("compare", str(small), "--candidate", str(large), "--different-models", *QUICK)
+    assert "computes something else" in shown.out
+    assert "preset:default (small)" in shown.out
+
+
+def test_a_default_that_nobody_asked_for_says_which_model_it_ran(
+    cli: CommandLine, tmp_path: Path, small: Path, large: Path
+) -> None:
+    one, other = config(tmp_path / "a.yaml", small, 1), config(tmp_path / "b.yaml", large, 1)
+    done = cli.run("compare", "--baseline", one, "--candidate", other, "--different-models", "--json", *QUICK)
+    assert done.code in DECIDED_OR_NOT, done.err
+    assert [one["label"] for one in done.document["contestants"]][-1] == "ORT default (large)"
+
+
+def test_another_file_that_computes_the_same_races_without_being_asked_for(
+    cli: CommandLine, tmp_path: Path, small: Path
+) -> None:
+    model = onnx.load(small)
+    for weight in model.graph.initializer:  # another content, and outputs within what FP32 must hold
+        if numpy_helper.to_array(weight).dtype == np.float32:
+            moved = numpy_helper.to_array(weight) * np.float32(1 + 1e-6)
+            weight.CopyFrom(numpy_helper.from_array(moved, weight.name))
+    twin = tmp_path / "twin.onnx"
+    onnx.save(model, twin)
+    done = cli.run("compare", str(small), str(twin), "--json", *QUICK)
+    assert done.code in DECIDED_OR_NOT, done.err
+    (contrast,) = [one for one in done.document["contrasts"] if one["candidate"] != one["baseline"]][:1]
+    assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
+    assert any("are different models whose outputs agree" in note for note in contrast["notes"])
+
+
+def test_models_with_other_inputs_are_not_the_same(cli: CommandLine, tmp_path: Path, small: Path) -> None:
+    conv = tiny_models.conv(tmp_path / "conv.onnx")
+    done = cli.run("compare", str(small), str(conv), *QUICK)
+    assert done.code == 2, done.err
+    assert "It is not known whether" in done.err or "computes something else" in done.err
+    assert "Traceback" not in done.err
+
+
+# --- whom a reference means -------------------------------------------------------------------------------
+
+
+def test_a_path_is_a_configuration_on_the_default(tmp_path: Path) -> None:
+    store = lambda: Store(tmp_path / "s.db")  # noqa: E731
+    refs = ["a.onnx", "dir/b.onnx", "preset:edge"]
+    one, other, edge = named(refs, model=None, given={"batch_size": "4"}, store=store)
+    assert [spec.model.path for spec in (one, other, edge)] == ["a.onnx", "dir/b.onnx", "a.onnx"]
+    assert {spec.workload.batch_size for spec in (one, other, edge)} == {4}
+    assert labels(refs, [one, other, edge]) == ["a.onnx", "b.onnx", "preset:edge (a)"]
+    kept = named(["preset:default", "dir/b.onnx"], model="m.onnx", given={}, store=store)
+    assert [spec.model.path for spec in kept] == ["m.onnx", "dir/b.onnx"]
+
+
+def test_several_models_race_against_the_first() -> None:
+    assert _who_races(["a.onnx", "b"], None, []) == (None, ["a.onnx", "model:b"])
+    assert _who_races(["a.onnx", "b.onnx"], "preset:edge", []) == (
+        None,
+        ["preset:edge", "a.onnx", "b.onnx"],
+    )
+    assert _who_races(["a.onnx"], None, ["preset:edge"]) == ("a.onnx", ["preset:default", "preset:edge"])
+    with pytest.raises(SpecError, match="1 to 7 candidates, but got 0"):
+        _who_races(["a.onnx"], None, [])
