@@ -10,6 +10,7 @@ import streamlit as st
 from core.errors import TunerError
 from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial
+from core.plan import feed_plan
 from dashboard import controls, format, state
 from dashboard.panels import verdict
 from dashboard.panels.cells import Cell, Result
@@ -91,7 +92,9 @@ def header(trial: Trial, *, live: bool = False) -> None:
         live: it runs, and a box of its own says how far it is.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(trial.model_name), anchor=False, width="content")
+        fed = fed_text(trial)
+        name = f"{trial.model_name} · {fed}" if fed else trial.model_name
+        st.subheader(format.plain(name), anchor=False, width="content")
         if not live:
             state_badge(trial.state)
         result = trial.result or {}
@@ -118,6 +121,31 @@ def header(trial: Trial, *, live: bool = False) -> None:
         controls.badges(state.trial_spec(trial))
     except TunerError as error:
         state.report(error)
+
+
+def fed_text(trial: Trial) -> str:
+    """Return the shapes that a trial was fed: "1×3×224×224", with names where there are several.
+
+    Empty where nobody can tell: the model is gone, or a file brings its shapes along.
+    """
+    record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
+    if record is None:
+        return ""
+    try:
+        plan = feed_plan(state.trial_spec(trial).workload, record.info)
+    except TunerError:  # of another version
+        return ""
+    shapes = {one["name"]: "×".join(map(str, one["shape"])) for one in plan["inputs"]}
+    if plan["source"] == "npz" or not all(shapes.values()):
+        return ""
+    if len(shapes) == 1:
+        return next(iter(shapes.values()))
+    more = len(shapes) - MOST_SHAPES
+    named = [f"{name} {shape}" for name, shape in list(shapes.items())[:MOST_SHAPES]]
+    return ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
+
+
+MOST_SHAPES = 3  # inputs named in a title
 
 
 def _rows(result: Result) -> str:

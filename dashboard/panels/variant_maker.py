@@ -12,6 +12,7 @@ from core.errors import SpecError, TunerError
 from core.knobs import knob
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
+from core.spec.validation import validated
 from core.steps import Step, chain_text, check_chain
 from core.store import ModelRecord
 from dashboard import fields, format, state
@@ -30,26 +31,35 @@ def sizes_form(record: ModelRecord) -> None:
     """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
     st.session_state.setdefault(fields.key("batch_size"), fields.defaults()[fields.key("batch_size")])
     for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim))
+        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
+    try:
+        workload(record)
+    except TunerError as error:
+        state.report(error)
 
 
 def dims(record: ModelRecord) -> dict[str, int]:
     """The size of each free dimension besides the batch."""
     values = state.values()
-    sizes = {
-        dim: values.get(fields.dim_key(dim)) or fields.suggested_size(dim)
-        for dim in fields.other_dims(record.info)
+    sizes = {dim: values.get(fields.dim_key(dim)) for dim in fields.other_dims(record.info)}
+    return {
+        dim: int(fields.suggested_size(dim, record.info) if size is None else size)
+        for dim, size in sizes.items()
     }
-    return {dim: int(size) for dim, size in sizes.items()}
 
 
 def workload(record: ModelRecord) -> WorkloadSpec:
-    """What the page feeds to `record`: random values of the sizes asked for."""
+    """What the page feeds to `record`: random values of the sizes asked for.
+
+    Raises:
+        SpecError: a size that cannot be.
+    """
     batch = state.values().get(fields.key("batch_size"))
     free = record.info["batch_dim"] is not None
-    return WorkloadSpec(batch_size=int(batch) if batch and free else None, dims=dims(record))
+    size = None if batch is None or not free else int(batch)
+    return validated(WorkloadSpec, {"batch_size": size, "dims": dims(record)})
 
 
 # --- the form -----------------------------------------------------------------------------------------------
@@ -153,6 +163,7 @@ def about(record: ModelRecord) -> str:
 def _make(source: ModelRecord) -> None:
     """Queue what the widgets hold now."""
     try:
+        workload(source)
         steps = step_controls.chain()
         calibrated = any(step.type.needs_calibration for step in steps)
         calibration = asked_calibration() if calibrated else None

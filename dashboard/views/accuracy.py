@@ -17,7 +17,7 @@ from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord, Store
 from core.trial_run import Run
-from dashboard import controls, format, state
+from dashboard import controls, fields, format, state
 from dashboard.controls import dataset
 from dashboard.panels import accuracy_results, job_box
 from dashboard.panels.accuracy_found import Evaluated, Request, find, record_name
@@ -75,7 +75,11 @@ def _requests(record: ModelRecord) -> list[Request]:
     session = _settings()
     if data is None or session is None:
         return []
-    return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+    try:
+        return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+    except TunerError as error:
+        state.report(error)
+        return []
 
 
 def _models(record: ModelRecord) -> list[ModelRecord]:
@@ -116,8 +120,6 @@ def _settings() -> SessionSpec | None:
         )
         st.number_input(
             "Rows at once",
-            min_value=1,
-            max_value=MOST_ROWS,
             step=1,
             key=BATCH,
             placeholder=f"{BATCH_ROWS}, or 1 where the answers depend on it",
@@ -136,6 +138,8 @@ def _settings() -> SessionSpec | None:
 
 def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
     rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
+    if rows is not None:
+        fields.in_range("rows at once", rows, 1, MOST_ROWS)
     return TrialSpec(
         model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
         session=session,

@@ -135,8 +135,6 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
         )
         st.number_input(
             "Equal within (%)",
-            min_value=0.1,
-            max_value=50.0,
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,
             step=0.5,
             format="%.1f",
@@ -148,8 +146,6 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
         )
         st.number_input(
             "Budget (s)",
-            min_value=1,
-            max_value=86_400,
             value=None,
             step=10,
             key=BUDGET,

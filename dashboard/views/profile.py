@@ -10,7 +10,7 @@ from core.errors import TunerError
 from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import controls, format, polling, state
+from dashboard import controls, fields, format, polling, state
 from dashboard.panels import profile_results, verdict
 from dashboard.panels.queue_text import bar
 
@@ -99,6 +99,7 @@ def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None
 
 
 def _asked() -> TrialSpec:
+    fields.in_range("profiled runs", st.session_state[RUNS] or 0, 1, MAX_RUNS)
     if st.session_state.get(SOURCE) == OF_TRIAL:
         return state.trial_spec(state.store().trial(st.session_state[MEASURED]))
     return state.current_spec()
@@ -153,8 +154,7 @@ def _runs() -> None:
         st.session_state[RUNS] = DEFAULT_RUNS
     st.number_input(
         "Profiled runs",
-        1,
-        MAX_RUNS,
+        step=1,
         key=RUNS,
         persist_state="session",
         width=180,

@@ -13,6 +13,7 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, polling, state
+from dashboard.controls import feeding
 from dashboard.controls.protocol import wait_quiet_s
 from dashboard.panels import cells, duel, going_on, results
 from dashboard.panels.live_text import Field
@@ -72,6 +73,7 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
         st.title("Tune", anchor=False, width="content")
         st.space("stretch")
         if spec is not None and not reason:
+            _guessed(record)
             _against(spec)
         if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
             st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
@@ -84,6 +86,17 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
             disabled=bool(reason),
             help=reason or "Race these settings against the baseline.",
             on_click=run,
+        )
+
+
+def _guessed(record: ModelRecord | None) -> None:
+    text = feeding.guessed_text(record.info) if record is not None else ""
+    if text:
+        st.badge(
+            f"guessed: {format.plain(text)}",
+            icon=":material/help:",
+            color="orange",
+            help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
         )
 
 
