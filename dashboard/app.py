@@ -9,13 +9,15 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 
 import streamlit as st  # noqa: E402
 
-from dashboard import state  # noqa: E402
+from dashboard import drafts, state  # noqa: E402
 from dashboard.panels import machine  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
 st.logo(_ICON, size="large")
 state.freeze_imports()
+drafts.restore()
+drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 
 page = st.navigation(
     [
@@ -35,5 +37,7 @@ page = st.navigation(
 )
 with st.sidebar:
     machine.sidebar()
+    drafts.button()
 state.show_notice()
 page.run()
+drafts.keep()

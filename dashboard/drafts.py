@@ -1,8 +1,8 @@
 """What was typed and chosen, kept longer than a session: a reload finds it again, a link shows it to others.
 
 The browser begins a new session with every reload. So the plain wishes of a session are written to a small
-file under ORTune's home, and its name stands in the address (`?form=…`). A session writes one file of its own,
-over and over; what it was opened with is left alone, so that two tabs never write into each other's form.
+file under ORTune's home, and its name stands in the address (`?form=…`). A session writes one file of its
+own, over and over; what it was opened with is left alone, so that two tabs never share one.
 A link is a file of its own that nobody writes to again. A disk that takes no more costs the reload, not the
 session.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ _KEPT = re.compile(
     r"|knob\..+|options?\..+|dim\..+|value\..+"
     r"|protocol\.wait_(quiet|minutes)"
     rf"|({dataset.LABELLED}|{dataset.CALIBRATION})\.({'|'.join(dataset.FIRST_VALUES)})"
-    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|looked|target\..+)"
+    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|looked|linked|target\..+)"
     r"|accuracy\.(chosen|of_family|last|settings|batch|job|looked|linked|view|into|reference|accepted|metric"
     r"|positive|level)"
     r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|shown|shown_of|applied|followed|closed)"
@@ -187,7 +186,7 @@ def _write(name: str, text: str) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, folder / f"{name}.json")
+        temporary.replace(folder / f"{name}.json")
         _remove_oldest(folder)
     except OSError:
         with contextlib.suppress(OSError):
@@ -197,10 +196,8 @@ def _write(name: str, text: str) -> bool:
 
 
 def _remove_oldest(folder: Path) -> None:
-    with os.scandir(folder) as entries:
-        found = [entry for entry in entries if entry.name.endswith(".json")]
+    found = list(folder.glob("*.json"))
     if len(found) <= MOST + SPARE:
         return
-    for entry in sorted(found, key=lambda one: one.stat().st_mtime)[:-MOST]:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(entry.path)
+    for path in sorted(found, key=lambda one: one.stat().st_mtime)[:-MOST]:
+        path.unlink(missing_ok=True)

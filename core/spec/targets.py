@@ -2,7 +2,8 @@
 
 `METRICS` is the one table of what can be asked for; `TargetSpec` is one target as a YAML file carries it.
 Seconds, bytes, rows a second and shares of 1 inside. Outside a limit has its unit ("3 ms", "100 MB", "98 %"):
-a bare number in a YAML file is in SI units, a bare text is refused where it could be read in several. Pure; all errors are `SpecError`.
+a bare number in a YAML file is in SI units, a bare text is refused where it could be read in several. Pure;
+all errors are `SpecError`.
 """
 
 from __future__ import annotations

@@ -145,6 +145,17 @@ def fed_text(trial: Trial) -> str:
     return ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
 
 
+def trial_label(trial: Trial) -> str:
+    """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    try:
+        asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
+    except TunerError:
+        asked = "settings of another version"
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {format.short(asked, 90)}"
+
+
 MOST_SHAPES = 3  # inputs named in a title
 
 

@@ -37,6 +37,8 @@ def page() -> None:
         return
     profiles = _profiles(record)
     shown = _shown(profiles)
+    if shown is not None and state.TRIAL_PARAM not in st.query_params:
+        _address(shown.id)
     with right:
         spec = _configuration(record, shown)
     if spec is not None:
@@ -187,8 +189,13 @@ def _start(record: ModelRecord) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
-    st.session_state[SHOWN] = st.session_state[LINKED] = trial_id
-    st.query_params[state.TRIAL_PARAM] = trial_id
+    st.session_state[SHOWN] = trial_id
+    _address(trial_id)
+
+
+def _address(trial_id: str) -> None:
+    """Name the profile that is shown in the address."""
+    st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
 
 
 def _choose(profiles: Sequence[Trial]) -> None:
@@ -206,8 +213,7 @@ def _choose(profiles: Sequence[Trial]) -> None:
 
 
 def _chosen() -> None:
-    st.session_state[LINKED] = st.session_state[SHOWN]
-    st.query_params[state.TRIAL_PARAM] = st.session_state[SHOWN]
+    _address(st.session_state[SHOWN])
 
 
 def _asked_for(trial: Trial) -> str:

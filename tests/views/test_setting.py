@@ -110,4 +110,4 @@ def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) ->
     values = {fields.key("batch_size"): 2, fields.dim_key(dim): 7}
     spec = fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
     trial = invented.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
-    assert results.fed_text(trial) == "2×7"
+    assert results.fed_text(trial) == "input_ids 2×7, attention_mask 2×7"
