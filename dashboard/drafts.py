@@ -143,7 +143,9 @@ def _usual() -> Mapping[str, Any]:
         for prefix in (dataset.LABELLED, dataset.CALIBRATION)
         for name, value in dataset.FIRST_VALUES.items()
     }
-    return {**fields.defaults(), **named, protocol.WAIT: False, protocol.MINUTES: protocol.DEFAULT_MINUTES}
+    nothing = dict.fromkeys((state.TRIAL, state.TRIAL_OF))
+    waiting = {protocol.WAIT: False, protocol.MINUTES: protocol.DEFAULT_MINUTES}
+    return {**fields.defaults(), **named, **nothing, **waiting}
 
 
 def _is_plain(value: Any) -> bool:

@@ -56,10 +56,10 @@ def forms(home: Path) -> list[Path]:
 def test_settings_before_run_survive_a_reload(open_page: Open, add_model: Add) -> None:
     at = open_page(model=add_model())
     at.get_by_key(fields.key("batch_size")).set_value(7).run()
-    at.get_by_key(fields.key("graph_optimization_level")).set_value("basic").run()
+    at.get_by_key(fields.key("graph_optimization_level")).set_value("ORT_ENABLE_BASIC").run()
     again = reloaded(at, open_page, "tune")
     assert again.get_by_key(fields.key("batch_size")).value == 7
-    assert again.get_by_key(fields.key("graph_optimization_level")).value == "basic"
+    assert again.get_by_key(fields.key("graph_optimization_level")).value == "ORT_ENABLE_BASIC"
     assert again.session_state[state.MODEL] == at.session_state[state.MODEL]
 
 
@@ -85,8 +85,8 @@ def test_nothing_is_written_and_the_address_is_clean_until_something_is_asked_fo
     open_page: Open, home: Path
 ) -> None:
     at = open_page()
+    assert [path.read_text() for path in forms(home)] == []
     assert address(at) == {}
-    assert not forms(home)
 
 
 def test_a_session_writes_one_file_and_a_second_tab_another(
@@ -211,6 +211,7 @@ def test_a_profile_linked_on_tune_opens_on_its_own_page(open_page: Open, add_mod
     at = open_page(trial=profile.id)
     assert not at.exception
     assert at.title[0].value == "Profile"
+    del at.query_params["trial"]  # as the navigation does
     at.switch_page("views/tune.py").run()
     assert at.title[0].value == "Tune"
 
@@ -318,3 +319,18 @@ def test_the_scorecard_opens_with_the_targets_that_were_measured_last(
     assert "No targets yet" not in texts(at)
     [line] = at.session_state[scorecard_targets.IDS]
     assert at.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
+
+
+def test_a_variant_has_an_address_that_brings_its_family(open_page: Open, add_model: Add) -> None:
+    from core.steps import Step
+    from tests.views.test_variants import put_variant
+
+    root = add_model()
+    first = put_variant(root, Step("fp16", {}), name="half")
+    put_variant(root, Step("int8_dynamic", {}), name="eighth")
+    at = open_page("variants", variant=first.content_sha256[:16])
+    assert at.session_state[state.MODEL] == root.content_sha256
+    assert address(at)["variant"] == first.content_sha256[:16]
+    assert any(one.value == "half" for one in at.subheader)
+    gone = open_page("variants", variant="0" * 16)
+    assert "There is no variant" in texts(gone)
