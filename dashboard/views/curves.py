@@ -101,6 +101,7 @@ def _load(study: str, one: Axis, trial: Trial) -> None:
     st.session_state[AXIS] = one.name
     st.session_state[_values_key(one.name)] = _text(one.values)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
+    st.session_state[LOOKED] = st.session_state[state.MODEL]
 
 
 def _earlier(record: ModelRecord) -> None:
@@ -108,9 +109,10 @@ def _earlier(record: ModelRecord) -> None:
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
     sweeps = {one.study: one for one in reversed(found) if sweep.axis_of_study(one.study) is not None}
     listed = list(reversed(sweeps))
-    if st.session_state.get(LOOKED) != record.content_sha256:
+    before = st.session_state.get(LOOKED)
+    if before != record.content_sha256:
         st.session_state[LOOKED] = record.content_sha256
-        if st.session_state.get(STUDY) not in (None, *sweeps):  # of the model before
+        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
             st.session_state[STUDY] = None
         if listed and st.session_state.get(STUDY) is None and not controls.changed_settings():
             _open(listed[0])

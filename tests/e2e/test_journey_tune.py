@@ -15,7 +15,7 @@ from core.spec import spec_from_yaml
 from core.store import Store
 from dashboard.panels import verdict
 from tests import tiny_models
-from tests.e2e.conftest import run, run_button, started, visit
+from tests.e2e.conftest import named, run, run_button, started, visit
 
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
@@ -124,7 +124,9 @@ def test_the_keyboard_starts_a_run(page: Page) -> None:
     short(page)
     page.wait_for_timeout(1000)  # the browser takes up shortcuts a moment after it drew the button
     page.get_by_role("heading", name="Tune", level=1).click()
+    before = named(page.url)
     page.keyboard.press("Control+Enter")
+    page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
     expect(page.locator(".st-key-numbers")).to_be_visible()
 
 
