@@ -43,7 +43,7 @@ def test_settings_and_targets_outlive_a_reload_and_can_be_linked(open_browser: O
     visit(page, "Tune")
     expect(page.locator(".st-key-knob-batch_size input")).to_have_value("7")
 
-    page.locator(".st-key-draft-link button").click()
+    page.locator(".st-key-draft-link button").first.click()
     link = page.get_by_role("dialog").locator("code").inner_text()
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
     type_into(page, "knob-batch_size", "9")
