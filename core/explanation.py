@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,21 @@ def _side(store: Store, trial: Trial, run: Run) -> wire.ContestantPlan:
 def passes_path(store: Store, of: Pair) -> Path:
     """Return where the passes of a pair stand."""
     return store.artifact_path(of.candidate.id, f"why-{of.baseline.id}.json")
+
+
+def explanations(store: Store, candidates: Iterable[str]) -> list[tuple[str, str]]:
+    """Return which pairs of trials were explained, as (baseline, candidate), the newest first.
+
+    Args:
+        store: keeps the passes.
+        candidates: ids of trials to look at.
+    """
+    found = []
+    for one in candidates:
+        for path in store.artifacts(one, "why-*.json"):
+            with contextlib.suppress(OSError):
+                found.append((path.stat().st_mtime, path.stem.removeprefix("why-"), one))
+    return [(baseline, candidate) for _, baseline, candidate in sorted(found, reverse=True)]
 
 
 # --- what it has found --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 
 import streamlit as st  # noqa: E402
 
-from dashboard import gate, login, state  # noqa: E402
+from dashboard import drafts, gate, login, state  # noqa: E402
 from dashboard.panels import machine  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
@@ -18,6 +18,8 @@ st.logo(_ICON, size="large")
 gate.stay_inside()
 login.require()
 state.freeze_imports()
+drafts.restore()
+drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 
 page = st.navigation(
     [
@@ -37,6 +39,8 @@ page = st.navigation(
 )
 with st.sidebar:
     machine.sidebar()
+    drafts.button()
     login.log_out()
 state.show_notice()
 page.run()
+drafts.keep()

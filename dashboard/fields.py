@@ -80,16 +80,51 @@ def _default(setting: Knob) -> Any:
 
 
 SUGGESTED_SIZES = (
-    # a part of a dimension's name -> a size to start from; shown in the widget, so nothing is hidden
+    # a part of a dimension's name -> a size to start from; the widget marks it as a guess
     (("seq", "len", "token", "time", "text"), 128),
     (("height", "width"), 224),
 )
+IMAGE_CHANNELS = (1, 3, 4)
 
 
-def suggested_size(dim: str) -> int:
-    """Return a size to start from for free dimension `dim`."""
-    lowered = dim.lower()
-    return next((size for parts, size in SUGGESTED_SIZES if any(part in lowered for part in parts)), 16)
+def suggested_size(dim: str, info: wire.ModelInfo) -> int:
+    """Return a size to start from for free dimension `dim` of a model: a guess, to be marked as one."""
+    named = f"{dim} {image_side(dim, info)}".lower()
+    return next((size for parts, size in SUGGESTED_SIZES if any(part in named for part in parts)), 16)
+
+
+def image_side(dim: str, info: wire.ModelInfo) -> str:
+    """Return "height" or "width" where the layout of an input tells that `dim` is one; else ""."""
+    for one in info["inputs"]:
+        shape = one["shape"] or []
+        if dim not in shape or len(shape) != 4:
+            continue
+        if shape[1] in IMAGE_CHANNELS:  # rows, channels, height, width
+            return {2: "height", 3: "width"}.get(shape.index(dim), "")
+        if shape[3] in IMAGE_CHANNELS:  # rows, height, width, channels
+            return {1: "height", 2: "width"}.get(shape.index(dim), "")
+    return ""
+
+
+def guesses(values: Mapping[str, Any], info: wire.ModelInfo) -> dict[str, int]:
+    """Return the free dimensions whose size is the suggested one: nobody may have chosen it."""
+    sizes = {dim: suggested_size(dim, info) for dim in other_dims(info)}
+    return {dim: size for dim, size in sizes.items() if values.get(dim_key(dim), size) == size}
+
+
+def in_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number of a page that no setting's table knows.
+
+    Fields have no bounds of their own: the browser shows a number beyond them, but sends the one before.
+
+    Raises:
+        SpecError: it is not in the range.
+    """
+    if not low <= value <= high:
+        raise SpecError(
+            f"`{low:g} <= {name} <= {high:g}` must hold, but got {value:g}.",
+            hint="Choose a number in that range.",
+        )
 
 
 def other_dims(info: wire.ModelInfo) -> list[str]:
@@ -249,8 +284,9 @@ def _feeds(have: Mapping[str, Any]) -> str:
 
 
 def _dims(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, int]:
-    names = other_dims(info) if info is not None else []
-    sizes = {name: have.get(dim_key(name), suggested_size(name)) for name in names}
+    if info is None:
+        return {}
+    sizes = {name: have.get(dim_key(name), suggested_size(name, info)) for name in other_dims(info)}
     return {name: int(size) for name, size in sizes.items() if size is not None}
 
 

@@ -45,7 +45,9 @@ DEFAULT_MODEL = "digits_cnn"
 
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
+FALLBACK = "model.fallback"  # content SHA-256 of the model that nobody chose
 TRIAL = "trial"  # id of the trial that Tune shows
+TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it was shown
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
@@ -140,6 +142,7 @@ def current_model() -> ModelRecord | None:
     record = next((one for one in library if one.name == DEFAULT_MODEL), library[0] if library else None)
     if record is not None:
         choose_model(record)
+        st.session_state[FALLBACK] = record.content_sha256
         return record
     for error in errors:
         report_record(error)
@@ -275,12 +278,14 @@ def linked_trial() -> str | None:
     """Id of the trial this page is about: the link's, else the one of this session."""
     linked = st.query_params.get(TRIAL_PARAM)
     if linked and linked != st.session_state.get(TRIAL):
-        st.session_state[TRIAL] = linked
+        st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
     return st.session_state.get(TRIAL)
 
 
 def show_trial(trial_id: str | None) -> None:
     """Make `trial_id` the trial that Tune shows, in the address as well."""
+    if st.session_state.get(TRIAL) != trial_id:
+        st.session_state[TRIAL_OF] = None
     st.session_state[TRIAL] = trial_id
     if trial_id is None:
         st.query_params.pop(TRIAL_PARAM, None)
@@ -289,9 +294,10 @@ def show_trial(trial_id: str | None) -> None:
 
 
 def own_trial(trial_id: str) -> None:
-    """Show a trial that this session just started: its settings are the widgets' own."""
+    """Show a trial and leave the widgets as they are: it has their settings, or was only looked up."""
     st.session_state[APPLIED] = trial_id
     show_trial(trial_id)
+    st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
 
 
 def is_new_link(trial_id: str) -> bool:
@@ -299,6 +305,19 @@ def is_new_link(trial_id: str) -> bool:
     fresh = st.session_state.get(APPLIED) != trial_id
     st.session_state[APPLIED] = trial_id
     return fresh
+
+
+def left_behind(key: str, record: ModelRecord) -> bool:
+    """Whether another model was chosen since the result of a page was shown; `key` remembers the model."""
+    before = st.session_state.get(key)
+    if before is None:
+        st.session_state[key] = before = record.content_sha256
+    return bool(before != record.content_sha256)
+
+
+def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
+    """Complete measurements of a model, newest first, without samples."""
+    return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
 
 
 def trial_link(trial_id: str, page: str = "") -> str:

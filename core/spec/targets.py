@@ -1,8 +1,9 @@
 """What a configuration must reach: a metric, its limit, and the conditions under which the limit holds.
 
 `METRICS` is the one table of what can be asked for; `TargetSpec` is one target as a YAML file carries it.
-Seconds, bytes, rows a second and shares of 1 inside. Outside a limit may have its unit ("3 ms", "100 MB",
-"98 %"), because a bare 0.003 is easily misread in a review. Pure; all errors are `SpecError`.
+Seconds, bytes, rows a second and shares of 1 inside. Outside a limit has its unit ("3 ms", "100 MB", "98 %"):
+a bare number in a YAML file is in SI units, a bare text is refused where it could be read in several. Pure;
+all errors are `SpecError`.
 """
 
 from __future__ import annotations
@@ -173,10 +174,12 @@ _NUMBER = re.compile(
 
 
 def parse_limit(metric: Metric, text: str) -> float:
-    """Read a limit: `3 ms`, `0.003`, `100 MB`, `98 %`, `2,000/s`. A bare number is in SI units.
+    """Read a limit: `3 ms`, `100 MB`, `98 %`, `0.98`, `2,000/s`.
+
+    Times and sizes need their unit: a bare `3` could be seconds or milliseconds.
 
     Raises:
-        SpecError: no number, or a unit that this metric has not.
+        SpecError: no number, no unit where there are several, or a unit that this metric has not.
     """
     plain = text.strip()
     match = _NUMBER.match(plain)
@@ -191,8 +194,13 @@ def parse_limit(metric: Metric, text: str) -> float:
 
 def _factor(metric: Metric, unit: str) -> Decimal:
     units = _UNITS[metric.quantity]
-    if not unit:
+    if not unit and len(units) < 2:
         return Decimal(1)
+    if not unit:
+        raise SpecError(
+            f"A limit of `{metric.name}` needs a unit: {', '.join(units)}.",
+            hint=f"Write for example `{metric.example}`.",
+        )
     meant = _ALIASES.get(unit.lower(), unit)
     found = next((factor for name, factor in units.items() if name.lower() == meant.lower()), None)
     if found is None:

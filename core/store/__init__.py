@@ -591,6 +591,10 @@ class Store:
             raise unusable(folder, error) from error
         return folder / kind
 
+    def artifacts(self, trial_id: str, pattern: str) -> list[Path]:
+        """Return the files of a trial whose names match `pattern`; none where it has none."""
+        return list(self._artifacts(trial_id).glob(pattern))
+
     def _artifacts(self, trial_id: str) -> Path:
         return self.folder / "artifacts" / Path(trial_id).name
 

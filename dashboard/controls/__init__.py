@@ -111,7 +111,7 @@ def _seed(record: ModelRecord) -> None:
     for name, value in fields.defaults().items():
         st.session_state.setdefault(name, value)
     for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim))
+        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
 
 
 def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:

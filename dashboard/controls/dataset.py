@@ -34,7 +34,7 @@ SAMPLES: Mapping[str, tuple[str, str]] = {
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FILLED = ("resize", "crop", "channels", "scale", "mean", "std")  # widgets of the preprocessing
 
-_DEFAULTS: Mapping[str, Any] = {
+FIRST_VALUES: Mapping[str, Any] = {  # of the form's values -> what it begins with
     "path": "",
     "kind": "auto",
     "split": "",
@@ -99,7 +99,7 @@ def spec_from_values(values: Mapping[str, Any]) -> DatasetSpec | None:
     Raises:
         SpecError: a value that no dataset can have, or text that cannot be read.
     """
-    have = {**_DEFAULTS, **values}
+    have = {**FIRST_VALUES, **values}
     path = str(have["path"] or "").strip()
     if not path:
         return None
@@ -119,7 +119,7 @@ def spec_from_values(values: Mapping[str, Any]) -> DatasetSpec | None:
                 "resize": _whole(have["resize"]),
                 "crop": _whole(have["crop"]),
                 "channels": have["channels"],
-                "scale": float(_DEFAULTS["scale"] if have["scale"] is None else have["scale"]),
+                "scale": float(FIRST_VALUES["scale"] if have["scale"] is None else have["scale"]),
                 "mean": fields.numbers("mean", have["mean"]),
                 "std": fields.numbers("std", have["std"]),
             },
@@ -133,7 +133,7 @@ def _whole(value: float | None) -> int | None:
 
 def values_from_spec(spec: DatasetSpec) -> dict[str, Any]:
     """Return the form's values that ask for `spec`: the inverse of the above."""
-    own = {name: getattr(spec, name) for name in _DEFAULTS if name not in _FILLED}
+    own = {name: getattr(spec, name) for name in FIRST_VALUES if name not in _FILLED}
     done = {name: getattr(spec.preprocessing, name) for name in _FILLED}
     listed = {name: ", ".join(f"{one:g}" for one in done[name]) for name in ("mean", "std")}
     return {**own, **done, **listed}
@@ -152,7 +152,7 @@ def asked(prefix: str) -> DatasetSpec | None:
         SpecError: as `spec_from_values`.
         ModelError: the file is not there, or may not be named in the browser.
     """
-    spec = spec_from_values({name: _value(prefix, name) for name in _DEFAULTS})
+    spec = spec_from_values({name: _value(prefix, name) for name in FIRST_VALUES})
     if spec is None:
         return None
     path = allowed_path(spec.path, folder=True)
@@ -160,7 +160,7 @@ def asked(prefix: str) -> DatasetSpec | None:
 
 
 def _value(prefix: str, name: str) -> Any:
-    return st.session_state.get(key(prefix, name), _DEFAULTS[name])
+    return st.session_state.get(key(prefix, name), FIRST_VALUES[name])
 
 
 # --- the form -----------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def form(prefix: str, *, labels: bool = True, outputs: Sequence[str] = ()) -> Da
         labels: the rows need labels.
         outputs: of the model, where the one with the classes may have to be chosen.
     """
-    for name, value in _DEFAULTS.items():
+    for name, value in FIRST_VALUES.items():
         st.session_state.setdefault(key(prefix, name), value)
     _file(prefix, labels=labels)
     _rows(prefix, outputs if labels else ())
@@ -282,7 +282,6 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
             )
         st.number_input(
             "Rows at most",
-            min_value=1,
             step=100,
             key=key(prefix, "limit"),
             placeholder="all",
@@ -291,7 +290,6 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
         )
         st.number_input(
             "Seed",
-            min_value=0,
             step=1,
             key=key(prefix, "seed"),
             persist_state="session",
@@ -339,7 +337,6 @@ def _images(prefix: str) -> None:
         )
         st.number_input(
             "What a pixel of 255 becomes",
-            min_value=1e-6,
             key=key(prefix, "scale"),
             persist_state="session",
             help="1 divides by 255 as torchvision does; 255 leaves the bytes as they are.",
@@ -357,7 +354,6 @@ def _images(prefix: str) -> None:
 def _size(prefix: str, name: str, label: str, placeholder: str, text: str) -> None:
     st.number_input(
         label,
-        min_value=1,
         step=1,
         key=key(prefix, name),
         placeholder=placeholder,
@@ -369,4 +365,4 @@ def _size(prefix: str, name: str, label: str, placeholder: str, text: str) -> No
 def _prepare(prefix: str, name: str) -> None:
     wanted = PREPARATIONS[name][2]
     for one in _FILLED:
-        st.session_state[key(prefix, one)] = wanted.get(one, _DEFAULTS[one])
+        st.session_state[key(prefix, one)] = wanted.get(one, FIRST_VALUES[one])

@@ -16,16 +16,32 @@ from dashboard.controls.setting import help_text, one
 
 
 def dims(record: ModelRecord) -> None:
-    """Draw a size for each free dimension besides the batch."""
+    """Draw a size for each free dimension besides the batch; a guess is marked as one."""
+    guessed = fields.guesses(st.session_state, record.info)  # type: ignore[arg-type] # keys of widgets
     for dim in fields.other_dims(record.info):
         st.number_input(
-            f"Size of `{dim}`",
-            min_value=1,
+            _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
             step=1,
             key=fields.dim_key(dim),
             persist_state="session",
             help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
         )
+    if guessed:
+        st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
+
+
+GUESS = " :orange-badge[:material/help: a guess]"
+
+
+def _size_label(dim: str, info: wire.ModelInfo) -> str:
+    side = fields.image_side(dim, info)
+    return f"{side.capitalize()} (`{dim}`)" if side and side not in dim.lower() else f"Size of `{dim}`"
+
+
+def guessed_text(info: wire.ModelInfo) -> str:
+    """Say which sizes a run would be fed that nobody chose: "height 224 × width 224"; empty: none."""
+    guessed = fields.guesses(st.session_state, info)  # type: ignore[arg-type] # keys of widgets
+    return " × ".join(f"{fields.image_side(dim, info) or dim} {size}" for dim, size in guessed.items())
 
 
 _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}

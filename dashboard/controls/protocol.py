@@ -48,20 +48,31 @@ def wait_for_quiet() -> None:
         st.session_state.setdefault(MINUTES, DEFAULT_MINUTES)
         st.number_input(
             "at most (min)",
-            min_value=1,
-            max_value=MOST_MINUTES,
+            step=1,
             key=MINUTES,
             width=130,
             persist_state="session",
             disabled=not st.session_state[WAIT],
             help="Minutes; after them the race starts on a machine that is not quiet.",
         )
+    try:
+        wait_quiet_s()
+    except TunerError as error:
+        state.report(error)
 
 
 def wait_quiet_s() -> float:
-    """Return how long a race of this session waits for a quiet machine, in seconds; 0: not at all."""
-    minutes = st.session_state.get(MINUTES) or DEFAULT_MINUTES
-    return 60.0 * minutes if st.session_state.get(WAIT) else 0.0
+    """Return how long a race of this session waits for a quiet machine, in seconds; 0: not at all.
+
+    Raises:
+        SpecError: minutes out of range.
+    """
+    if not st.session_state.get(WAIT):
+        return 0.0
+    minutes = st.session_state.get(MINUTES)
+    minutes = DEFAULT_MINUTES if minutes is None else minutes
+    fields.in_range("minutes to wait for quiet", minutes, 1, MOST_MINUTES)
+    return 60.0 * minutes
 
 
 def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:

@@ -77,8 +77,6 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
     elif setting.kind == "float":
         st.number_input(
             label,
-            min_value=setting.low,
-            max_value=setting.high,
             step=STEP,
             format="%.6g",
             key=key,
@@ -145,10 +143,8 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
         _fixed_batch(record)
         return
     optional = DEFAULTS[key] is None
-    st.number_input(
+    st.number_input(  # no bounds: the browser would show a number beyond them and send the one before
         label,
-        min_value=None if setting.low is None else int(setting.low),
-        max_value=None if setting.high is None else int(setting.high),
         step=1,
         key=key,
         help=text,

@@ -223,11 +223,8 @@ def _widget(option: Option, key: str) -> None:
 
 def _number(option: Option, label: str, key: str, text: str) -> None:
     whole = option.kind == "int"
-    kind = int if whole else float
     st.number_input(
         label,
-        min_value=None if option.low is None else kind(option.low),
-        max_value=None if option.high is None else kind(option.high),
         step=1 if whole else _step(float(option.default)),
         format="%d" if whole else "%g",
         key=key,
@@ -266,8 +263,6 @@ def _dims(option: Option, step_id: str, info: wire.ModelInfo) -> None:
             st.session_state.setdefault(key, None)
             st.number_input(
                 f"{option.label}: {format.plain(name)}",
-                min_value=int(option.low or 1),
-                max_value=None if option.high is None else int(option.high),
                 step=1,
                 key=key,
                 help=option.help,

@@ -13,10 +13,11 @@ from core import accuracy_run, metrics, variants
 from core.accuracy_run import Accuracy
 from core.errors import TunerError
 from core.metrics import Floats, Integers
-from core.spec import TrialSpec
+from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
 from core.store import ModelRecord
 from dashboard import state
+from dashboard.folders import allowed_path
 
 LIMIT = 200  # evaluations of one model to look through
 
@@ -87,6 +88,26 @@ def _newest(asked: Request) -> Accuracy | None:
         ),
         None,
     )
+
+
+def offered(record: ModelRecord) -> list[Accuracy]:
+    """Return the evaluations of a model that a page can show again, newest first.
+
+    They are of this machine, and of data that are as they were and that the browser may name.
+    """
+    here = state.environment()["fingerprint"]
+    kept = state.store().accuracies(model_sha256=record.content_sha256, limit=LIMIT)
+    return [one for one in kept if one.fingerprint in (here, "") and _can_be_shown(one)]
+
+
+def _can_be_shown(one: Accuracy) -> bool:
+    try:
+        data = dataset_from_dict(one.dataset)
+        precision = spec_from_dict(one.spec).model.precision
+        allowed_path(data.path, folder=True)
+    except TunerError:
+        return False
+    return precision == "fp32" and _same_rows(one, data) and Path(one.scores_path).is_file()
 
 
 def _same_settings(one: Accuracy, spec: TrialSpec) -> bool:

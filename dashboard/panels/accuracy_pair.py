@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.accuracy_run import DELTA
 from core.errors import TunerError
-from dashboard import format, state
+from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow
 from dashboard.panels.accuracy_found import Evaluated, compared
@@ -37,6 +37,11 @@ def panel(found: Sequence[Evaluated]) -> None:
             st.page_link("views/variants.py", label="Variants", icon=":material/science:")
         return
     reference, delta, metric = _controls(found)
+    try:
+        fields.in_range("accepted loss in points", 100 * delta, 0, 99)
+    except TunerError as error:
+        state.report(error)
+        return
     positive, threshold = decision(reference)
     rows: list[tuple[Evaluated, dict[str, Any], dict[str, Any]]] = []
     for one in found:
@@ -73,8 +78,6 @@ def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
     with middle:
         st.number_input(
             "Accepted loss δ (points)",
-            min_value=0.0,
-            max_value=99.0,
             step=0.1,
             key=ACCEPTED,
             persist_state="session",

@@ -165,7 +165,6 @@ def _line(complete: Sequence[Measured], percentile: str) -> float | None:
     left, right = st.columns([1, 2])
     left.number_input(
         "Latency line (ms)",
-        min_value=0.0,
         value=None,
         format="%.6g",
         key=LINE_NUMBER,

@@ -11,6 +11,7 @@ from core.errors import TunerError
 from core.fed import fed_from_dict, fed_words
 from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial, model_words
+from core.plan import feed_plan
 from dashboard import controls, format, state
 from dashboard.panels import verdict
 from dashboard.panels.cells import Cell, Result
@@ -93,7 +94,9 @@ def header(trial: Trial, *, live: bool = False) -> None:
         live: it runs, and a box of its own says how far it is.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(trial.model_name), anchor=False, width="content")
+        fed = fed_text(trial)
+        name = f"{trial.model_name} · {fed}" if fed else trial.model_name
+        st.subheader(format.plain(name), anchor=False, width="content")
         if not live:
             state_badge(trial.state)
         result = trial.result or {}
@@ -123,6 +126,42 @@ def header(trial: Trial, *, live: bool = False) -> None:
         controls.badges(state.trial_spec(trial), model_words(trial.result))
     except TunerError as error:
         state.report(error)
+
+
+def fed_text(trial: Trial) -> str:
+    """Return the shapes that a trial was fed: "1×3×224×224", with names where there are several.
+
+    Empty where nobody can tell: the model is gone, or a file brings its shapes along.
+    """
+    record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
+    if record is None:
+        return ""
+    try:
+        plan = feed_plan(state.trial_spec(trial).workload, record.info)
+    except TunerError:  # of another version
+        return ""
+    shapes = {one["name"]: "×".join(map(str, one["shape"])) for one in plan["inputs"]}
+    if plan["source"] == "npz" or not all(shapes.values()):
+        return ""
+    if len(shapes) == 1:
+        return next(iter(shapes.values()))
+    more = len(shapes) - MOST_SHAPES
+    named = [f"{name} {shape}" for name, shape in list(shapes.items())[:MOST_SHAPES]]
+    return ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
+
+
+def trial_label(trial: Trial) -> str:
+    """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    try:
+        asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
+    except TunerError:
+        asked = "settings of another version"
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {format.short(asked, 90)}"
+
+
+MOST_SHAPES = 3  # inputs named in a title
 
 
 def _rows(result: Result) -> str:

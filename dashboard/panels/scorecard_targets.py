@@ -18,7 +18,6 @@ from dashboard import format
 
 IDS = "scorecard.targets"  # ids of the lines, in order
 FIRST = "latency_p99"  # metric of a new line
-MOST_BATCH = 65_536
 
 
 def key(line: str, name: str) -> str:
@@ -176,8 +175,6 @@ def _draw_line(line: str) -> None:
         if metric.at_batch:
             st.number_input(
                 "at batch",
-                min_value=1,
-                max_value=MOST_BATCH,
                 value=None,
                 step=1,
                 key=key(line, "batch"),
@@ -198,8 +195,6 @@ def _draw_line(line: str) -> None:
         if metric.at_threshold:
             st.number_input(
                 "at threshold",
-                min_value=0.0,
-                max_value=1.0,
                 value=None,
                 step=0.05,
                 key=key(line, "threshold"),

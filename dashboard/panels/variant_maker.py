@@ -34,23 +34,27 @@ def sizes_form(record: ModelRecord) -> None:
     """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
     st.session_state.setdefault(fields.key("batch_size"), fields.defaults()[fields.key("batch_size")])
     for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim))
+        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
     with st.expander("What is fed", icon=":material/input:", key="variants.feeds"):
         for name in _FEED_KEYS:
             st.session_state.setdefault(name, fields.defaults()[name])
         feeding.feeds(record, {})
+    try:
+        workload(record)
+    except TunerError as error:
+        state.report(error)
 
 
 def dims(record: ModelRecord) -> dict[str, int]:
     """The size of each free dimension besides the batch."""
     values = state.values()
-    sizes = {
-        dim: values.get(fields.dim_key(dim)) or fields.suggested_size(dim)
-        for dim in fields.other_dims(record.info)
+    sizes = {dim: values.get(fields.dim_key(dim)) for dim in fields.other_dims(record.info)}
+    return {
+        dim: int(fields.suggested_size(dim, record.info) if size is None else size)
+        for dim, size in sizes.items()
     }
-    return {dim: int(size) for dim, size in sizes.items()}
 
 
 def workload(record: ModelRecord) -> WorkloadSpec:
@@ -169,6 +173,7 @@ def about(record: ModelRecord) -> str:
 def _make(source: ModelRecord) -> None:
     """Queue what the widgets hold now."""
     try:
+        workload(source)
         steps = step_controls.chain()
         calibrated = any(step.type.needs_calibration for step in steps)
         calibration = asked_calibration() if calibrated else None

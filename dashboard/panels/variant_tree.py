@@ -16,6 +16,9 @@ from dashboard import format, state
 from dashboard.panels import variant_text
 from dashboard.panels.variant_text import Verdict
 
+PARAM = "variant"  # ?variant=<first digits of its content hash>
+SHORT = 16
+LINKED = "variants.linked"  # the ?variant= that was followed
 SHOWN = "variants.shown"  # content hash of the variant whose details are shown
 NO_BREAK = "\u00a0"  # a space that Markdown keeps
 COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
@@ -149,6 +152,26 @@ def _verdict(verdict: Verdict | None) -> None:
             st.caption(f":material/info: {format.plain(verdict.remark)}")
 
 
+def follow_link() -> None:
+    """`?variant=` names the variant to show, and brings its family; once."""
+    linked = st.query_params.get(PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        record = state.store().model(linked)
+    except TunerError:  # a name that several have
+        record = None
+    if record is None:
+        st.warning(f"There is no variant {format.plain(linked[:40])} here.", icon=":material/search_off:")
+        return
+    current = state.current_model()
+    family = variants.family(state.store(), current) if current is not None else []
+    if record.content_sha256 not in [one.content_sha256 for one in family]:
+        state.choose_model(variants.original(state.store(), record) or record)
+    st.session_state[SHOWN] = record.content_sha256
+
+
 def show(sha: str) -> None:
     """Make this variant the one whose details are shown."""
     st.session_state[SHOWN] = sha
@@ -157,10 +180,13 @@ def show(sha: str) -> None:
 def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """The variant to show: the chosen one, else the current model when it is a variant, else the newest."""
     made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
-    for sha in (st.session_state.get(SHOWN), st.session_state.get(state.MODEL)):
-        if sha in made:
-            st.session_state[SHOWN] = sha
-            return made[sha]
+    chosen = (st.session_state.get(SHOWN), st.session_state.get(state.MODEL))
     newest = max(made.values(), key=lambda one: one.created_at, default=None)
-    st.session_state[SHOWN] = newest.content_sha256 if newest is not None else None
-    return newest
+    found = next((made[sha] for sha in chosen if sha in made), newest)
+    st.session_state[SHOWN] = found.content_sha256 if found is not None else None
+    if found is not None:
+        short = found.content_sha256[:SHORT]
+        st.session_state[LINKED] = short
+        if st.query_params.get(PARAM) != short:
+            st.query_params[PARAM] = short
+    return found

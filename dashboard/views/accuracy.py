@@ -10,17 +10,17 @@ from typing import Any
 import streamlit as st
 
 from core import variants, wire
-from core.accuracy_run import BATCH_ROWS, measure_accuracy, score_outputs
+from core.accuracy_run import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
 from core.errors import Cancelled, ErrorRecord, TunerError, record_from_error
 from core.scheduler import Status
-from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
-from core.spec.datasets import DatasetSpec
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
+from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store
 from core.trial_run import Run
-from dashboard import controls, format, state
+from dashboard import controls, fields, format, state
 from dashboard.controls import dataset
 from dashboard.panels import accuracy_results, job_box
-from dashboard.panels.accuracy_found import Evaluated, Request, find, record_name
+from dashboard.panels.accuracy_found import Evaluated, Request, find, offered, record_name
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -28,6 +28,10 @@ OF_FAMILY = "accuracy.of_family"  # content hash of the original that they desce
 LAST = "accuracy.last"  # the current model when the choice was drawn last
 SETTINGS = "accuracy.settings"
 BATCH = "accuracy.batch"
+PARAM = "accuracy"  # ?accuracy=<id>
+LINKED = "accuracy.linked"  # the ?accuracy= that was followed
+LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was looked for
+PICKED = "accuracy.earlier"
 JOB = "accuracy.job"  # id of the evaluation that this session started last
 
 KIND = "accuracy"
@@ -43,11 +47,15 @@ def page() -> None:
         "than the original on the very same rows."
     )
     state.show_kept_error()
+    _follow_link()
     left, right = st.columns([1, 2], gap="medium")
     with left:
         record = controls.model_picker()
+        if record is not None:
+            _earlier(record)
         requests = _requests(record) if record is not None else []
         found = find(requests)
+        _address(record, found)
         job = _job()
         if record is not None:
             _button(requests, found, job)
@@ -59,6 +67,90 @@ def page() -> None:
             accuracy_results.result(found)
         elif not state.is_active(job):
             _empty()
+
+
+# --- what was evaluated before ------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?accuracy=` brings the model, the data and the settings of an evaluation, once."""
+    linked = st.query_params.get(PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        _take(state.store().accuracy(linked))
+    except TunerError as error:
+        state.report(error)
+
+
+def _take(one: Accuracy) -> None:
+    """Make the form ask for what an evaluation was made of.
+
+    Raises:
+        TunerError: its model is gone, or another version wrote it.
+    """
+    spec = spec_from_dict(one.spec)
+    if spec.session == SessionSpec():
+        state.choose_model(state.find_model(spec.model))
+        st.session_state[SETTINGS] = DEFAULTS
+    else:
+        state.apply_spec(spec)
+        st.session_state[SETTINGS] = TUNE
+    st.session_state[BATCH] = spec.workload.batch_size
+    dataset.fill(dataset.LABELLED, dataset_from_dict(one.dataset))
+    if one.model_sha256 not in st.session_state.get(CHOSEN, [one.model_sha256]):
+        st.session_state[CHOSEN] = [*st.session_state[CHOSEN], one.model_sha256]
+    st.session_state[LOOKED] = one.model_sha256
+
+
+def _earlier(record: ModelRecord) -> None:
+    """Open the newest evaluation of the model where no data are chosen; offer them all."""
+    kept = {one.id: one for one in offered(record)}
+    if st.session_state.get(LOOKED) != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
+        if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
+            _take(plain[0])
+    if len(kept) < 2:
+        return
+    linked = st.query_params.get(PARAM)
+    st.session_state[PICKED] = linked if linked in kept else None
+    st.selectbox(
+        "Evaluations of this model",
+        list(kept),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: _label(kept[one]) if one in kept else str(one),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. Takes up its data and its settings.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        st.session_state[LINKED] = st.query_params[PARAM] = picked
+        try:
+            _take(state.store().accuracy(picked))
+        except TunerError as error:
+            state.keep_error(error)
+
+
+def _label(one: Accuracy) -> str:
+    """Never changes for an evaluation: Streamlit finds the chosen option again by its label."""
+    data = PurePath(one.dataset["path"]).name
+    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} rows · {one.id[:8]}"
+
+
+def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
+    """Name the evaluation of the current model in the address, or the first one that is shown."""
+    own = record.content_sha256 if record is not None else ""
+    shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
+    if shown is None:
+        st.query_params.pop(PARAM, None)
+    elif st.query_params.get(PARAM) != shown.accuracy.id:
+        st.session_state[LINKED] = st.query_params[PARAM] = shown.accuracy.id
 
 
 # --- what to evaluate ---------------------------------------------------------------------------------------
@@ -75,7 +167,11 @@ def _requests(record: ModelRecord) -> list[Request]:
     session = _settings()
     if data is None or session is None:
         return []
-    return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+    try:
+        return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+    except TunerError as error:
+        state.report(error)
+        return []
 
 
 def _models(record: ModelRecord) -> list[ModelRecord]:
@@ -116,8 +212,6 @@ def _settings() -> SessionSpec | None:
         )
         st.number_input(
             "Rows at once",
-            min_value=1,
-            max_value=MOST_ROWS,
             step=1,
             key=BATCH,
             placeholder=f"{BATCH_ROWS}, or 1 where the answers depend on it",
@@ -136,6 +230,8 @@ def _settings() -> SessionSpec | None:
 
 def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
     rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
+    if rows is not None:
+        fields.in_range("rows at once", rows, 1, MOST_ROWS)
     return TrialSpec(
         model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
         session=session,

@@ -28,6 +28,8 @@ TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
 # keys of the session
 SHOWN = "compare.shown"  # id of the comparison that is shown
 APPLIED = "compare.applied"  # the linked trials that were taken into the list
+SHOWN_OF = "compare.shown_of"  # content hash of the model that was current when it was shown
+CLOSED = "compare.closed"  # somebody closed the race: no other one opens by itself
 FOLLOWED = "compare.followed"  # the linked comparison whose model was chosen
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
 PAST, DUELS = "compare.past", "compare.duels"
@@ -41,14 +43,17 @@ def page() -> None:
     shown = _shown()
     _follow_links(shown)
     record = state.current_model()
+    opened = shown is not None  # by somebody: its list makes room
+    if record is not None and (shown is None or state.left_behind(SHOWN_OF, record)):
+        shown, opened = _newest(record), False
     active = shown is not None and shown.state in ACTIVE
     _run_bar(record, active=active)
     state.show_kept_error()
     if record is not None:
         count = len(entry_list.entries(record))
         label = f"The list: {count} configuration{'s' * (count != 1)}"
-        key = "compare.builder.open" if shown is None else "compare.builder.closed"  # a race comes to the top
-        with st.expander(label, icon=":material/list:", expanded=shown is None, key=key):
+        key = "compare.builder.closed" if opened else "compare.builder.open"  # a race comes to the top
+        with st.expander(label, icon=":material/list:", expanded=not opened, key=key):
             _builder(record)
     if shown is not None:
         _race(shown)
@@ -76,11 +81,32 @@ def _shown() -> Comparison | None:
 
 def show(comparison_id: str | None) -> None:
     """Make this comparison the one that is shown, in the address as well: a reload finds it again."""
+    if st.session_state.get(SHOWN) != comparison_id:
+        st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = comparison_id
     if comparison_id is None:
         st.query_params.pop(COMPARISON_PARAM, None)
     else:
         st.query_params[COMPARISON_PARAM] = comparison_id
+        st.session_state[CLOSED] = False
+
+
+def _close() -> None:
+    show(None)
+    st.session_state[CLOSED] = True
+
+
+def _newest(record: ModelRecord) -> Comparison | None:
+    """The newest race of a model that was asked for here; the list stays as it is."""
+    show(None)
+    if st.session_state.get(CLOSED):
+        return None
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=PAST_LIMIT)
+    newest = next((one for one in found if one.study and (one.result or one.state in ACTIVE)), None)
+    if newest is not None:
+        show(newest.id)
+        st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256
+    return newest
 
 
 def _follow_links(shown: Comparison | None) -> None:
@@ -135,8 +161,6 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
         )
         st.number_input(
             "Equal within (%)",
-            min_value=0.1,
-            max_value=50.0,
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,
             step=0.5,
             format="%.1f",
@@ -148,8 +172,6 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
         )
         st.number_input(
             "Budget (s)",
-            min_value=1,
-            max_value=86_400,
             value=None,
             step=10,
             key=BUDGET,
@@ -322,7 +344,7 @@ def _buttons(shown: Comparison, trials: Sequence[Trial]) -> None:
         args=(shown,),
         help="Makes these configurations the list above, to race them again or with others.",
     )
-    st.button("Close", key="compare.close", icon=":material/close:", on_click=show, args=(None,))
+    st.button("Close", key="compare.close", icon=":material/close:", on_click=_close)
 
 
 def _retake(shown: Comparison) -> None:

@@ -26,6 +26,9 @@ VALUES = "curves.values"  # + "." + name of the axis
 AGAIN = "curves.again"
 STUDY = "curves.study"  # name of the sweep that is shown
 STUDY_PARAM = "study"  # ?study=<name>
+LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
+PICKED = "curves.earlier"
+RACES = 200  # to look through for sweeps
 APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
@@ -40,6 +43,8 @@ def page() -> None:
     left, right = st.columns([2, 3], gap="medium")
     with left:
         record = controls.model_picker()
+        if record is not None:
+            _earlier(record)
         base = _base() if record is not None else None
     if record is None or base is None:
         return
@@ -85,13 +90,71 @@ def _load_linked() -> None:
     if st.session_state.get(STUDY) == study:
         return
     try:
-        state.apply_spec(state.trial_spec(trials[-1]))
+        _load(study, one, trials[-1])
     except TunerError as error:
         state.report(error)
-        return
+
+
+def _load(study: str, one: Axis, trial: Trial) -> None:
+    """Take up the settings, the setting to vary and the values of a sweep; raises what `apply_spec` does."""
+    state.apply_spec(state.trial_spec(trial))
     st.session_state[AXIS] = one.name
     st.session_state[_values_key(one.name)] = _text(one.values)
-    st.session_state[STUDY] = study
+    st.session_state[STUDY] = st.session_state[APPLIED] = study
+    st.session_state[LOOKED] = st.session_state[state.MODEL]
+
+
+def _earlier(record: ModelRecord) -> None:
+    """Open the newest sweep of the model, where that changes no setting; offer them all."""
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
+    sweeps = {one.study: one for one in reversed(found) if sweep.axis_of_study(one.study) is not None}
+    listed = list(reversed(sweeps))
+    before = st.session_state.get(LOOKED)
+    if before != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
+            st.session_state[STUDY] = None
+        if listed and st.session_state.get(STUDY) is None and not controls.changed_settings():
+            _open(listed[0])
+    shown = st.session_state.get(STUDY)
+    if shown in sweeps:
+        st.query_params[STUDY_PARAM] = shown
+    elif shown is None:
+        st.query_params.pop(STUDY_PARAM, None)
+    if not set(listed) - {shown}:
+        return
+    st.session_state[PICKED] = shown if shown in sweeps else None
+    st.selectbox(
+        "Sweeps of this model",
+        listed,
+        index=None,
+        key=PICKED,
+        format_func=lambda study: _study_label(sweeps[study]) if study in sweeps else str(study),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. Takes up its settings, the setting that was varied, and the values.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        _open(picked)
+
+
+def _open(study: str) -> None:
+    one, trials = sweep.axis_of_study(study), state.store().trials(study=study)
+    if one is None or not trials:  # deleted since
+        return
+    try:
+        _load(study, one, trials[-1])
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _study_label(race: Comparison) -> str:
+    one = sweep.axis_of_study(race.study)
+    varied = f"{_axis_label(one.name)} {_text(one.values)}" if one is not None else race.study
+    return f"{format.when(race.created_at)} · {varied}"
 
 
 # --- what to vary -------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ def _take_away() -> None:
         persist_state="session",
         help="A trial carries its measured numbers and its machine; the current settings carry neither.",
     )
+    if chosen == CURRENT or chosen in trials:
+        _address(chosen)
     try:
         if chosen == CURRENT or chosen not in trials:
             _current()
@@ -72,7 +74,23 @@ def _preselect(trials: dict[str, Trial]) -> None:
         st.session_state[SOURCE] = known
     shown = st.session_state.get(state.TRIAL)
     if SOURCE not in st.session_state or st.session_state[SOURCE] not in (CURRENT, *trials):
-        st.session_state[SOURCE] = shown if shown in trials else CURRENT
+        st.session_state[SOURCE] = shown if shown in trials else _newest(trials)
+
+
+def _newest(trials: dict[str, Trial]) -> str:
+    """The newest measurement of the current model, else the settings alone."""
+    record = state.current_model()
+    own = record.content_sha256 if record is not None else ""
+    return next((one.id for one in trials.values() if one.model_sha256 == own), CURRENT)
+
+
+def _address(chosen: str) -> None:
+    """Name what is exported in the address."""
+    if chosen == CURRENT:
+        st.session_state[LINKED] = None
+        st.query_params.pop(state.TRIAL_PARAM, None)
+    elif st.query_params.get(state.TRIAL_PARAM) != chosen:
+        st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = chosen
 
 
 LINKED = "export.linked"

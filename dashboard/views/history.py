@@ -212,9 +212,19 @@ def _table(trials: list[Trial]) -> list[Trial]:
         alt="All trials with their model, state, latency and settings",
     )
     picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
-    if picked:
-        return picked
-    return _linked()
+    _address(picked)
+    return picked or _linked()
+
+
+def _address(picked: list[Trial]) -> None:
+    """Name the one ticked trial in the address, and take back what was named so."""
+    if len(picked) == 1:
+        st.session_state[TICKED] = st.query_params[state.TRIAL_PARAM] = picked[0].id
+    elif st.session_state.pop(TICKED, None) == st.query_params.get(state.TRIAL_PARAM, ""):
+        del st.query_params[state.TRIAL_PARAM]
+
+
+TICKED = "history.ticked"  # id of the trial that a tick has put into the address
 
 
 def _linked() -> list[Trial]:

@@ -10,7 +10,7 @@ from core.errors import TunerError
 from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import controls, format, polling, state
+from dashboard import controls, fields, format, polling, state
 from dashboard.panels import profile_results, verdict
 from dashboard.panels.queue_text import bar
 
@@ -37,6 +37,8 @@ def page() -> None:
         return
     profiles = _profiles(record)
     shown = _shown(profiles)
+    if shown is not None and state.TRIAL_PARAM not in st.query_params:
+        _address(shown.id)
     with right:
         spec = _configuration(record, shown)
     if spec is not None:
@@ -99,6 +101,7 @@ def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None
 
 
 def _asked() -> TrialSpec:
+    fields.in_range("profiled runs", st.session_state[RUNS] or 0, 1, MAX_RUNS)
     if st.session_state.get(SOURCE) == OF_TRIAL:
         return state.trial_spec(state.store().trial(st.session_state[MEASURED]))
     return state.current_spec()
@@ -153,8 +156,7 @@ def _runs() -> None:
         st.session_state[RUNS] = DEFAULT_RUNS
     st.number_input(
         "Profiled runs",
-        1,
-        MAX_RUNS,
+        step=1,
         key=RUNS,
         persist_state="session",
         width=180,
@@ -187,8 +189,13 @@ def _start(record: ModelRecord) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
-    st.session_state[SHOWN] = st.session_state[LINKED] = trial_id
-    st.query_params[state.TRIAL_PARAM] = trial_id
+    st.session_state[SHOWN] = trial_id
+    _address(trial_id)
+
+
+def _address(trial_id: str) -> None:
+    """Name the profile that is shown in the address."""
+    st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
 
 
 def _choose(profiles: Sequence[Trial]) -> None:
@@ -206,8 +213,7 @@ def _choose(profiles: Sequence[Trial]) -> None:
 
 
 def _chosen() -> None:
-    st.session_state[LINKED] = st.session_state[SHOWN]
-    st.query_params[state.TRIAL_PARAM] = st.session_state[SHOWN]
+    _address(st.session_state[SHOWN])
 
 
 def _asked_for(trial: Trial) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -33,6 +34,10 @@ MODELS, OF_FAMILY = (
 )  # content hashes that are judged; of which original
 SETTINGS = "scorecard.settings"
 PRECISION = "scorecard.precision"
+LINKED = "scorecard.linked"  # the ?trial= that was followed
+LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were looked for
+PICKED = "scorecard.earlier"
+LIMIT = 200  # measurements of a model to look through for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
 TAKEN = "scorecard.taken"  # label of the configuration to take away
 FILE, PASTED = "scorecard.file", "scorecard.pasted"
@@ -49,10 +54,13 @@ def page() -> None:
         "was measured, it is not known yet."
     )
     state.show_kept_error()
+    _follow_link()
     record, chosen = _who()
+    earlier = _earlier(record) if record is not None else {}
     data, targets = _what(record)
     if record is None:
         return
+    _offer(earlier)
     if not targets:
         _empty()
         return
@@ -67,6 +75,82 @@ def page() -> None:
     _measuring(card)
     _result(card)
     _take_away(card)
+
+
+# --- targets that were stated before ------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?trial=` brings the targets, the data and the settings of a trial, once."""
+    linked = st.query_params.get(state.TRIAL_PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        _load(state.trial_spec(state.store().trial(linked)))
+    except TunerError as error:
+        state.report(error)
+
+
+def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
+    """The targets that this model was measured for, newest first: trial -> its configuration.
+
+    A session without any begins with the newest; the settings of Tune stay.
+    """
+    found: dict[str, TrialSpec] = {}
+    for trial in state.measured(record, limit=LIMIT):
+        if not trial.spec.get("targets"):
+            continue
+        with contextlib.suppress(TunerError):  # of another version
+            spec = state.trial_spec(trial)
+            if all(spec.targets != one.targets for one in found.values()):
+                found[trial.id] = spec
+    if st.session_state.get(LOOKED) != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        if found and not scorecard_targets.ids():
+            _take_targets(next(iter(found.values())))
+    return found
+
+
+def _take_targets(spec: TrialSpec) -> None:
+    scorecard_targets.load(spec.targets)
+    if spec.dataset is not None:
+        dataset.fill(dataset.LABELLED, spec.dataset)
+
+
+def _offer(earlier: Mapping[str, TrialSpec]) -> None:
+    """Draw the list of earlier targets, where there are others than those that are stated."""
+    stated = tuple(scorecard_targets.read())
+    now = next((one for one, spec in earlier.items() if spec.targets == stated), None)
+    if not set(earlier) - {now}:
+        return
+    st.session_state[PICKED] = now
+    st.selectbox(
+        "Targets that this model was measured for",
+        list(earlier),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: _targets_label(one, earlier),
+        placeholder="Take up earlier ones",
+        on_change=_open_earlier,
+        help="Newest first. Takes up the targets and their labelled data.",
+    )
+
+
+def _targets_label(trial_id: str, earlier: Mapping[str, TrialSpec]) -> str:
+    targets = earlier[trial_id].targets if trial_id in earlier else ()
+    words = ", ".join(f"{one.what} {one.limit_words}" for one in targets)
+    return f"{format.short(words, 100)} · {trial_id[:8]}"
+
+
+def _open_earlier() -> None:
+    picked = st.session_state[PICKED]
+    try:
+        if picked:
+            _take_targets(state.trial_spec(state.store().trial(picked)))
+            st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = picked
+    except TunerError as error:
+        state.keep_error(error)
 
 
 # --- who is judged ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, polling, state
+from dashboard.controls import feeding
 from dashboard.controls.protocol import wait_quiet_s
 from dashboard.panels import cells, duel, going_on, results
 from dashboard.panels.live_text import Field
@@ -25,6 +26,8 @@ def page() -> None:
     trial = _shown()
     _load_linked(trial)
     record = state.current_model()
+    if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
+        trial = _newest(record)
     _run_bar(record, trial)
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -45,12 +48,25 @@ def _shown() -> Trial | None:
         state.report(error)
         state.show_trial(None)
         return None
+    if trial.kind == "profile":  # Tune has nothing to show of it
+        state.show_trial(None)
+        st.switch_page("views/profile.py", query_params={state.TRIAL_PARAM: trial.id})
     state.show_trial(trial.id)
     return trial
 
 
+def _newest(record: ModelRecord) -> Trial | None:
+    """The newest measurement of a model that was just chosen; the settings stay as they are."""
+    found = state.measured(record, limit=1)
+    if not found:
+        state.show_trial(None)
+        return None
+    state.own_trial(found[0].id)
+    return state.store().trial(found[0].id)
+
+
 def _load_linked(trial: Trial | None) -> None:
-    """A trial that came by a link brings its settings, once."""
+    """A trial that came by a link brings its settings and its model, once."""
     if trial is None or not state.is_new_link(trial.id):
         return
     try:
@@ -72,6 +88,7 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
         st.title("Tune", anchor=False, width="content")
         st.space("stretch")
         if spec is not None and not reason:
+            _guessed(record)
             _against(spec)
         if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
             st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
@@ -84,6 +101,17 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
             disabled=bool(reason),
             help=reason or "Race these settings against the baseline.",
             on_click=run,
+        )
+
+
+def _guessed(record: ModelRecord | None) -> None:
+    text = feeding.guessed_text(record.info) if record is not None else ""
+    if text:
+        st.badge(
+            f"guessed: {format.plain(text)}",
+            icon=":material/help:",
+            color="orange",
+            help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
         )
 
 
@@ -148,6 +176,8 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     if trial is None:
         _empty(record)
         return
+    if record is not None:
+        _earlier(record, trial)
     if _is_active(trial):
         _watch(trial)
         return
@@ -156,6 +186,33 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     else:
         results.header(trial)
         results.failed(trial)
+
+
+def _earlier(record: ModelRecord, shown: Trial) -> None:
+    """Offer the results of the model; choosing one leaves the settings alone."""
+    listed = {trial.id: trial for trial in state.measured(record, limit=EARLIER)}
+    if not set(listed) - {shown.id}:
+        return
+    st.session_state[PICKED] = shown.id if shown.id in listed else None
+    st.selectbox(
+        "Results of this model",
+        list(listed),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: results.trial_label(listed[one]) if one in listed else str(one),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. The settings on the left stay; History takes up those of a result.",
+    )
+
+
+EARLIER = 50
+PICKED = "tune.earlier"
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        state.own_trial(picked)
 
 
 def _empty(record: ModelRecord | None) -> None:

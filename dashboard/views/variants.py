@@ -30,6 +30,7 @@ def page() -> None:
         "configuration. It is worth its speed only while its answers are right."
     )
     state.show_kept_error()
+    variant_tree.follow_link()
     _take_finished()
     left, right = st.columns([1, 2], gap="medium")
     with left:

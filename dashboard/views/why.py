@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ from core.explanation import (
     explain_plan,
     explained,
     explained_at,
+    explanations,
     pair,
     race_of,
     raced_together,
@@ -32,7 +34,11 @@ BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 BASELINE, CANDIDATE = "why.baseline", "why.candidate"
 LINKED = "why.linked"  # the ?a=&b= that was followed
 JOB = "why.job"  # id of the job that this session started last, and the pair it is about
+LOOKED = "why.looked"  # content hash of the model whose newest explanation was looked for
+PICKED = "why.earlier"
 LIMIT = 100
+EARLIER = 30
+KINDS = ("measure", "reference")
 
 
 def page() -> None:
@@ -48,9 +54,12 @@ def page() -> None:
         record = controls.model_picker()
     if record is None:
         return
+    earlier = _earlier(record)
+    _open_newest(record, earlier)
     trials = _trials(record)
     with right:
         of = _pick(trials)
+        _offer(earlier, of)
     if of is None:
         return
     found = _explained(of)
@@ -87,16 +96,79 @@ def _follow_link() -> None:
             st.session_state[key] = next(trial.id for trial in found if trial.id.startswith(one))
 
 
+def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
+    """Pairs of this model that were explained, newest first: key -> baseline and candidate."""
+    store = state.store()
+    candidates = [one.id for kind in KINDS for one in _complete(record, kind)]
+    found = {}
+    for one in explanations(store, candidates)[:EARLIER]:
+        with contextlib.suppress(TunerError):  # one side was deleted since
+            found[f"{one[0]} {one[1]}"] = (store.trial(one[0]), store.trial(one[1]))
+    return found
+
+
+def _open_newest(record: ModelRecord, earlier: Mapping[str, tuple[Trial, Trial]]) -> None:
+    """Begin with what was explained last, where this session has chosen nothing of this model."""
+    if st.session_state.get(LOOKED) == record.content_sha256:
+        return
+    st.session_state[LOOKED] = record.content_sha256
+    chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
+    own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
+    if earlier and not own & set(chosen):
+        _show_pair(next(iter(earlier)))
+
+
+def _show_pair(name: str) -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = name.split()
+
+
+def _offer(earlier: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
+    """Draw the list of what was explained before."""
+    now = f"{of.baseline.id} {of.candidate.id}" if of is not None else ""
+    if not set(earlier) - {now}:
+        return
+    st.session_state[PICKED] = now if now in earlier else None
+    st.selectbox(
+        "Explained before",
+        list(earlier),
+        index=None,
+        key=PICKED,
+        format_func=lambda name: _pair_label(*earlier[name]) if name in earlier else str(name),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Pairs of this model that were explained, the newest first.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        _show_pair(picked)
+
+
+def _pair_label(baseline: Trial, candidate: Trial) -> str:
+    return f"{_short_label(candidate)} against {_short_label(baseline)}"
+
+
+def _short_label(trial: Trial) -> str:
+    try:
+        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
+    except TunerError:
+        lines = ["settings of another version"]
+    return f"{trial.id[:8]} ({format.short(', '.join(lines), 60) if lines else 'defaults'})"
+
+
+def _complete(record: ModelRecord, kind: str) -> list[Trial]:
+    return state.store().trials(model_sha256=record.content_sha256, kind=kind, state="COMPLETE", limit=LIMIT)
+
+
 def _trials(record: ModelRecord) -> dict[str, Trial]:
     """Complete measurements of the model that ORT's profiler can look into, newest first.
 
     What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
     linked to.
     """
-    store, chosen = state.store(), {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
-    found: list[Trial] = []
-    for kind in ("measure", "reference"):
-        found += store.trials(model_sha256=record.content_sha256, kind=kind, state="COMPLETE", limit=LIMIT)
+    chosen = {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
+    found = [one for kind in KINDS for one in _complete(record, kind)]
     usable = [one for one in found if one.spec.get("engine", "onnxruntime") == "onnxruntime"]
     measured = [one for one in usable if one.kind == "measure"]
     candidate = st.session_state.get(CANDIDATE) or (measured[0].id if measured else "")

@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
@@ -182,10 +182,15 @@ def run_button(page: Page) -> Locator:
 
 def started(page: Page, button: Locator) -> None:
     """Press `button` and wait for its trial in the address: a short run may be over before it is seen."""
-    before = page.url
+    before = named(page.url)
     expect(button).to_be_enabled()
     button.click()
-    expect(page).not_to_have_url(before)
+    page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
+
+
+def named(url: str) -> dict[str, list[str]]:
+    """The results that an address names; the form beside them changes with everything that is typed."""
+    return {name: found for name, found in parse_qs(urlsplit(url).query).items() if name != "form"}
 
 
 def run(page: Page) -> None:

@@ -51,7 +51,16 @@ def test_fill_the_scorecard_and_take_the_targets_away(page: Page, tmp_path: Path
     assert spec.dataset is not None
     assert spec.dataset.path == "sample_models/digits_test.npz"
 
-    page.reload()  # targets live in the session; the file brings them back
+    page.reload()
+    expect(result).to_contain_text("p99 latency ≤ 9 s")
+    expect(result).to_contain_text("Met · 99.4")
+    expect(field(page, "limit")).to_have_value("9 s")
+    while (
+        drop := page.locator('[class*="st-key-scorecard-drop-"] button')
+    ).count():  # the file brings them back
+        lines = drop.count()
+        drop.first.click()
+        expect(drop).to_have_count(lines - 1)
     expect(page.get_by_text("No targets yet")).to_be_visible()
     page.locator(".st-key-scorecard-what").get_by_role("button", name="From YAML").click()
     page.locator("textarea").last.fill(path.read_text())

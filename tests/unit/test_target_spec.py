@@ -24,7 +24,7 @@ def limit_key(metric: Metric) -> str:
     ("name", "text", "expected"),
     [
         ("latency_p99", "3 ms", 0.003),
-        ("latency_p99", "0.003", 0.003),
+        ("latency_p99", "3e-3 s", 0.003),
         ("latency_p99", "250us", 0.00025),
         ("latency_p99", "250 µs", 0.00025),
         ("latency_p50", "1.5S", 1.5),
@@ -53,6 +53,9 @@ def test_limits_are_read_in_their_units(name: str, text: str, expected: float) -
         ("latency_p99", "3 mss", "Did you mean `ms`?"),
         ("latency_p99", "", "a number with a unit"),
         ("latency_p99", "3 ms 4", "no unit `ms 4`"),
+        ("latency_p99", "3", "needs a unit: s, ms, µs"),
+        ("cpu_s", "0.003", "needs a unit"),
+        ("peak_rss", "100", "needs a unit"),
         ("latency_p99", "-3 ms", "a number with a unit"),
         ("throughput", "98 %", "no unit `%`"),
         ("roc_auc", "99 %", "no unit `%`"),

@@ -283,3 +283,35 @@ def test_options_and_sizes_that_a_new_spec_does_not_set_are_forgotten() -> None:
         "value.sr",
         "dim.frames",
     ]
+
+
+# --- sizes that nobody gave -------------------------------------------------------------------------------
+
+
+def images(*shape: int | str) -> wire.ModelInfo:
+    one: wire.InputInfo = {"name": "x", "dtype": "float32", "shape": list(shape)}
+    free = [dim for dim in shape if isinstance(dim, str)]
+    return {**INFO, "inputs": [one], "free_dims": free, "batch_dim": "x:0", "batch_axes": {"x": 0}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "sides"),
+    [
+        (("x:0", 3, "x:2", "x:3"), {"x:2": "height", "x:3": "width"}),
+        (("x:0", "x:1", "x:2", 1), {"x:1": "height", "x:2": "width"}),
+        (("x:0", 64, "x:2", "x:3"), {"x:2": "", "x:3": ""}),  # no image
+        (("x:0", "x:1"), {"x:1": ""}),
+    ],
+)
+def test_the_layout_tells_height_from_width(shape: tuple[int | str, ...], sides: dict[str, str]) -> None:
+    info = images(*shape)
+    assert {dim: fields.image_side(dim, info) for dim in sides} == sides
+    assert {dim: fields.suggested_size(dim, info) for dim in sides} == {
+        dim: 224 if side else 16 for dim, side in sides.items()
+    }
+
+
+def test_a_size_is_a_guess_until_another_one_is_given() -> None:
+    info = images("x:0", 3, "x:2", "x:3")
+    assert fields.guesses({}, info) == {"x:2": 224, "x:3": 224}
+    assert fields.guesses({fields.dim_key("x:2"): 96}, info) == {"x:3": 224}

@@ -83,6 +83,8 @@ def test_a_line_without_a_limit_or_with_a_wrong_one_says_so(open_page: Open, mlp
     line = add_target(at, "latency_p99", "")
     assert "Write a limit" in texts(at)
     limit = at.text_input(key=scorecard_targets.key(line, "limit"))
+    limit.set_value("3").run()
+    assert "needs a unit: s, ms, µs" in texts(at)
     limit.set_value("3 MB").run()
     assert "no unit MB" in texts(at).replace("`", "")
     limit.set_value("3 ms").run()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.store import ModelRecord
 from dashboard import fields, state
+from dashboard.panels import results
+from tests import tiny_models
+from tests.views import invented
 
 Open = Callable[..., AppTest]
 Add = Callable[..., ModelRecord]
@@ -58,3 +63,51 @@ def test_more_threads_than_cpus_are_warned_of_and_allowed(
     assert any("threads will wait for each other" in one.value for one in at.caption)
     assert not at.error
     assert not at.button(key="run").disabled
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("intra_op_num_threads", 1_000_000), ("batch_size", 99_999_999), ("runs", -1)]
+)
+def test_what_the_field_shows_is_what_runs_or_it_does_not_run(
+    open_page: Open, add_model: Add, name: str, number: int
+) -> None:
+    at = open_page(model=add_model())
+    field = widget(at, name)
+    assert (field.min, field.max) == (None, None)  # the browser sends what it shows
+    field.set_value(number).run()
+    assert f"must hold, but got {number}" in at.error[0].value.replace("\\", "")
+    assert widget(at, name).value == number
+    assert at.button(key="run").disabled
+
+
+def test_minutes_to_wait_are_held_to_their_range(open_page: Open, add_model: Add) -> None:
+    at = open_page(model=add_model())
+    at.toggle(key="protocol.wait_quiet").set_value(True).run()
+    at.number_input(key="protocol.wait_minutes").set_value(500).run()
+    assert "1 <= minutes to wait for quiet <= 120" in at.error[0].value
+    at.button(key="run").click().run()
+    assert not state.store().trials()
+
+
+def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open, add_model: Add) -> None:
+    def image(path: Path) -> Path:
+        return tiny_models.identity(path, "float32", ("batch", 3, "side", "other"))
+
+    at = open_page(model=add_model(image, "image"))
+    height, width = (at.get_by_key(fields.dim_key(one)) for one in ("side", "other"))
+    assert height.label.startswith("Height (`side`)")
+    assert width.label.startswith("Width (`other`)")
+    assert (height.value, "a guess" in height.label) == (224, True)
+    assert "guessed: height 224 × width 224" in " ".join(one.value for one in at.markdown)
+    height.set_value(32).run()
+    assert "a guess" not in at.get_by_key(fields.dim_key("side")).label
+    assert "guessed: width 224" in " ".join(one.value for one in at.markdown)
+
+
+def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) -> None:
+    record = add_model(tiny_models.tokens, "tokens")
+    [dim] = fields.other_dims(record.info)
+    values = {fields.key("batch_size"): 2, fields.dim_key(dim): 7}
+    spec = fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
+    trial = invented.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
+    assert results.fed_text(trial) == "input_ids 2×7, attention_mask 2×7"
