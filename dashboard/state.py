@@ -50,6 +50,7 @@ TRIAL = "trial"  # id of the trial that Tune shows
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
+OWN = "own"  # id of the trial or race that this session started last
 TRIAL_PARAM = "trial"  # ?trial=<id>
 
 
@@ -265,9 +266,27 @@ def show_trial(trial_id: str | None) -> None:
 
 
 def own_trial(trial_id: str) -> None:
-    """Show a trial that this session just started: its settings are the widgets' own."""
+    """Show a trial whose settings are the widgets' own, as one that this session just started."""
     st.session_state[APPLIED] = trial_id
     show_trial(trial_id)
+
+
+def follow(job_id: str) -> None:
+    """Make a trial or race that this session just started the one that the sidebar follows."""
+    st.session_state[OWN] = job_id
+
+
+def own_job() -> Status | None:
+    """Where the trial or race that this session started last stands; None: none, or it is not known here."""
+    own = st.session_state.get(OWN)
+    return status(own) if own else None
+
+
+def place_of(job: Status) -> tuple[str, dict[str, str]]:
+    """Return the page that shows a trial or race, and its query."""
+    if job.kind == "comparison":
+        return "views/compare.py", {"comparison": job.id}
+    return ("views/profile.py" if job.kind == "profile" else "views/tune.py"), {TRIAL_PARAM: job.id}
 
 
 def is_new_link(trial_id: str) -> bool:
@@ -343,6 +362,11 @@ def is_active(current: Status | None) -> bool:
     return current is not None and current.state in ("WAITING", "RUNNING")
 
 
+def is_dark() -> bool:
+    """True while the page has its dark theme."""
+    return st.context.theme.type == "dark"
+
+
 # --- messages ---------------------------------------------------------------------------------------------
 
 _TITLES: Mapping[str, str] = {
@@ -368,15 +392,23 @@ def report_record(record: ErrorRecord) -> None:
     report(error_from_record(record))
 
 
-def keep_error(error: TunerError) -> None:
-    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`."""
-    st.session_state[ERROR] = dict(record_from_error(error))
+def keep_error(error: TunerError, place: str = "") -> None:
+    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`.
+
+    Args:
+        error: what went wrong.
+        place: beside which action it is shown; empty: where the page shows what has no place.
+    """
+    st.session_state[ERROR] = {**record_from_error(error), "place": place}
 
 
-def show_kept_error() -> None:
-    """Show what `keep_error` left, once."""
-    if record := st.session_state.pop(ERROR, None):
-        report_record(record)
+def show_kept_error(place: str = "") -> None:
+    """Show what `keep_error` left for `place`, once."""
+    kept = st.session_state.get(ERROR)
+    if kept is None or kept["place"] != place:
+        return
+    del st.session_state[ERROR]
+    report_record({"type": kept["type"], "message": kept["message"], "hint": kept["hint"]})
 
 
 def notify(text: str) -> None:

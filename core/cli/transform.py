@@ -19,13 +19,14 @@ from typer.core import TyperCommand
 
 from core.cli.library import ModelHere, job_result
 from core.cli.output import Json, Quiet, print_json, print_lines, unwritable
-from core.cli.tables import DASH, counted, significant, size, table, visible
+from core.cli.tables import counted, table, visible
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import SpecError
 from core.library import resolve_model
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
+from core.units import DASH, significant, size
 from core.variants import Run, lineage, make_chain, variant_of
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came

@@ -19,7 +19,7 @@ def dims(record: ModelRecord) -> None:
     """Draw a size for each free dimension besides the batch."""
     for dim in fields.other_dims(record.info):
         st.number_input(
-            f"Size of `{dim}`",
+            f"Size of {format.label(dim)}",
             min_value=1,
             step=1,
             key=fields.dim_key(dim),
@@ -87,7 +87,7 @@ def _fixed_value(info: wire.InputInfo) -> None:
     usual = f"random in {low:g} to {high:g}" if low is not None and high is not None else "random"
     reason = info.get("range_reason", "")
     st.text_input(
-        f"`{info['name']}` ({info['dtype']}, {format.shape(info['shape'])})",
+        f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",
         key=fields.value_key(info["name"]),
         persist_state="session",
         placeholder=usual,

@@ -26,6 +26,7 @@ from dashboard.panels import verdict
 ENTRIES = "compare.entries"  # the list, as plain data
 OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
+PLACE = "compare.list"  # where errors of adding to the list are shown: under the ways to add
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
 RELATIVES = "compare.variants"
 
@@ -119,7 +120,7 @@ def _try_add(record: ModelRecord, source: str, spec: TrialSpec) -> None:
     try:
         _add(record, _entry(source, spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
 
 
 def _remove(record: ModelRecord, entry_id: str) -> None:
@@ -142,6 +143,7 @@ def draw(record: ModelRecord) -> None:
     """Draw the list and the ways to add to it."""
     _list(record, entries(record))
     _adders(record)
+    state.show_kept_error(PLACE)
 
 
 def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:
@@ -259,7 +261,7 @@ def _add_variants(record: ModelRecord) -> None:
         for asked in variants.race_of_family(chosen, state.current_spec()):
             _add(record, _entry(made[asked.spec.model.sha256 or ""], asked.spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
     st.session_state[RELATIVES] = []
 
 
@@ -279,7 +281,7 @@ def _add_preset(record: ModelRecord, name: str) -> None:
     try:
         spec = contestants.from_preset(name, state.current_spec())
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, f"preset: {PRESETS[name][0]}", spec)
 
@@ -288,7 +290,7 @@ def _add_current(record: ModelRecord) -> None:
     try:
         spec = state.current_spec()
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, "settings of Tune", spec)
 
@@ -297,7 +299,7 @@ def _add_torch(record: ModelRecord, engine: str) -> None:
     try:
         spec = contestants.from_torch(engine, state.current_spec())  # type: ignore[arg-type] # a key of ENGINES
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, "the model before its export", spec)
 
@@ -336,7 +338,7 @@ def _add_picked(record: ModelRecord) -> None:
             trial = state.store().trial(one)
             _add(record, _entry(f"trial {trial.id[:8]}", state.trial_spec(trial), record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
     st.session_state[PICKED] = []
 
 
@@ -356,7 +358,7 @@ def _add_yaml(record: ModelRecord) -> None:
             spec = spec.model_copy(update={"model": spec.model.model_copy(update=known)})
         _add(record, _entry(name, spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
 
 
 def _yaml_text() -> tuple[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from core.errors import TunerError
 from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial
 from dashboard import controls, format, state
-from dashboard.panels import verdict
+from dashboard.panels import columns, verdict
 from dashboard.panels.cells import Cell, Result
 from dashboard.panels.placement_text import cast_lines, placement_rows
 
@@ -126,7 +127,7 @@ def _rows(result: Result) -> str:
 
 def grid(shown: Sequence[Cell], key: str) -> None:
     """Draw numbers side by side, each with how sure it is, and with the baseline's."""
-    with st.container(key=key), st.grid(4, min_column_width=165):
+    with st.container(key=key), st.grid(4, min_column_width=190):
         for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
                 st.metric(
@@ -162,12 +163,12 @@ def what_ran(result: Result) -> None:
     """Draw what was asked for and what really ran."""
     rows = placement_rows(result)
     st.dataframe(
-        rows,
+        columns.readable(pd.DataFrame(rows)),
         hide_index=True,
         placeholder=format.DASH,
         key="what_ran",
         column_config={
-            "Time per run (ms)": st.column_config.NumberColumn(format="%.4f"),
+            **columns.numbers(["Time per run (ms)"]),
             "Share of node time": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
         },
         alt="Providers asked for, loaded, with their nodes and time per run",

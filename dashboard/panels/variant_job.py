@@ -35,7 +35,7 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
     try:
         st.session_state[job_key(kind)] = state.scheduler().submit_task(task, kind=kind, what=what)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, kind)
 
 
 def current(kind: str, about: str) -> Status | None:
@@ -57,8 +57,16 @@ def take_finished(kind: str) -> Status | None:
     return status
 
 
-def show_end(status: Status) -> None:
-    """Say why a job came to nothing; a complete one has nothing to say."""
+def show_end(kind: str, status: Status | None) -> None:
+    """Say why a job came to nothing, or was not started; stands beside what starts it.
+
+    Args:
+        kind: of the job, and the place of errors of its start.
+        status: where it has ended just now; a complete one has nothing to say.
+    """
+    state.show_kept_error(kind)
+    if status is None:
+        return
     if status.state == "CANCELLED":
         st.info("This was cancelled. Steps that were made before are kept.", icon=":material/cancel:")
     elif status.error is not None:

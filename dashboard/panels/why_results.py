@@ -14,6 +14,7 @@ from core.profiling.grouping import Group, GroupNode
 from core.profiling.sentence import remarks, sentence
 from dashboard import format
 from dashboard.charts import why_charts
+from dashboard.panels import columns
 from dashboard.panels.profile_results import CONFIG, matching
 
 VIEW, SEARCH = "why.view", "why.search"
@@ -88,7 +89,7 @@ def _interval(found: Difference) -> str:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds > 0 else ''}{format.ms(seconds, 3)}"
+    return format.ms(seconds, 3, signed=True)
 
 
 # --- charts and tables ------------------------------------------------------------------------------------
@@ -194,11 +195,10 @@ def _times(
 
 
 _NUMBERS = {
-    **{
-        name: st.column_config.NumberColumn(format="%.4f")
-        for name in ("baseline (ms)", "candidate (ms)", "± (ms)")
-    },
-    "difference (ms)": st.column_config.NumberColumn(format="%+.4f", help="Candidate minus baseline."),
+    **columns.numbers(
+        ("baseline (ms)", "candidate (ms)", "± (ms)", "difference (ms)"),
+        help={"difference (ms)": "Candidate minus baseline."},
+    ),
     "share": st.column_config.NumberColumn(
         format="percent", help="Of the whole difference; below zero where a part works against it."
     ),
@@ -207,16 +207,17 @@ _NUMBERS = {
 
 def _table(rows: Sequence[Mapping[str, Any]], name: str, *, words: str = "") -> None:
     frame = pd.DataFrame(rows)
-    shown = matching(frame, words)
+    shown, first = matching(frame, words), str(frame.columns[0])
     if words:
         st.caption(
             f"{len(shown)} of {len(frame)} rows; together {_signed(shown['difference (ms)'].sum() / 1e3)}."
         )
     st.dataframe(
-        shown,
+        columns.readable(shown),
         key=f"why.table.{name}",
         hide_index=True,
-        column_config=_NUMBERS,
+        placeholder=format.DASH,
+        column_config={**_NUMBERS, first: columns.telling(shown[first])},
         alt=f"Both results by {name}; click a column's title to sort.",
     )
 

@@ -164,6 +164,7 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         on_click=_start,
         args=([one.spec for one in requests],),
     )
+    state.show_kept_error(KIND)
 
 
 def _start(specs: Sequence[TrialSpec]) -> None:
@@ -172,7 +173,7 @@ def _start(specs: Sequence[TrialSpec]) -> None:
         task = partial(evaluate, state.store(), specs, state.environment())
         job = state.scheduler().submit_task(task, kind=KIND, what=f"accuracy of {format.short(names)}")
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, KIND)
         return
     st.session_state[JOB] = job
 

@@ -18,7 +18,7 @@ from core.store import ModelRecord
 from dashboard import contestants, controls, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
-from dashboard.panels import compare_results, entry_list, going_on, live_text, standings
+from dashboard.panels import columns, compare_results, entry_list, going_on, live_text, standings
 from dashboard.panels.compare_results import ACTIVE
 from dashboard.panels.live_text import Field
 
@@ -284,6 +284,7 @@ def _start() -> None:
 
 def _follow(comparison_id: str) -> None:
     """Show a race that this session has started: its model is the current one, its list stays."""
+    state.follow(comparison_id)
     st.session_state[FOLLOWED] = comparison_id
     show(comparison_id)
 
@@ -371,7 +372,7 @@ def _past(record: ModelRecord) -> None:
         column_config={
             "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
             "Result": st.column_config.TextColumn(width="large"),
-            "Configurations": st.column_config.TextColumn(width=330),
+            "Configurations": columns.telling(frame["Configurations"]),
         },
         alt="Past comparisons of this model with their results",
     )

@@ -13,6 +13,7 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, polling, state
+from dashboard.controls import chain
 from dashboard.controls.protocol import wait_quiet_s
 from dashboard.panels import cells, duel, going_on, results
 from dashboard.panels.live_text import Field
@@ -137,6 +138,7 @@ def run() -> None:
     except TunerError as error:
         state.keep_error(error)
     else:
+        state.follow(trial_id)
         state.own_trial(trial_id)
 
 
@@ -156,6 +158,9 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     else:
         results.header(trial)
         results.failed(trial)
+        if trial.error and trial.error["type"] == "ProviderError":
+            chain.ways_out("failed")
+            st.caption("Then press **Run** again.")
 
 
 def _empty(record: ModelRecord | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import streamlit as st
 
@@ -143,16 +143,20 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
         persist_state="session",
         format_func=lambda one: _label(trials[one]) if one in trials else str(one),
     )
+    st.caption(format.plain(f"{name}: {_settings(trials[st.session_state[key]])}"))  # the box cuts long ones
+
+
+def _settings(trial: Trial) -> str:
+    try:
+        return ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
+    except TunerError:
+        return "settings of another version"
 
 
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
-    try:
-        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
-    except TunerError:
-        lines = ["settings of another version"]
-    asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+    asked = format.short(_settings(trial), 90)
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
     busy = verdict.busy_mark(trial.result)

@@ -188,7 +188,7 @@ def test_a_curve_has_one_series_per_statistic_with_its_interval() -> None:
     assert info.series[1].low == [None, None]
     assert info.y_title == "Latency per run (ms)"
     assert "p50: 1 ms" in info.series[0].hover[0]
-    assert "95 %: 0.9 to 1.1 ms" in info.series[0].hover[0]
+    assert "95 %: 0.900 to 1.100 ms" in info.series[0].hover[0]
 
 
 def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None:

@@ -216,7 +216,7 @@ def test_the_example_brings_its_model_data_and_targets(open_page: Open) -> None:
     assert not at.exception
     found = cells(at)
     assert "p99 latency at batch 1 ≤ 3 ms" in found
-    assert found["model size ≤ 1 MB"].startswith(":material/check_circle: **Met** · 119.9 kB")
+    assert found["model size ≤ 1 MiB"].startswith(":material/check_circle: **Met** · 117.1 KiB")
     assert at.text_input(key="dataset.path").value == "sample_models/digits_test.npz"
     assert not at.button(key="scorecard.run").disabled
 
@@ -323,6 +323,26 @@ def test_how_measurements_ended_is_said(
     at.run()
     assert not at.exception
     assert words in texts(at)
+
+
+def test_what_measuring_brought_is_said_in_place(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    add_target(at, "accuracy", "98 %")
+    monkeypatch.setattr(state.scheduler(), "submit_comparison", lambda *_, **__: "job")
+    job = Status(id="job", kind="comparison", state="COMPLETE", what="x", elapsed_s=46.2)
+    monkeypatch.setattr(state.scheduler(), "status", lambda one: job if one == "job" else None)
+    at.button(key="scorecard.run").click().run()
+    assert not at.exception
+    put(mlp, machine)
+    at.run()
+    [said] = [one.value for one in at.info if "of measuring" in one.value]
+    plain = said.replace("\\", "")
+    assert "46 s of measuring decided 1 of 2 targets not known before." in plain
+    assert "mlp · p50 latency ≤ 1,000 ms: :material/check_circle: **Met** · " in plain
+    assert "mlp · accuracy ≥ 98 %: :material/help: **Not yet known**: No labelled data are named." in plain
 
 
 def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:
