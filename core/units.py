@@ -37,7 +37,8 @@ def rounded(value: float, digits: int = 4) -> float:
 
 def span(low: float | None, high: float | None, unit: str = "", digits: int = 4) -> str:
     """Return `2.200 to 2.500 ms`: both ends with the decimals of the larger one; `2.200 ms or more`."""
-    ends = [end for end in (low, high) if end is not None and math.isfinite(end)]
+    low, high = (None if end is None or not math.isfinite(end) else end for end in (low, high))
+    ends = [end for end in (low, high) if end is not None]
     if not ends:
         return DASH
     places = max(0, *(decimals(end, digits) for end in ends if abs(end) == max(map(abs, ends))))

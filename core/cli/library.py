@@ -255,7 +255,7 @@ def history(
         str | None,
         typer.Option(
             help="With --prune: the oldest races, until so much of raw samples is left.",
-            metavar="500MB",
+            metavar="500MiB",
             show_default=False,
         ),
     ] = None,

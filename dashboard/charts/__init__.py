@@ -29,6 +29,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 MUTED = "#8A94A6"
 TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colour of the page's theme
+PAGE = "#000038"  # the same for the colour of the page
 ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
 FONT_PX, LARGE_PX = 12, 13
 TOOLBAR_PX = 30
@@ -186,6 +187,7 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
             "xanchor": "left",
             "font": {"color": TEXT, "size": FONT_PX},
         },
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": PALETTE[0]},
         hovermode="closest",
         showlegend=True,
     )

@@ -21,6 +21,7 @@ from dashboard.charts import (
     MUTED,
     ON_DARK,
     ON_LIGHT,
+    PAGE,
     PALETTE,
     base_figure,
     log_ticks,
@@ -240,6 +241,7 @@ def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
             yshift=LABEL_SHIFT,
             yanchor="bottom",
             text=plain(text),
+            bgcolor=PAGE,  # no line strikes it through
             showarrow=False,
         )
 

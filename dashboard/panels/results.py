@@ -127,7 +127,7 @@ def _rows(result: Result) -> str:
 
 def grid(shown: Sequence[Cell], key: str) -> None:
     """Draw numbers side by side, each with how sure it is, and with the baseline's."""
-    with st.container(key=key), st.grid(4, min_column_width=190):
+    with st.container(key=key), st.grid(4, min_column_width=165):
         for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
                 st.metric(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streamlit.elements.lib.streamlit_plotly_theme import GRAY_90
+from streamlit.elements.lib.streamlit_plotly_theme import BG_COLOR, GRAY_90
 
 from core import units
 from core.cli import tables
@@ -109,6 +109,7 @@ def test_text_of_a_figure_is_large_enough_and_takes_the_colour_of_the_page() -> 
         fonts += [axis.tickfont, axis.title.font]
     assert all(font.size >= 12 for font in fonts)
     assert {font.color for font in fonts} == {charts.TEXT} == {GRAY_90}
+    assert charts.PAGE == BG_COLOR
 
 
 @pytest.mark.parametrize("color", [*charts.PALETTE, charts.MUTED])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +48,7 @@ def table(at: AppTest) -> Any:
 
 
 def select(at: AppTest, *rows: int) -> AppTest:
-    key = next(key for key in at.session_state.filtered_state if str(key).startswith(TABLE))
+    key = next(found[0] for one in at.dataframe if (found := re.search(f"{TABLE}.*", one.proto.id)))
     at.session_state[key] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
     return at.run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_use_in_tune_opens_tune_with_that_model(open_page: Open, add_model: Add)
     mlp, conv = add_model(tiny_models.mlp), add_model(tiny_models.conv)
     at = open_page("models", model=mlp)
     row = library(at)["Name"].tolist().index("conv")
-    key = next(key for key in at.session_state.filtered_state if str(key).startswith("models.table."))
+    key = next(found[0] for one in at.dataframe if (found := re.search(r"models\.table\..*", one.proto.id)))
     at.session_state[key] = {"selection": {"rows": [row], "columns": [], "cells": []}}
     at.run()
     at.button(key="models.use").click().run()
@@ -172,7 +173,7 @@ def test_a_message_does_not_close_the_tab_that_it_is_about(open_page: Open) -> N
     assert not at.exception
     assert len(at.tabs[2].error) == 1
     assert at.tabs[2].label == "From the server"
-    assert "models.ways" in at.session_state.filtered_state  # a widget: the browser keeps what is open
+    assert "models.ways" in at.session_state  # a widget: the browser keeps what is open
     at.run()
     assert not at.error  # once
 

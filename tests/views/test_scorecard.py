@@ -127,12 +127,12 @@ def test_met_missed_and_unknown_have_a_word_and_an_icon(
     add_target(at, "latency_p95", "1 µs")
     add_target(at, "latency_p99", "1 s", batch=64)
     found = cells(at)
-    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met** · 2.")
-    assert found["p95 latency ≤ 1 µs"].startswith(":material/cancel: **Missed** · 2.")
-    assert found["p99 latency at batch 64 ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert found["p50 latency ≤ 1,000 ms"].startswith(":material/check_circle: **Met** · 2.")
+    assert found["p95 latency ≤ 0.001 ms"].startswith(":material/cancel: **Missed** · 2.")
+    assert found["p99 latency at batch 64 ≤ 1,000 ms"] == ":material/help: **Not yet known**"
     assert found["All"] == ":material/cancel: **Missed**"
-    assert "ms to" in found["p50 latency ≤ 1 s"]
-    assert "margin +" in found["p50 latency ≤ 1 s"]
+    assert " to 2." in found["p50 latency ≤ 1,000 ms"]
+    assert "margin +" in found["p50 latency ≤ 1,000 ms"]
     assert "Not measured at batch 64" in why(at, 2)
     assert "1 at batch 64" in texts(at)
 
@@ -143,7 +143,7 @@ def test_a_race_of_an_earlier_version_that_was_rejected_is_not_known(
     put(mlp, machine, older=True, changes={"grade": "F", "grade_reason": "A neighbour."})
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
-    assert cells(at)["p50 latency ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert cells(at)["p50 latency ≤ 1,000 ms"] == ":material/help: **Not yet known**"
     assert "graded F: A neighbour." in why(at, 0)
     assert not at.button(key="scorecard.run").disabled
 
@@ -156,8 +156,8 @@ def test_on_a_busy_machine_what_is_met_is_met_and_the_rest_not_known(
     add_target(at, "latency_p50", "1 s")
     add_target(at, "latency_p95", "1 µs")
     found = cells(at)
-    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met**")
-    assert found["p95 latency ≤ 1 µs"].startswith(":material/help: **Not yet known**")
+    assert found["p50 latency ≤ 1,000 ms"].startswith(":material/check_circle: **Met**")
+    assert found["p95 latency ≤ 0.001 ms"].startswith(":material/help: **Not yet known**")
     who = str(at.table[0].value.index[0])
     assert "busy machine" in who
     assert "At batch 1 measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
