@@ -380,16 +380,21 @@ _TITLES: Mapping[str, str] = {
 }
 
 
-def report(error: TunerError) -> None:
-    """Show an expected failure: what broke, and what to do."""
+def report(error: TunerError, title: str = "") -> None:
+    """Show an expected failure: what broke, and what to do.
+
+    Args:
+        error: what broke.
+        title: what came to nothing; empty: after the kind of error.
+    """
     hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
-    title = _TITLES.get(type(error).__name__, "That did not work")
-    st.error(plain(error.message) + hint, title=title, icon=":material/error:")
+    heading = title or _TITLES.get(type(error).__name__, "That did not work")
+    st.error(plain(error.message) + hint, title=heading, icon=":material/error:")
 
 
-def report_record(record: ErrorRecord) -> None:
-    """Show the stored error of a failed trial."""
-    report(error_from_record(record))
+def report_record(record: ErrorRecord, title: str = "") -> None:
+    """Show the stored error of a failed trial; `title` as of `report`."""
+    report(error_from_record(record), title)
 
 
 def keep_error(error: TunerError, place: str = "") -> None:
@@ -402,13 +407,13 @@ def keep_error(error: TunerError, place: str = "") -> None:
     st.session_state[ERROR] = {**record_from_error(error), "place": place}
 
 
-def show_kept_error(place: str = "") -> None:
-    """Show what `keep_error` left for `place`, once."""
+def show_kept_error(place: str = "", title: str = "") -> None:
+    """Show what `keep_error` left for `place`, once; `title` as of `report`."""
     kept = st.session_state.get(ERROR)
     if kept is None or kept["place"] != place:
         return
     del st.session_state[ERROR]
-    report_record({"type": kept["type"], "message": kept["message"], "hint": kept["hint"]})
+    report_record({"type": kept["type"], "message": kept["message"], "hint": kept["hint"]}, title)
 
 
 def notify(text: str) -> None:

@@ -241,7 +241,7 @@ def _latency_row(name: str, latency: Mapping[str, Any], needs: Mapping[str, int]
 def _interval(low: float | None, high: float | None) -> str:
     if low is None and high is None:
         return "unknown: too few runs"
-    return span_ms(low, high, unit="")  # the column names it
+    return span_ms(low, high, unit="")  # in ms, as the value beside it
 
 
 def _number_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -143,7 +143,7 @@ def draw(record: ModelRecord) -> None:
     """Draw the list and the ways to add to it."""
     _list(record, entries(record))
     _adders(record)
-    state.show_kept_error(PLACE)
+    state.show_kept_error(PLACE, "Not added to the list")
 
 
 def _list(record: ModelRecord, listed: Sequence[Entry]) -> None:

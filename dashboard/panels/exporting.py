@@ -234,7 +234,7 @@ def _clean(output: Path) -> None:
 
 def progress() -> None:
     """Draw the running export, if there is one, until it ends; and why the last one failed."""
-    state.show_kept_error(PLACE)
+    state.show_kept_error(PLACE, "Nothing was exported")
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
         st.fragment(_live, run_every=polling.POLL_S)(running[0])

@@ -17,6 +17,7 @@ from dashboard import state
 from dashboard.panels import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
+_NOTHING: Mapping[str, str] = {MAKE: "The variant was not made", ERRORS: "The errors were not located"}
 
 
 def job_key(kind: str) -> str:
@@ -64,13 +65,14 @@ def show_end(kind: str, status: Status | None) -> None:
         kind: of the job, and the place of errors of its start.
         status: where it has ended just now; a complete one has nothing to say.
     """
-    state.show_kept_error(kind)
+    title = _NOTHING[kind]
+    state.show_kept_error(kind, title)
     if status is None:
         return
     if status.state == "CANCELLED":
         st.info("This was cancelled. Steps that were made before are kept.", icon=":material/cancel:")
     elif status.error is not None:
-        state.report_record(status.error)
+        state.report_record(status.error, title)
 
 
 def live(status: Status | None, name: str) -> None:

@@ -164,7 +164,7 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         on_click=_start,
         args=([one.spec for one in requests],),
     )
-    state.show_kept_error(KIND)
+    state.show_kept_error(KIND, "Nothing was evaluated")
 
 
 def _start(specs: Sequence[TrialSpec]) -> None:

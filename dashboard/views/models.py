@@ -19,6 +19,7 @@ from dashboard.panels import columns, exporting
 
 TABLE = "models.table"
 WAYS = "models.ways"  # the way in that is open
+NOT_ADDED = "The model was not added"
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
 PENDING = "models.pending"  # paths of uploaded files that wait to be read
 DETAIL = "models.detail"  # content hash of the model that was added last
@@ -283,7 +284,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         "else random ones."
                     ),
                 )
-    state.show_kept_error(SAMPLE)
+    state.show_kept_error(SAMPLE, NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
@@ -321,7 +322,7 @@ def _read_pending() -> None:
         with st.spinner("Reading the model in a process of its own…"):
             _added(*library.import_files(state.store(), pending, name=name, move=True))
     except TunerError as error:
-        state.report(error)
+        state.report(error, NOT_ADDED)
         return
     finally:
         upload.discard(pending)
@@ -361,7 +362,7 @@ def _server() -> None:
         ),
     )
     st.button("Add this path", key="models.path_add", on_click=_add_typed)
-    state.show_kept_error(FOLDER)
+    state.show_kept_error(FOLDER, NOT_ADDED)
 
 
 def _add_typed() -> None:

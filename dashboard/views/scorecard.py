@@ -180,7 +180,7 @@ def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSp
             )
             with st.popover("From YAML", icon=":material/upload_file:", help="A file with targets."):
                 _yaml()
-        state.show_kept_error(LOAD)
+        state.show_kept_error(LOAD, "The targets were not loaded")
         targets = scorecard_targets.draw()
         if not any(one.about.source == "accuracy" for one in targets):
             return _quiet_dataset(), targets
@@ -297,7 +297,7 @@ def _measuring(card: Sequence[Row]) -> None:
         )
         if work:
             st.caption(f"Missing: {scorecard.work_text(work)}.")
-    state.show_kept_error(RUN)
+    state.show_kept_error(RUN, "Nothing was measured")
     _live(active, card)
 
 

@@ -43,7 +43,7 @@ def _shown() -> Trial | None:
     try:
         trial = state.store().trial(trial_id)
     except TunerError as error:
-        state.report(error)
+        state.report(error, "The trial of this address cannot be shown")
         state.show_trial(None)
         return None
     state.show_trial(trial.id)

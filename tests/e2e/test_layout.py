@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,3 +142,21 @@ def test_a_help_text_that_tab_opens_lies_over_no_field(open_browser: Open) -> No
         seen += covered is not None
         assert not covered, f"the help text of {page.evaluate('document.activeElement.outerHTML')[:200]}"
     assert seen > 3  # the help is still there for who uses the keyboard
+
+
+def test_a_refused_upload_is_said_under_it_and_its_tab_stays_open(open_browser: Open, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"this is no model")
+    page = open_browser("/models")
+    tab = page.get_by_role("tab", name="Upload")
+    tab.click()
+    chooser = page.locator('[class*="st-key-models-upload"] input[type=file], .drop input[type=file]').first
+    chooser.set_input_files(str(broken))
+    said = page.get_by_text("The model was not added")
+    expect(said).to_be_visible()
+    expect(said).to_be_in_viewport()
+    expect(tab).to_have_attribute("aria-selected", "true")
+    here, there = page.locator(".drop").first.bounding_box(), said.bounding_box()
+    assert here is not None
+    assert there is not None
+    assert 0 < there["y"] - here["y"] < 250
