@@ -50,7 +50,7 @@ TRIAL = "trial"  # id of the trial that Tune shows
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
-OWN = "own"  # id of the trial or race that this session started last
+OWN = "own"  # the job that this session started last, and where it is shown
 TRIAL_PARAM = "trial"  # ?trial=<id>
 
 
@@ -271,22 +271,22 @@ def own_trial(trial_id: str) -> None:
     show_trial(trial_id)
 
 
-def follow(job_id: str) -> None:
-    """Make a trial or race that this session just started the one that the sidebar follows."""
-    st.session_state[OWN] = job_id
+def follow(job_id: str, page: str, **query: str) -> None:
+    """Make a job that this session just started the one that the sidebar follows.
+
+    Args:
+        job_id: of a trial, a race or another job.
+        page: that shows it, as the file of its view is called.
+        query: of the page's address.
+    """
+    st.session_state[OWN] = {"id": job_id, "page": f"views/{page}.py", "query": query}
 
 
-def own_job() -> Status | None:
-    """Where the trial or race that this session started last stands; None: none, or it is not known here."""
+def own_job() -> tuple[Status, str, dict[str, str]] | None:
+    """Where the job stands that this session started last, the page that shows it, and its query."""
     own = st.session_state.get(OWN)
-    return status(own) if own else None
-
-
-def place_of(job: Status) -> tuple[str, dict[str, str]]:
-    """Return the page that shows a trial or race, and its query."""
-    if job.kind == "comparison":
-        return "views/compare.py", {"comparison": job.id}
-    return ("views/profile.py" if job.kind == "profile" else "views/tune.py"), {TRIAL_PARAM: job.id}
+    found = status(own["id"]) if own else None
+    return None if own is None or found is None else (found, own["page"], own["query"])
 
 
 def is_new_link(trial_id: str) -> bool:

@@ -52,21 +52,20 @@ def queue_line() -> None:
 
 
 def _queue_line() -> None:
-    own = state.own_job()
-    if own is not None:
-        _own(own)
-    active = state.scheduler().active()
+    followed = state.own_job()
+    own = followed[0] if followed is not None else None
+    if followed is not None:
+        _own(*followed)
     entries = [one for one in state.queue().entries() if own is None or not is_of(one, own)]
-    if entries:
-        for number, entry in enumerate(entries):
-            _entry(entry, number)
-    elif not state.is_active(own):
-        waiting = next(iter(active), None)  # its ticket is not written yet
-        if waiting is None:
-            st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
-        else:
-            st.badge("Starting", icon=":material/hourglass_empty:", color="orange")
-            st.caption(format.plain(waiting.what))
+    for number, entry in enumerate(entries):
+        _entry(entry, number)
+    if entries or state.is_active(own):
+        return
+    if waiting := state.scheduler().active():  # its ticket is not written yet
+        st.badge("Starting", icon=":material/hourglass_empty:", color="orange")
+        st.caption(format.plain(waiting[0].what))
+    else:
+        st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
 
 
 def is_of(entry: Entry, own: Status) -> bool:
@@ -74,14 +73,13 @@ def is_of(entry: Entry, own: Status) -> bool:
     return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
 
 
-def _own(own: Status) -> None:
-    """The race or profile of this session, wherever its page is: how far it is, and the way to it."""
+def _own(own: Status, page: str, query: dict[str, str]) -> None:
+    """What this session has started, on whichever page: how far it is, and the way to it."""
     words, icon, color = _OWN[own.state]
     st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table
     text = f"  \n{bar(own, 'yours')[1]}" if state.is_active(own) else ""
     st.caption(f"{format.plain(own.what)}{text}")
-    place, query = state.place_of(own)
-    st.page_link(place, label="Show it", icon=":material/arrow_forward:", query_params=query)
+    st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
 
 
 _OWN: Mapping[str, tuple[str, str, str]] = {

@@ -34,9 +34,12 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
         what: one line for a person.
     """
     try:
-        st.session_state[job_key(kind)] = state.scheduler().submit_task(task, kind=kind, what=what)
+        job = state.scheduler().submit_task(task, kind=kind, what=what)
     except TunerError as error:
         state.keep_error(error, kind)
+        return
+    st.session_state[job_key(kind)] = job
+    state.follow(job, "variants")
 
 
 def current(kind: str, about: str) -> Status | None:

@@ -175,6 +175,7 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     except TunerError as error:
         state.keep_error(error, KIND)
         return
+    state.follow(job, "accuracy")
     st.session_state[JOB] = job
 
 

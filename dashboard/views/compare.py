@@ -284,7 +284,7 @@ def _start() -> None:
 
 def _follow(comparison_id: str) -> None:
     """Show a race that this session has started: its model is the current one, its list stays."""
-    state.follow(comparison_id)
+    state.follow(comparison_id, "compare", comparison=comparison_id)
     st.session_state[FOLLOWED] = comparison_id
     show(comparison_id)
 

@@ -187,7 +187,7 @@ def _start(record: ModelRecord) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
-    state.follow(trial_id)
+    state.follow(trial_id, "profile", trial=trial_id)
     st.session_state[SHOWN] = st.session_state[LINKED] = trial_id
     st.query_params[state.TRIAL_PARAM] = trial_id
 

@@ -314,9 +314,12 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
 def _start(work: Needed, before: Sequence[str]) -> None:
     st.session_state[BEFORE] = list(before)
     try:
-        st.session_state[JOBS] = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
     except TunerError as error:
         state.keep_error(error, RUN)
+        return
+    st.session_state[JOBS] = jobs
+    state.follow(jobs[-1], "scorecard")
 
 
 def _jobs() -> list[Status]:

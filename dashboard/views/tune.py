@@ -138,7 +138,7 @@ def run() -> None:
     except TunerError as error:
         state.keep_error(error)
     else:
-        state.follow(trial_id)
+        state.follow(trial_id, "tune", trial=trial_id)
         state.own_trial(trial_id)
 
 
@@ -241,7 +241,9 @@ def _complete(trial: Trial) -> None:
 
 def _go_on(trial: Trial, race: Comparison) -> None:
     def follow(more: Comparison) -> None:
-        state.own_trial(going_on.same_place(trial.id, race, more))
+        goes_on = going_on.same_place(trial.id, race, more)
+        state.follow(goes_on, "tune", trial=goes_on)
+        state.own_trial(goes_on)
 
     going_on.button("tune", race, state.store().trials_of(race.id), follow)
 

@@ -213,6 +213,8 @@ def _start(of: Pair) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
+    place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
+    state.follow(job, "why", **place)
     st.session_state[JOB] = (of.what, job)
 
 

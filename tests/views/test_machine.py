@@ -326,7 +326,7 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(
     monkeypatch.setattr(service, "status", jobs.get)
     monkeypatch.setattr(service, "active", lambda: [one for one in jobs.values() if one.state == "RUNNING"])
     at = open_page("history")
-    at.session_state[state.OWN] = "job"
+    at.session_state[state.OWN] = {"id": "job", "page": "views/tune.py", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
     assert "Yours runs" in sidebar(at)
