@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 DASH = "–"
+FAR = 8.0  # times: the decimals of one end would say little of the other
 BINARY: Sequence[tuple[float, str]] = (
     *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
     (1.0, "B"),
@@ -36,13 +37,14 @@ def rounded(value: float, digits: int = 4) -> float:
 
 
 def span(low: float | None, high: float | None, unit: str = "", digits: int = 4) -> str:
-    """Return `2.200 to 2.500 ms`: both ends with the decimals of the larger one; `2.200 ms or more`."""
+    """Return `2.200 to 2.500 ms`, or `2.200 ms or more`; ends that are near have the same decimals."""
     low, high = (None if end is None or not math.isfinite(end) else end for end in (low, high))
     ends = [end for end in (low, high) if end is not None]
     if not ends:
         return DASH
-    places = max(0, *(decimals(end, digits) for end in ends if abs(end) == max(map(abs, ends))))
-    said = [f"{end:,.{places}f}" for end in ends]
+    least, most = min(map(abs, ends)), max(map(abs, ends))
+    far = least > 0 and most > FAR * least
+    said = [f"{end:,.{decimals(end if far else most, digits)}f}" for end in ends]
     text = " to ".join(said) if len(said) == 2 else said[0]
     open_end = "" if len(said) == 2 else " or more" if low is not None else " or less"
     return f"{text} {unit}".rstrip() + open_end

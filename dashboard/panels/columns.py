@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.format import rounded
 
-CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 560
+CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 420
+ROW_PX, LINE_PX, MOST_LINES = 35, 20, 4
+WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
 _UNITS = ("(ms)", "(ms/run)", "/s", "/s)", "(MiB)", "(KiB)", "(%)")
 
 
@@ -24,6 +27,18 @@ def telling(texts: Iterable[object], *, help: str | None = None) -> Any:
     longest = max((len(str(text)) for text in texts), default=0)
     width = min(MOST_PX, max(LEAST_PX, round(PADDING_PX + CHARACTER_PX * longest)))
     return st.column_config.TextColumn(width=width, pinned=True, help=help)
+
+
+def row_height(texts: Iterable[object]) -> int | None:
+    """Return the height of rows in which a column of `telling` has room for `texts`; None: one line."""
+    longest = max((len(str(text)) for text in texts), default=0)
+    lines = min(MOST_LINES, math.ceil(CHARACTER_PX * longest / (MOST_PX - PADDING_PX)))
+    return None if lines <= 1 else max(WRAPPED_PX, LINE_PX * lines + 16)
+
+
+def height(count: int, most: int, row_px: int | None) -> int | Literal["content"]:
+    """Return the height of a table of `count` rows that shows at most `most` of them without scrolling."""
+    return "content" if count <= most else ROW_PX + (row_px or ROW_PX) * most + 3
 
 
 def numbers(names: Iterable[str], help: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -243,6 +243,7 @@ def _frame(frame: pd.DataFrame, key: str) -> DataframeState:
         on_select="rerun",
         selection_mode="multi-row",
         height="content",
+        row_height=columns.row_height(frame["Configuration"]),
         column_config={
             "Rank": st.column_config.TextColumn(
                 width=60, help="1 + how many are clearly faster. `=`: level with another."

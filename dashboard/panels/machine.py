@@ -47,8 +47,7 @@ def sidebar() -> None:
 
 def queue_line() -> None:
     """Draw who measures now and who waits, on the whole machine; first what this session has started."""
-    every_s = OWN_REFRESH_S if state.scheduler().active() else REFRESH_S
-    st.fragment(_queue_line, run_every=every_s)()
+    (_often if state.scheduler().active() else _rarely)()
 
 
 def _queue_line() -> None:
@@ -66,6 +65,10 @@ def _queue_line() -> None:
         st.caption(format.plain(waiting[0].what))
     else:
         st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
+
+
+_often = st.fragment(_queue_line, run_every=OWN_REFRESH_S)
+_rarely = st.fragment(_queue_line, run_every=REFRESH_S)
 
 
 def is_of(entry: Entry, own: Status) -> bool:

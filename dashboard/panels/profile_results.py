@@ -316,6 +316,7 @@ def _table(rows: Sequence[Mapping[str, Any]], name: str, *, search: str | None) 
         columns.readable(found),
         key=f"profile.table.{name}",
         hide_index=True,
+        row_height=columns.row_height(found[first]),
         column_config={**_TIMES, **_SHARE, first: columns.telling(found[first])},
         alt=f"Times by {name}; click a column's title to sort.",
     )

@@ -140,7 +140,7 @@ def grid(shown: Sequence[Cell], key: str) -> None:
                 )
                 if cell.change_note:
                     st.caption(f"ratio: {format.plain(cell.change_note)}")
-                st.caption(format.plain(cell.note))
+                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
                 if cell.beside:
                     st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
 

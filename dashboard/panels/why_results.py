@@ -217,6 +217,7 @@ def _table(rows: Sequence[Mapping[str, Any]], name: str, *, words: str = "") -> 
         key=f"why.table.{name}",
         hide_index=True,
         placeholder=format.DASH,
+        row_height=columns.row_height(shown[first]),
         column_config={**_NUMBERS, first: columns.telling(shown[first])},
         alt=f"Both results by {name}; click a column's title to sort.",
     )

@@ -359,6 +359,7 @@ def _past(record: ModelRecord) -> None:
         st.caption(f"No race of {format.plain(record.name)} yet.")
         return
     frame = pd.DataFrame([standings.past_row(one) for one in races])
+    tall = columns.row_height(frame["Configurations"])
     zone = st.context.timezone or "UTC"
     frame["When"] = pd.to_datetime(frame["When"], unit="s", utc=True).dt.tz_convert(zone)
     st.dataframe(
@@ -368,7 +369,8 @@ def _past(record: ModelRecord) -> None:
         placeholder=format.DASH,
         on_select=partial(_reopen, f"{PAST}.{races[0].id}", [one.id for one in races]),
         selection_mode="single-row",
-        height="content" if len(races) <= PAST_ROWS else 35 * (PAST_ROWS + 1) + 3,
+        height=columns.height(len(races), PAST_ROWS, tall),
+        row_height=tall,
         column_config={
             "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
             "Result": st.column_config.TextColumn(width="large"),

@@ -168,6 +168,7 @@ def _table(trials: list[Trial]) -> list[Trial]:
     count = f"{len(trials):,} trial{'s' * (len(trials) != 1)}"
     st.caption(f"{count}, newest first. Click a column to sort, tick a row to look at it.")
     frame = columns.readable(rows(trials))
+    tall = columns.row_height(frame["Settings"])
     chosen = st.dataframe(
         frame,
         key=f"{TABLE}.{_of_rows(trials)}",  # a tick must not move to another trial when one comes or goes
@@ -175,7 +176,8 @@ def _table(trials: list[Trial]) -> list[Trial]:
         placeholder=format.DASH,
         on_select="rerun",
         selection_mode="multi-row",
-        height="content" if len(trials) <= ROWS else 35 * (ROWS + 1) + 3,
+        height=columns.height(len(trials), ROWS, tall),
+        row_height=tall,
         column_config={
             "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
             **columns.numbers(frame.columns),

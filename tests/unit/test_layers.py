@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = {"__init__", "__main__", "errors", "wire", "profiling", "catalog", "limits", "provenance"}
+SHARED = {"__init__", "__main__", "errors", "wire", "profiling", "catalog", "limits", "provenance", "units"}
 MODULES = {path.stem for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
 
 

@@ -15,6 +15,7 @@ from core.library import remove_model
 from core.measurement import Trial
 from core.store import ModelRecord
 from dashboard import fields, state
+from dashboard.panels import columns as columns_panel
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts
@@ -260,6 +261,8 @@ def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: Mo
     shown = json.loads(next(one for one in at.dataframe if "Trial" in one.value).proto.columns)
     assert shown["Settings"]["pinned"] is True
     assert shown["Settings"]["width"] >= 7 * len(table(at)["Settings"][0])
+    assert columns_panel.row_height(["x" * 40]) is None
+    assert (columns_panel.row_height(["x" * 90]) or 0) >= columns_panel.WRAPPED_PX  # two lines, not a cut one
 
 
 def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelRecord) -> None:
