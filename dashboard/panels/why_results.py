@@ -24,6 +24,9 @@ ICONS = {
     "EQUIVALENT": ":material/equal:",
     "UNDECIDED": ":material/help:",
 }
+CHART_PX = (
+    440  # narrower, there is no room for bars beside their labels: the charts stand one below the other
+)
 MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 
@@ -110,21 +113,21 @@ def _views(found: Difference) -> None:
 def _operators(found: Difference) -> None:
     unit = "row" if found.end.per_row else "run"
     info = why_charts.steps_info(found)
-    left, right = st.columns(2, gap="small")
-    with left, st.container(border=True):
-        st.plotly_chart(
-            why_charts.steps(info, unit=unit),
-            key="why.steps",
-            config=CONFIG,
-            alt="The difference of the two results, part by part; the lines are 95 % intervals.",
-        )
-    with right, st.container(border=True):
-        st.plotly_chart(
-            why_charts.sides(found),
-            key="why.sides",
-            config=CONFIG,
-            alt="Time of both results by part.",
-        )
+    with st.grid(2, min_column_width=CHART_PX):
+        with st.container(border=True):
+            st.plotly_chart(
+                why_charts.steps(info, unit=unit),
+                key="why.steps",
+                config=CONFIG,
+                alt="The difference of the two results, part by part; the lines are 95 % intervals.",
+            )
+        with st.container(border=True):
+            st.plotly_chart(
+                why_charts.sides(found),
+                key="why.sides",
+                config=CONFIG,
+                alt="Time of both results by part.",
+            )
     rows = [
         {
             "part": why_charts.label(row),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -114,7 +115,7 @@ def test_plots_can_be_read_and_no_toolbar_covers_a_legend(open_browser: Open, sc
     for width in (1440, 900):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(1500)
-        assert page.evaluate(COVERED) == []
+        assert page.evaluate(COVERED) == [], f"at {width} px"
 
 
 def test_names_that_are_read_out_hold_no_markup(open_browser: Open) -> None:
@@ -123,7 +124,7 @@ def test_names_that_are_read_out_hold_no_markup(open_browser: Open) -> None:
     expect(page.get_by_text("4 changed from default")).to_be_visible()
     names: list[str] = page.evaluate(NAMES)
     for path in ("scorecard", "variants", "curves", "models"):
-        page.goto(page.url.split("?")[0].rstrip("/").rsplit("/", 1)[0] + f"/{path}")
+        page.goto(urljoin(page.url, f"/{path}"))
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
         page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
         names += page.evaluate(NAMES)
