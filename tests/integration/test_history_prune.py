@@ -103,7 +103,7 @@ def with_samples(store: Store) -> list[str]:
         (["--prune", "--older-than", "90"], "hours, days or weeks, but got `90`", "90d"),
         (["--prune", "--older-than", "-1d"], "hours, days or weeks, but got `-1d`", "90d"),
         (["--prune", "--older-than", "3 months"], "but got `3 months`", "90d"),
-        (["--prune", "--keep-size", "500"], "a size with its unit, but got `500`", "500MB"),
+        (["--prune", "--keep-size", "500"], "a size with its unit, but got `500`", "500MiB"),
         (["--prune", "--keep-size", "big"], "a size with its unit, but got `big`", "2GiB"),
         (["--prune", "--keep-size", "1MB", "--limit", "5"], "`--limit` is for the list", "Leave --limit out"),
     ],
