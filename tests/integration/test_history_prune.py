@@ -96,7 +96,7 @@ def with_samples(store: Store) -> list[str]:
     ("args", "words", "hint"),
     [
         (["--prune"], "needs to know which raw samples may go", "--older-than 90d"),
-        (["--prune", "--dry-run"], "needs to know which raw samples may go", "--keep-size 500MB"),
+        (["--prune", "--dry-run"], "needs to know which raw samples may go", "--keep-size 500MiB"),
         (["--older-than", "90d"], "`--older-than` says what `--prune` does", "Add --prune"),
         (["--keep-size", "1MB"], "`--keep-size` says what `--prune` does", "Add --prune"),
         (["--dry-run"], "`--dry-run` says what `--prune` does", "Add --prune"),
