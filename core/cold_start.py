@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from core.units import ms
+
 Kind = Literal["at once", "after", "until", "never", "same", "unknown"]
 Unit = Literal["run", "row"]
 
@@ -33,7 +35,7 @@ class BreakEven:
     @property
     def words(self) -> str:
         """One sentence for a person."""
-        gap, gain = _ms(abs(self.start_s)), _ms(abs(self.gain_s))
+        gap, gain = ms(abs(self.start_s), 3), ms(abs(self.gain_s), 3)
         start = f"it starts {gap} {'later' if self.start_s > 0 else 'sooner'}"
         how_many = f"{self.count:,} {self.unit}s{self._span}" if self.count is not None else ""
         return {
@@ -114,7 +116,3 @@ def _steady_s(result: Mapping[str, Any]) -> float:
 
 def _count(number: float) -> int:
     return max(1, round(number))
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"

@@ -25,6 +25,7 @@ from core.measurement import doubts, latency_summary
 from core.ranking import Key as PerRoundKey
 from core.ranking import PerRound, paired, ranks
 from core.statistics import mean_estimate
+from core.units import ms
 
 if TYPE_CHECKING:  # the record alone: what runs a race stays out
     from core.race.record import Block, Generation, Key, RaceRecord, Ran
@@ -643,7 +644,7 @@ def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
     typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
     if typical_s and clock_s >= CLOCK_WARNING * typical_s:
         found.append(
-            f"The clock and the loop add {clock_s * 1e6:.2g} µs to each run, {clock_s / typical_s:.1%} of "
+            f"The clock and the loop add {ms(clock_s, 2)} to each run, {clock_s / typical_s:.1%} of "
             "it: of so short a run, read ratios rather than times."
         )
     return found

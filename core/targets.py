@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from core.spec.targets import METRICS, Metric, TargetSpec
+from core.spec.targets import METRICS, TargetSpec
 from core.statistics import mean_estimate
+from core.units import significant, size_scale, span
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
@@ -376,14 +377,12 @@ def _sure(summary: Result) -> Result:
 
 # --- in words -----------------------------------------------------------------------------------------------
 
-_SCALES: Mapping[str, Sequence[tuple[float, str]]] = {
-    "time": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
-    "rate": ((1.0, "rows/s"),),
-    "size": ((float(1 << 30), "GiB"), (float(1 << 20), "MiB"), (float(1 << 10), "KiB"), (1.0, "B")),
-    "share": ((0.01, "%"),),
-    "number": ((1.0, ""),),
+_SCALES: Mapping[str, tuple[float, str]] = {
+    "time": (1e-3, "ms"),
+    "rate": (1.0, "rows/s"),
+    "share": (0.01, "%"),
+    "number": (1.0, ""),
 }
-_DECIMAL_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -> str:
@@ -393,19 +392,23 @@ def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -
     scale, unit = _scale(target, value)
     if not math.isfinite(value / scale):
         return "not a number" if math.isnan(value) else "unbounded"
-    text = _significant(value / scale, signed=signed)
+    text = significant(value / scale, signed=signed)
     unit = "pp" if signed and unit == "%" else unit  # a difference of two shares
     return f"{text} {unit}".rstrip()
 
 
 def interval(one: Judged) -> str:
-    """Return the interval in the unit of the value: `2.28 to 2.35 ms`; a dash where there is none."""
+    """Return the interval in the unit of the value: `2.280 to 2.350 ms`; a dash where there is none."""
     if one.low is None and one.high is None:
         return "–"
     if one.low == one.high:
         return "exact"
-    low = "unbounded" if one.low is None else quantity(one.target, one.low)
-    return f"{low} to {'unbounded' if one.high is None else quantity(one.target, one.high)}"
+    scale, unit = _scale(one.target, one.low if one.value is None else one.value)
+    low, high = (None if end is None else end / scale for end in (one.low, one.high))
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        ends = [quantity(one.target, end) if end is not None else "unbounded" for end in (one.low, one.high)]
+        return " to ".join(ends)
+    return span(low, high, unit)
 
 
 def margin(one: Judged) -> str:
@@ -416,7 +419,7 @@ def margin(one: Judged) -> str:
 
 
 def cell(one: Judged) -> str:
-    """Return a judged target in one line: `Met · 2.31 ms [2.28 ms to 2.35 ms] · margin +0.65 ms`."""
+    """Return a judged target in one line: `Met · 2.310 ms [2.280 to 2.350 ms] · margin +0.6500 ms`."""
     word = STATE_WORDS[one.state]
     if one.value is None:
         return word
@@ -426,17 +429,7 @@ def cell(one: Judged) -> str:
     return text if one.margin is None else f"{text} · margin {margin(one)}"
 
 
-def _scale(target: TargetSpec, value: float) -> tuple[float, str]:
-    """The largest unit that leaves a number of 1 or more; sizes in the kind of unit of the limit."""
-    metric: Metric = METRICS[target.metric]
-    scales = _SCALES[metric.quantity]
-    if metric.quantity == "size" and not target.limit_words.endswith("iB"):
-        scales = _DECIMAL_SIZES
-    return next((one for one in scales if abs(value) >= one[0]), scales[-1])
-
-
-def _significant(value: float, *, signed: bool) -> str:
-    if value == 0:
-        return "0"
-    decimals = min(9, max(0, 3 - math.floor(math.log10(abs(value)))))
-    return f"{value:{'+' if signed else ''},.{decimals}f}"
+def _scale(target: TargetSpec, value: float | None) -> tuple[float, str]:
+    """The one unit of a kind of number; of a size the binary one that leaves 1 or more."""
+    kind = METRICS[target.metric].quantity
+    return size_scale(value or 0.0) if kind == "size" else _SCALES[kind]

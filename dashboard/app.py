@@ -13,8 +13,10 @@ from dashboard import drafts, gate, login, state  # noqa: E402
 from dashboard.panels import machine  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
+_STYLE = Path(__file__).with_name("style.css")
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
 st.logo(_ICON, size="large")
+st.html(_STYLE)
 gate.stay_inside()
 login.require()
 state.freeze_imports()

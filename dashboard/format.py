@@ -1,38 +1,49 @@
 """Numbers and messages to text for the screen. Seconds and bytes come in; no Streamlit here.
 
-Milliseconds appear only here. A number that is not known is a dash, never a zero.
+Units come from `core.units`. A number that is not known is a dash, never a zero.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-DASH = "–"
-KIBIBYTE = 1024
+from core.units import DASH, brief, ms, rounded, significant, size, span, span_ms
 
-
-def significant(value: float, digits: int = 4) -> str:
-    """Return `value` with `digits` significant digits, thousands separated, never in exponent form."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else str(value)
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(decimals, 9)}f}"
-
-
-def ms(seconds: float | None, digits: int = 4) -> str:
-    """Return a time as milliseconds, `0.8123 ms`."""
-    return DASH if seconds is None else f"{significant(seconds * 1e3, digits)} ms"
+__all__ = [
+    "DASH",
+    "about",
+    "brief",
+    "count",
+    "duration",
+    "interval_ms",
+    "interval_rate",
+    "interval_share",
+    "label",
+    "ms",
+    "percent",
+    "plain",
+    "provider",
+    "rate",
+    "rounded",
+    "shape",
+    "share",
+    "short",
+    "significant",
+    "size",
+    "span",
+    "span_ms",
+    "value",
+    "when",
+]
 
 
 def interval_ms(low: float | None, high: float | None) -> str:
     """Return a 95 % interval in milliseconds; an open side is said in words."""
     if low is None and high is None:
         return "interval unknown: too few runs"
-    lower = significant((low or 0) * 1e3)
-    return f"{lower} or more (95 %)" if high is None else f"{lower} to {significant(high * 1e3)} (95 %)"
+    return f"{span_ms(low, high)} (95 %)"
 
 
 def duration(seconds: float | None) -> str:
@@ -54,21 +65,16 @@ def about(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def size(count: float | None) -> str:
-    """Return a number of bytes with a binary unit, `1.5 MiB`."""
-    if count is None:
-        return DASH
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < KIBIBYTE:
-            return f"{value:.0f} B" if unit == "B" else f"{significant(value, 3)} {unit}"
-        value /= KIBIBYTE
-    return f"{significant(value, 3)} TiB"
-
-
 def rate(per_second: float | None) -> str:
     """Return rows per second."""
     return DASH if per_second is None else f"{significant(per_second)} rows/s"
+
+
+def interval_rate(low: float | None, high: float | None) -> str:
+    """Return a 95 % interval of rows per second; an open side is said in words."""
+    if low is None and high is None:
+        return "interval unknown: too few runs"
+    return f"{span(low, high, 'rows/s')} (95 %)"
 
 
 def count(number: int | None) -> str:
@@ -107,6 +113,15 @@ def plain(text: str) -> str:
     """
     parts = _CODE.split(text)
     return "".join(p if i % 2 else _SPECIAL.sub(r"\\\1", p) for i, p in enumerate(parts))
+
+
+def label(name: str) -> str:
+    """Return a name for the label of a widget, which is read out as it is written.
+
+    It stands in a code span only where Markdown would change it.
+    """
+    harmless = re.fullmatch(r"[\w .,/()-]*", name) and not re.search(r"^_|_$|__", name)
+    return name if harmless else f"`{name}`"
 
 
 def shape(sizes: Sequence[int | str] | None) -> str:

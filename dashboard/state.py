@@ -51,6 +51,7 @@ TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it w
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
+OWN = "own"  # the job that this session started last, and where it is shown
 TRIAL_PARAM = "trial"  # ?trial=<id>
 
 
@@ -294,10 +295,28 @@ def show_trial(trial_id: str | None) -> None:
 
 
 def own_trial(trial_id: str) -> None:
-    """Show a trial and leave the widgets as they are: it has their settings, or was only looked up."""
+    """Show a trial whose settings are the widgets' own, as one that this session just started."""
     st.session_state[APPLIED] = trial_id
     show_trial(trial_id)
     st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
+
+
+def follow(job_id: str, page: str, **query: str) -> None:
+    """Make a job that this session just started the one that the sidebar follows.
+
+    Args:
+        job_id: of a trial, a race or another job.
+        page: that shows it, as the file of its view is called.
+        query: of the page's address.
+    """
+    st.session_state[OWN] = {"id": job_id, "page": f"views/{page}.py", "query": query}
+
+
+def own_job() -> tuple[Status, str, dict[str, str]] | None:
+    """Where the job stands that this session started last, the page that shows it, and its query."""
+    own = st.session_state.get(OWN)
+    found = status(own["id"]) if own else None
+    return None if own is None or found is None else (found, own["page"], own["query"])
 
 
 def is_new_link(trial_id: str) -> bool:
@@ -386,6 +405,11 @@ def is_active(current: Status | None) -> bool:
     return current is not None and current.state in ("WAITING", "RUNNING")
 
 
+def is_dark() -> bool:
+    """True while the page has its dark theme."""
+    return st.context.theme.type == "dark"
+
+
 # --- messages ---------------------------------------------------------------------------------------------
 
 _TITLES: Mapping[str, str] = {
@@ -399,16 +423,21 @@ _TITLES: Mapping[str, str] = {
 }
 
 
-def report(error: TunerError) -> None:
-    """Show an expected failure: what broke, and what to do."""
+def report(error: TunerError, title: str = "") -> None:
+    """Show an expected failure: what broke, and what to do.
+
+    Args:
+        error: what broke.
+        title: what came to nothing; empty: after the kind of error.
+    """
     hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
-    title = _TITLES.get(type(error).__name__, "That did not work")
-    st.error(plain(error.message) + hint, title=title, icon=":material/error:")
+    heading = title or _TITLES.get(type(error).__name__, "That did not work")
+    st.error(plain(error.message) + hint, title=heading, icon=":material/error:")
 
 
-def report_record(record: ErrorRecord) -> None:
-    """Show the stored error of a failed trial."""
-    report(error_from_record(record))
+def report_record(record: ErrorRecord, title: str = "") -> None:
+    """Show the stored error of a failed trial; `title` as of `report`."""
+    report(error_from_record(record), title)
 
 
 def report_unexpected(error: Exception) -> bool:
@@ -425,15 +454,23 @@ def report_unexpected(error: Exception) -> bool:
     return True
 
 
-def keep_error(error: TunerError) -> None:
-    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`."""
-    st.session_state[ERROR] = dict(record_from_error(error))
+def keep_error(error: TunerError, place: str = "") -> None:
+    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`.
+
+    Args:
+        error: what went wrong.
+        place: beside which action it is shown; empty: where the page shows what has no place.
+    """
+    st.session_state[ERROR] = {**record_from_error(error), "place": place}
 
 
-def show_kept_error() -> None:
-    """Show what `keep_error` left, once."""
-    if record := st.session_state.pop(ERROR, None):
-        report_record(record)
+def show_kept_error(place: str = "", title: str = "") -> None:
+    """Show what `keep_error` left for `place`, once; `title` as of `report`."""
+    kept = st.session_state.get(ERROR)
+    if kept is None or kept["place"] != place:
+        return
+    del st.session_state[ERROR]
+    report_record({"type": kept["type"], "message": kept["message"], "hint": kept["hint"]}, title)
 
 
 def notify(text: str) -> None:

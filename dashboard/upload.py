@@ -333,10 +333,10 @@ _JS = """
 const running = new WeakMap()
 
 function text(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB"]
+  const units = ["B", "KiB", "MiB", "GiB"]  // as `core.units.size` writes them
   let i = 0
   while (bytes >= 1024 && i < units.length - 1) { bytes /= 1024; i += 1 }
-  return `${bytes.toFixed(i ? 1 : 0)} ${units[i]}`
+  return `${bytes.toFixed(i ? Math.max(0, 2 - Math.floor(Math.log10(bytes))) : 0)} ${units[i]}`
 }
 
 function send(file, data, onProgress, box) {

@@ -21,13 +21,14 @@ from core.cli.output import (
     print_json,
     print_lines,
 )
-from core.cli.tables import DASH, significant, table, visible
+from core.cli.tables import table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
 from core.runner import run_job
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Accuracy, Store
 from core.trial_run import Run
+from core.units import DASH, significant
 
 _ROWS = 20  # classes that the table shows
 

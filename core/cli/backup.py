@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from core.cli.output import Json, print_json, print_lines
-from core.cli.tables import counted, size
+from core.cli.tables import counted
 from core.errors import StoreError
 from core.files import expanded
 from core.ledger import settle
 from core.store import STORE_NAME, Checked, Store, home
 from core.store import restore as restored
+from core.units import size
 
 
 def backup(

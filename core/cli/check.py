@@ -11,7 +11,7 @@ import typer
 
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
-from core.cli.tables import DASH, table, visible
+from core.cli.tables import table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
 from core.errors import ErrorRecord, SpecError
 from core.runner import run_job
@@ -21,6 +21,7 @@ from core.spec.datasets import dataset_plan
 from core.store import Store
 from core.targets import STATE_WORDS, Judged, State, interval, margin, quantity
 from core.trial_run import resolve_trial
+from core.units import DASH
 
 EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_UNDECIDED}
 _MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}

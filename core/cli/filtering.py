@@ -50,14 +50,15 @@ class Filter:
 
     def trials(self, store: Store, *, model_sha256: str | None, limit: int) -> list[Trial]:
         """Return the newest trials that are like that."""
-        by_content = bool(self.grade or self.changed or self.error)
+        damaged = self.state == "DAMAGED"  # a finding, no state that is stored
+        by_content = bool(self.grade or self.changed or self.error or damaged)
         found = store.trials(
             model_sha256=model_sha256,
-            state=self.state,
+            state=None if damaged else self.state,
             limit=LOOKED_AT if by_content else limit,
-            damaged=not self.asked,  # nobody knows what such a row was like
+            damaged=damaged or not self.asked,  # nobody knows what else such a row was like
         )
-        return [one for one in found if self.holds(one)][:limit]
+        return [one for one in found if self.holds(one) and (one.state == "DAMAGED" or not damaged)][:limit]
 
     def holds(self, trial: Trial) -> bool:
         """Whether a trial is like that, its state apart."""

@@ -48,7 +48,6 @@ from core.cli.tables import (
     profile_lines,
     quietness_lines,
     rescued_lines,
-    size,
     table,
     trial_lines,
     visible,
@@ -64,6 +63,7 @@ from core.quietness import answer
 from core.runner import run_job
 from core.scheduler import Status
 from core.store import Pruned, Store
+from core.units import size
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
 LISTED = 20  # trials of `history`
@@ -304,7 +304,7 @@ def history(
         str | None,
         typer.Option(
             help="With --prune: the oldest races, until so much of raw samples is left.",
-            metavar="500MB",
+            metavar="500MiB",
             show_default=False,
         ),
     ] = None,
@@ -420,7 +420,7 @@ def _wanted(
     if older_than is None and keep_size is None:
         raise SpecError(
             "`--prune` needs to know which raw samples may go.",
-            hint="Give --older-than 90d, --keep-size 500MB, or both; add --dry-run to see it first.",
+            hint="Give --older-than 90d, --keep-size 500MiB, or both; add --dry-run to see it first.",
         )
     if limit is not None:
         raise SpecError(
@@ -446,7 +446,7 @@ def _bytes(text: str) -> int:
     if match is None or match[2] not in _SIZES:
         raise SpecError(
             f"`--keep-size` takes a size with its unit, but got `{text[:40]}`.",
-            hint="Write for example 500MB or 2GiB.",
+            hint="Write for example 500MiB or 2GiB.",
         )
     return int(Decimal(match[1]) * _SIZES[match[2]])
 

@@ -12,7 +12,7 @@ import typer
 from core.cli.library import job_result
 from core.cli.options import Given, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines
-from core.cli.tables import DASH, ms, significant, table, visible
+from core.cli.tables import table, visible
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import WorkerError
@@ -22,6 +22,8 @@ from core.node_error_run import Located, check_workload, locate_errors, located,
 from core.node_savings import Choice, Unit, choices, halving
 from core.store import Store
 from core.trial_run import Run
+from core.units import DASH, significant
+from core.units import ms_number as ms
 
 CURVE_ROWS = 12  # of a long curve, spread over it
 

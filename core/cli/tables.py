@@ -1,4 +1,4 @@
-"""Results as text for a terminal: plain data in, lines out; milliseconds appear only here.
+"""Results as text for a terminal: plain data in, lines out; numbers get their units from `units`.
 
 Tables are as wide as `grid` says; else nothing but the data decides.
 
@@ -7,7 +7,6 @@ Control characters of file and tensor names are made visible, so that a model ca
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -27,38 +26,14 @@ from core.provenance import in_words, thread_advice
 from core.quietness import Answer
 from core.spec import TrialSpec, asked, changed, spec_from_dict, without_effect
 from core.sweep import Measured
+from core.units import DASH, significant, size, span_ms
+from core.units import ms_number as ms
 
-DASH = "–"
 _PERCENTILES = ("p50_s", "p90_s", "p95_s", "p99_s")
 _WIDE = 48  # characters of a node's name
 
 
 # --- numbers ------------------------------------------------------------------------------------------------
-
-
-def significant(value: float, digits: int = 4) -> str:
-    """Return `value` with `digits` significant digits, thousands separated, never in exponent form."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else str(value)
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(decimals, 9)}f}"
-
-
-def ms(seconds: float | None, digits: int = 4) -> str:
-    """Return a time in milliseconds without the unit."""
-    return DASH if seconds is None else significant(seconds * 1e3, digits)
-
-
-def size(count: float | None) -> str:
-    """Return a number of bytes with a binary unit."""
-    if count is None:
-        return DASH
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            return f"{value:.0f} B" if unit == "B" else f"{significant(value, 3)} {unit}"
-        value /= 1024
-    return f"{significant(value, 3)} TiB"
 
 
 def when(epoch_s: float | None) -> str:
@@ -311,7 +286,7 @@ def _latency_row(name: str, latency: Mapping[str, Any], needs: Mapping[str, int]
 def _interval(low: float | None, high: float | None) -> str:
     if low is None and high is None:
         return "unknown: too few runs"
-    return f"{ms(low or 0.0)} or more" if high is None else f"{ms(low or 0.0)} to {ms(high)}"
+    return span_ms(low, high, unit="")  # in ms, as the value beside it
 
 
 def _number_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
-from core.cli.tables import DASH, counted, significant, size, table, visible
+from core.cli.tables import counted, table, visible
 from core.cli.watch import Progress, scheduler, watch
 from core.errors import ModelError, SpecError, WorkerError
 from core.fed import fed_from_dict, fed_words
@@ -31,6 +31,7 @@ from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
 from core.trial_run import no_worker
+from core.units import DASH, significant, size
 from core.variants import Run, check_request, judged, lineage, make_chain, variant_of
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came

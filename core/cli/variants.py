@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.output import Json, Wide, print_json, print_lines
-from core.cli.tables import DASH, size, table, verdict, visible
+from core.cli.tables import table, verdict, visible
 from core.errors import SpecError, TunerError
 from core.library import remove_model, rename_model, resolve_model
 from core.steps import chain_text
 from core.store import ModelRecord, Store
+from core.units import DASH, size
 from core.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
 
 app = typer.Typer(

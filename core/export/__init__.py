@@ -195,7 +195,8 @@ def _write(program: torch.onnx.ONNXProgram, draft: Path, plan: ExportPlan) -> No
     large = weights_bytes > ONE_FILE_BYTES
     if large and plan["external_data"] == "never":
         raise ModelError(
-            f"The model's weights are {weights_bytes / 1e9:.1f} GB, but one ONNX file holds at most 2 GB.",
+            f"The model's weights are {weights_bytes / 2**30:.2f} GiB, but one ONNX file takes at most "
+            f"{ONE_FILE_BYTES / 2**30:.2f} GiB of them.",
             hint="Allow external data.",
         )
     external = large or plan["external_data"] == "always"
@@ -204,7 +205,7 @@ def _write(program: torch.onnx.ONNXProgram, draft: Path, plan: ExportPlan) -> No
         return
     if large:
         raise ModelError(
-            f"A model above 2 GB cannot be converted to opset {plan['opset']}.",
+            f"A model above 2 GiB cannot be converted to opset {plan['opset']}.",
             hint=f"Use opset {_LOWEST_NATIVE_OPSET} or newer.",
         )
     model = _converted(program.model_proto, plan["opset"])

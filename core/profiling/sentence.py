@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from core.profiling.difference import Difference, Row
+from core.units import ms
 
 NAMED_SHARE = 0.05  # of the whole difference, from which a part is named
 BACK_SHARE = 0.01  # the same for a part that works against it
 MOST_NAMED, MOST_BACK = 3, 2
 UNSEEN_SHARE = 0.25  # from which it is said how much of the difference the passes have not seen
-LEAST_INSTRUMENT_S = 5e-8  # less is 0.0 µs on the screen
+LEAST_INSTRUMENT_S = 5e-8  # less is not worth a line
 NOT_SCALED = 0.995  # a factor that is 1 on the screen
 SEEN_SHARE = 0.5  # the passes must have seen so much of it, else they explain something else
 
@@ -31,7 +32,7 @@ def sentence(difference: Difference) -> str:
         return _nothing_to_explain(difference)
     less = end.difference_s < 0
     begin = (
-        f"The candidate takes {_ms(abs(end.difference_s))} {'less' if less else 'more'} per "
+        f"The candidate takes {ms(abs(end.difference_s), 3)} {'less' if less else 'more'} per "
         f"{'row' if end.per_row else 'run'} ({end.words})"
     )
     if doubt := _doubt(difference):
@@ -52,13 +53,13 @@ def _doubt(difference: Difference) -> str:
     whole, seen = difference.end.difference_s, difference.seen_s
     scatter = difference.seen_half_width_s
     if scatter is None or scatter > abs(whole):
-        width = "an unknown amount" if scatter is None else f"±{_ms(scatter)}"
+        width = "an unknown amount" if scatter is None else f"±{ms(scatter, 3)}"
         return (
             f"the difference of the profiled passes is only known to {width}: too much to say where it "
             "comes from. Explain it again on a quieter machine."
         )
     if seen / whole < SEEN_SHARE and abs(seen - whole) > scatter:
-        again = "the other way round" if seen / whole < 0 else f"only {_ms(abs(seen))} of it"
+        again = "the other way round" if seen / whole < 0 else f"only {ms(abs(seen), 3)} of it"
         return (
             f"the passes made to explain it saw {again}: the machine, or what ran beside it, was another. "
             "Measure both again, then explain them."
@@ -161,7 +162,7 @@ def remarks(difference: Difference) -> list[str]:
     runs = f"{one}" if one == other else f"{one} and {other}"
     notes = [f"{difference.passes} passes of each side in turns, {runs} runs each."]
     if difference.instrument_s > LEAST_INSTRUMENT_S:
-        own = f"{difference.instrument_s * 1e6:.1f} µs"
+        own = ms(difference.instrument_s, 2)
         notes.append(f"{own} were taken off each call of a node as the profiler's own.")
     for name, scale in zip(_SIDES, difference.scales, strict=True):
         if scale < NOT_SCALED:
@@ -199,10 +200,3 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %" if abs(share) >= 0.095 else f"{share * 100:.1f} %".replace(".0 %", " %")
-
-
-def _ms(seconds: float) -> str:
-    """Milliseconds with three significant digits; microseconds below a hundredth of one."""
-    value, unit = (seconds * 1e3, "ms") if seconds >= 1e-5 else (seconds * 1e6, "µs")
-    digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:,.{digits}f} {unit}"

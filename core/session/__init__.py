@@ -21,6 +21,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 from core import wire
 from core.errors import ProviderError, SpecError
 from core.session.ort_errors import (
+    WITHOUT_IT,
     blamed_provider,
     creation_error,
     load_failure,
@@ -107,7 +108,7 @@ def _in_this_build(
     refused = {
         provider["name"]: ProviderError(
             f"{provider['name']} is not in this build of ONNX Runtime, which lists {', '.join(listed)}.",
-            hint="Choose a provider of that list, or install a build that has it.",
+            hint=f"Choose a provider of that list, or install a build that has it. {WITHOUT_IT}",
         )
         for provider in providers
         if provider["name"] not in listed

@@ -61,9 +61,12 @@ def remedy(provider: str, reason: str) -> str:
     return f"Install the libraries that {provider} needs, or choose another provider."
 
 
+WITHOUT_IT = "Or switch `allow_fallback` on, or leave the provider out: then the CPU is used."
+
+
 def provider_error(provider: str, reason: str) -> ProviderError:
     """The error for a provider that does not load here."""
-    return ProviderError(reason, hint=remedy(provider, reason))
+    return ProviderError(reason, hint=f"{remedy(provider, reason)} {WITHOUT_IT}")
 
 
 def blamed_provider(message: str, chain: list[str]) -> str | None:

@@ -1,9 +1,9 @@
 """What a configuration must reach: a metric, its limit, and the conditions under which the limit holds.
 
 `METRICS` is the one table of what can be asked for; `TargetSpec` is one target as a YAML file carries it.
-Seconds, bytes, rows a second and shares of 1 inside. Outside a limit has its unit ("3 ms", "100 MB", "98 %"):
-a bare number in a YAML file is in SI units, a bare text is refused where it could be read in several. Pure;
-all errors are `SpecError`.
+Seconds, bytes, rows a second and shares of 1 inside. Outside a limit has its unit ("3 ms", "100 MiB",
+"98 %"): a bare number in a YAML file is in SI units, a bare text is refused where it could be read in
+several. Pure; all errors are `SpecError`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer, model_vali
 from core.errors import SpecError, nearest
 from core.knobs import check_range, knob
 from core.spec.validation import Spec, validated
+from core.units import brief, size_scale
 
 MOST_TARGETS = 50
 
@@ -103,7 +104,7 @@ METRICS: Mapping[str, Metric] = {
             "peak_rss",
             "peak memory",
             "size",
-            "100 MB",
+            "100 MiB",
             "What loading and running add to the resident memory of a process that has ONNX Runtime loaded.",
         ),
         _race("cpu_s", "CPU time", "time", "5 ms", "CPU seconds of a run, over all threads."),
@@ -113,7 +114,7 @@ METRICS: Mapping[str, Metric] = {
             quantity="size",
             smaller_is_better=True,
             source="file",
-            example="10 MB",
+            example="10 MiB",
             help="Size of the model's file with its external data.",
         ),
         _accuracy("accuracy", "accuracy", "Share of the rows whose highest class is the label."),
@@ -174,7 +175,7 @@ _NUMBER = re.compile(
 
 
 def parse_limit(metric: Metric, text: str) -> float:
-    """Read a limit: `3 ms`, `100 MB`, `98 %`, `0.98`, `2,000/s`.
+    """Read a limit: `3 ms`, `100 MiB`, `98 %`, `0.98`, `2,000/s`.
 
     Times and sizes need their unit: a bare `3` could be seconds or milliseconds.
 
@@ -224,6 +225,16 @@ def limit_text(metric: Metric, value: float) -> str:
         return _digits(exact)
     digits, unit = min(exactly, key=lambda one: (one[0].startswith("0."), len(one[0])))
     return f"{digits}{unit}" if unit.startswith("/") else f"{digits} {unit}"
+
+
+def _limit_shown(metric: Metric, value: float) -> str:
+    """A limit in the units in which `targets.quantity` tells what is held against it."""
+    if metric.quantity == "time":
+        return f"{brief(value * 1e3)} ms"
+    if metric.quantity == "size":
+        scale, unit = size_scale(value)
+        return f"{brief(value / scale)} {unit}"
+    return limit_text(metric, value)
 
 
 def _digits(number: Decimal) -> str:
@@ -347,8 +358,8 @@ class TargetSpec(Spec):
 
     @property
     def limit_words(self) -> str:
-        """The limit with its direction: `≤ 3 ms`, `≥ 98 %`."""
-        return f"{'≤' if self.about.smaller_is_better else '≥'} {limit_text(self.about, self.limit)}"
+        """The limit with its direction, in the unit of what is measured: `≤ 3 ms`, `≥ 98 %`."""
+        return f"{'≤' if self.about.smaller_is_better else '≥'} {_limit_shown(self.about, self.limit)}"
 
 
 def check_targets(targets: Sequence[TargetSpec]) -> None:

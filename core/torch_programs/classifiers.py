@@ -64,7 +64,7 @@ def build(
     notes = [RANDOM_WEIGHTS_NOTE]
     if pretrained:
         try:
-            progress("download", 0, 1, f"{trained.meta.get('_file_size', 0):.0f} MB")
+            progress("download", 0, 1, f"{trained.meta.get('_file_size', 0):.0f} MiB")
             module = _with_trained_weights(name, trained)
             return Classifier(
                 module=module, image_size=size, weights="pretrained", weights_name=trained.name, notes=[]

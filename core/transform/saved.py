@@ -114,7 +114,7 @@ def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) 
     size = inspect_model(str(source))["size_bytes"]
     if size > _ORT_LARGEST_BYTES:
         raise ModelError(
-            f"The ORT format holds at most 2 GB, but the model has {size / 1e9:.1f} GB.",
+            f"The ORT format holds at most 2 GiB, but the model has {size / 2**30:.1f} GiB.",
             hint="Quantize the model first, or keep the ONNX format.",
         )
     save_optimized(source, draft, level=level, ort_format=True)

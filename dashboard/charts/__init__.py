@@ -5,6 +5,7 @@ it. No Streamlit, no clock, no file here. Latency over time lives in `duel_chart
 `compare_charts.py`, curves in `curve_charts.py`, profiles in `profile_charts.py`.
 Latencies arrive in seconds and are drawn in milliseconds. Backgrounds stay transparent and text takes the
 page's colour, so that the light and the dark theme both work; colours are joined by dashes and markers.
+The top of a figure is kept free for Plotly's toolbar, which would else cover the legend.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import plotly.graph_objects as go
 
 from core.measurement import Trial
 from core.store import PRUNED
+from core.units import brief, significant
 
 # Okabe and Ito's palette without its two lightest colours, told apart by all common kinds of colour vision;
 # every one has a contrast of 3:1 or nearly so on white and on a dark page.
@@ -26,6 +28,11 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A7AFF", "#B8860B")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 MUTED = "#8A94A6"
+TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colour of the page's theme
+PAGE = "#000038"  # the same for the colour of the page
+ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
+FONT_PX, LARGE_PX = 12, 13
+TOOLBAR_PX = 30
 HEIGHT = 340
 WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
 MAX_SAMPLES = 4000  # a browser draws this many points of a line smoothly
@@ -133,7 +140,7 @@ def latency_ecdf(sides: Sequence[Side]) -> go.Figure:
     figure = base_figure(x_title=latency_title(sides), y_title="Fraction of runs at or below")
     found = latency_ecdf_info(sides)
     if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
     for index, steps in enumerate(found):
         look = style(index)
         figure.add_scatter(
@@ -156,28 +163,61 @@ def plain(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def number(value: float | None) -> str:
-    """A number for a hover text: four significant digits, thousands separated."""
-    if value is None:
-        return "unknown"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for a hover text, written as everywhere else."""
+    return "unknown" if value is None else significant(value, digits)
 
 
 def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figure:
-    """An empty figure with transparent background, titled axes and the legend above the plot."""
+    """An empty figure: transparent background, titled axes; on top the toolbar's room, then the legend."""
     figure = go.Figure()
+    whole = height + TOOLBAR_PX
     figure.update_layout(
-        height=height,
-        margin={"l": 12, "r": 12, "t": 44, "b": 12},
+        height=whole,
+        margin={"l": 12, "r": 12, "t": 44 + TOOLBAR_PX, "b": 12},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+        font={"color": TEXT, "size": FONT_PX},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 1 - TOOLBAR_PX / whole,
+            "yanchor": "top",
+            "x": 0,
+            "xanchor": "left",
+            "font": {"color": TEXT, "size": FONT_PX},
+        },
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": PALETTE[0]},
         hovermode="closest",
         showlegend=True,
     )
-    figure.update_xaxes(title={"text": x_title}, gridcolor=transparent(MUTED, 0.25), zeroline=False)
-    figure.update_yaxes(title={"text": y_title}, gridcolor=transparent(MUTED, 0.25), zeroline=False)
+    for update, title in ((figure.update_xaxes, x_title), (figure.update_yaxes, y_title)):
+        update(
+            title={"text": title, "font": {"color": TEXT, "size": LARGE_PX}},
+            tickfont={"color": TEXT, "size": FONT_PX},
+            exponentformat="none",  # else 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
+            separatethousands=True,
+            gridcolor=transparent(MUTED, 0.25),
+            zeroline=False,
+        )
     return figure
+
+
+def text_on(color: str) -> str:
+    """Return black or white, whichever is read better on `color`; either way it is 4.5:1 or more."""
+    return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, color))
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, `#rrggbb`, as WCAG defines it: 1 to 21."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:

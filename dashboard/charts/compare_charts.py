@@ -16,7 +16,18 @@ import plotly.graph_objects as go
 
 from core.contrast import words
 from dashboard import ratios
-from dashboard.charts import MUTED, PALETTE, base_figure, log_ticks, plain, transparent
+from dashboard.charts import (
+    FONT_PX,
+    MUTED,
+    ON_DARK,
+    ON_LIGHT,
+    PAGE,
+    PALETTE,
+    base_figure,
+    log_ticks,
+    plain,
+    transparent,
+)
 
 ROW_HEIGHT = (
     52  # pixels: the name of a contestant stands above its interval, so that a phone has room for both
@@ -230,6 +241,7 @@ def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
             yshift=LABEL_SHIFT,
             yanchor="bottom",
             text=plain(text),
+            bgcolor=PAGE,  # no line strikes it through
             showarrow=False,
         )
 
@@ -242,12 +254,14 @@ def live_height(info: ForestInfo) -> int:
     return 60 + LIVE_ROW_HEIGHT * (len(info.rows) - 1)
 
 
-def live_forest(info: ForestInfo) -> dict[str, Any]:
+def live_forest(info: ForestInfo, *, dark: bool = False) -> dict[str, Any]:
     """Return the running forest for Apache ECharts, which moves in place instead of being drawn anew.
 
+    Its text is painted, so it has to be told whether the page is `dark`.
     The verdicts of a running race are not final, so they have no colours here. Places are logarithms of
     ratios; the ticks are lines with labels of their own, because no label of an axis can be computed.
     """
+    text = ON_DARK if dark else ON_LIGHT
     rows = [row for row in info.rows if row.verdict != BASELINE]
     low, high = (round(math.log(bound), 4) for bound in info.axis)
     bars = [
@@ -275,7 +289,7 @@ def live_forest(info: ForestInfo) -> dict[str, Any]:
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": MUTED, "type": "dotted"},
-            "label": {"show": True, "position": "end", "distance": 4, "color": MUTED},
+            "label": {"show": True, "position": "end", "distance": 4, "color": text, "fontSize": FONT_PX},
             "data": [
                 {"xAxis": math.log(one), "label": {"formatter": ratios.tick(one)}} for one in info.ticks
             ],
@@ -291,6 +305,7 @@ def live_forest(info: ForestInfo) -> dict[str, Any]:
             "name": axis_title(info),
             "nameLocation": "middle",
             "nameGap": 26,
+            "nameTextStyle": {"color": text, "fontSize": FONT_PX},
             "axisLabel": {"show": False},
             "axisTick": {"show": False},
             "splitLine": {"show": False},
@@ -299,7 +314,13 @@ def live_forest(info: ForestInfo) -> dict[str, Any]:
             "type": "category",
             "inverse": True,
             "data": [f"{_shortened(row.label, LABEL_LIMIT)}   {row.short}" for row in rows],
-            "axisLabel": {"inside": True, "verticalAlign": "bottom", "padding": [0, 0, 6, 0]},
+            "axisLabel": {
+                "inside": True,
+                "verticalAlign": "bottom",
+                "padding": [0, 0, 6, 0],
+                "color": text,
+                "fontSize": FONT_PX,
+            },
             "axisLine": {"show": False},
             "axisTick": {"show": False},
             "z": 10,

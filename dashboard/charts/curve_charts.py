@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from core.guard import MARK
 from core.sweep import THREADS, Measured
+from core.units import brief, span
 from dashboard.charts import (
     MUTED,
     PALETTE,
@@ -99,7 +100,7 @@ def curve_info(
         ticks=ticks,
         series=series,
         line=None if line_s is None or throughput else line_s * 1e3,
-        line_label="" if line_s is None else f"latency line {line_s * 1e3:g} ms",
+        line_label="" if line_s is None else f"latency line {brief(line_s * 1e3)} ms",
         best=_best_xy(best, x, names),
     )
 
@@ -155,7 +156,7 @@ def _hover(
 ) -> str:
     unit, what = ("rows/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
-    known = f"95 %: {number(low)} to {number(high)} {unit}" if low or high else "no interval"
+    known = f"95 %: {span(low, high, unit)}" if low or high else "no interval"
     parts = [
         f"{axis_title(x)}: {point.values[x]}",
         f"{what}: {number(value[0])} {unit}",
@@ -196,7 +197,7 @@ def curve(info: CurveInfo) -> go.Figure:
     )
     if info.y_log:
         ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
-        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure

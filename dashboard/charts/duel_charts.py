@@ -16,14 +16,18 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.interference import CAUSES, FLAGS
+from core.units import brief
 from dashboard.charts import (
+    FONT_PX,
     HEIGHT,
     MUTED,
     PALETTE,
+    TEXT,
     Side,
     base_figure,
     in_ms,
     latency_title,
+    number,
     per_row,
     plain,
     style,
@@ -153,7 +157,7 @@ def _block_hover(block: Mapping[str, Any], runs: int, middle: float) -> str:
     if "generation" in block:
         where = f"generation {block['generation'] + 1}, {where}"
     marks = "<br>" + ", ".join(FLAGS.get(flag, flag) for flag in block["flags"]) if block["flags"] else ""
-    return f"{where}{runs:,} runs<br>median {middle:.4g} ms{marks}"
+    return f"{where}{runs:,} runs<br>median {number(middle)} ms{marks}"
 
 
 # --- interference ------------------------------------------------------------------------------------------
@@ -231,7 +235,7 @@ def timeline(info: Timeline) -> go.Figure:
     """Draw latencies over wall time with the interference strip beneath, on one axis of time."""
     runs = sum(one.runs for one in info.sides)
     thinned = any(one.thinned for one in info.sides)
-    note = f" · {runs:,} runs thinned, the extremes of each stretch kept" if thinned else ""
+    note = f"<br>{runs:,} runs thinned, the extremes of each stretch kept" if thinned else ""
     figure = base_figure(
         x_title=f"Time since the first block (s){note}",
         y_title=info.y_title,
@@ -240,7 +244,7 @@ def timeline(info: Timeline) -> go.Figure:
     for index, one in enumerate(info.sides):
         _add_runs(figure, one, index)
     if info.y_ticks:
-        ticks = [f"{tick:g}" for tick in info.y_ticks]
+        ticks = [brief(tick) for tick in info.y_ticks]
         figure.update_yaxes(type="log", tickvals=info.y_ticks, ticktext=ticks)
     if info.strip is not None:
         _add_strip(figure, info.strip)
@@ -304,7 +308,7 @@ def _add_strip(figure: go.Figure, strip: Strip) -> None:
             "autorange": "reversed",
             "showgrid": False,
             "fixedrange": True,
-            "tickfont": {"size": 11},
+            "tickfont": {"size": FONT_PX, "color": TEXT},
         },
     )
 

@@ -109,7 +109,6 @@ def _draw_band(figure: go.Figure, band: Band) -> None:
         showarrow=False,
         xanchor="right",
         yanchor="bottom",
-        font={"size": 11},
     )
 
 

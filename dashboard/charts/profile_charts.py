@@ -15,7 +15,16 @@ import plotly.graph_objects as go
 
 from core.profiling import NodeTime, Profile, Span
 from core.statistics import percentile
-from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, provider_label
+from dashboard.charts import (
+    FONT_PX,
+    MUTED,
+    PALETTE,
+    base_figure,
+    number,
+    plain,
+    provider_label,
+    text_on,
+)
 
 MAX_BARS = 20
 MAX_TIMELINE_SPANS = 5_000
@@ -161,18 +170,19 @@ def bars(info: Sequence[Bar]) -> go.Figure:
         rows = [bar for bar in info if bar.series == name]
         muted = name in (REST, "all other nodes")
         inserted = any(bar.inserted for bar in rows)
+        color = MUTED if muted else PALETTE[index % len(PALETTE)]
         figure.add_bar(
             y=[labels.index(bar.label) for bar in rows],
             x=[bar.ms for bar in rows],
             orientation="h",
             name=plain(name),
             marker={
-                "color": MUTED if muted else PALETTE[index % len(PALETTE)],
+                "color": color,
                 "pattern": _pattern("/" if inserted else "" if muted else PATTERNS[index % len(PATTERNS)]),
             },
             text=[f"{bar.share:.1%}" if bar.label != REST else "" for bar in rows],
             textposition="auto",
-            insidetextfont={"color": "white"},
+            insidetextfont={"color": text_on(color)},
             hovertext=[_bar_hover(bar) for bar in rows],
             hovertemplate="%{hovertext}<extra></extra>",
         )
@@ -303,6 +313,7 @@ def timeline(info: Timeline) -> go.Figure:
     )
     for index, bundle in enumerate(info.bundles):
         other = bundle.op_type == OTHER
+        color = MUTED if other else PALETTE[index % len(PALETTE)]
         figure.add_bar(
             y=bundle.lane,
             x=bundle.ms,
@@ -311,7 +322,7 @@ def timeline(info: Timeline) -> go.Figure:
             width=0.8,
             name=plain(bundle.op_type),
             marker={
-                "color": MUTED if other else PALETTE[index % len(PALETTE)],
+                "color": color,
                 "line": {"width": 0},
                 "pattern": _pattern("" if other else PATTERNS[index % len(PATTERNS)]),
             },
@@ -319,11 +330,11 @@ def timeline(info: Timeline) -> go.Figure:
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            insidetextfont={"color": "white"},
+            insidetextfont={"color": text_on(color), "size": FONT_PX},
             hovertext=bundle.hover,
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": 9})
+    figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": FONT_PX})
     figure.update_yaxes(
         tickvals=list(range(len(info.lanes))),
         ticktext=info.lanes,

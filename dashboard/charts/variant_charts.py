@@ -57,7 +57,7 @@ def _lines(unit: Unit) -> list[str]:
     if unit.accumulated is not None:
         lines.append(f"{number(100 * unit.accumulated)} % error at its own output in the whole variant")
     if unit.saved_s is not None:
-        half = "" if unit.half_width_s is None else f" ± {unit.half_width_s * 1e3:.2g}"
+        half = "" if unit.half_width_s is None else f" ± {number(unit.half_width_s * 1e3, 2)}"
         lines.append(f"saves {number(unit.saved_s * 1e3)}{half} ms per run")
     return lines
 

@@ -7,17 +7,20 @@ come in, milliseconds are drawn. What saves time and what costs it differ in col
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from core import units
 from core.profiling.difference import Difference, Row, RowKind
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up
 ROW_PX = 28
-TEXT_SHARE = 0.3  # room right of the bars for their numbers
+CHARACTER_PX = 7  # of a number beside the plot
+LABEL_LIMIT = 28  # characters of a line of a label
 LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
 SAVES, COSTS, SUM = "takes less", "takes more", "the whole difference"
 COLORS = {SAVES: PALETTE[0], COSTS: PALETTE[1], SUM: MUTED}
@@ -91,6 +94,11 @@ def label(row: Row) -> str:
     return f"{row.label} (inserted)" if row.kind == "inserted" else row.label
 
 
+def _wrapped(text: str) -> str:
+    """A label in as many lines as it needs: an axis cuts what is wider than its room."""
+    return "<br>".join(plain(line) for line in textwrap.wrap(text, LABEL_LIMIT)) or plain(text)
+
+
 def nodes(row: Row) -> str:
     """How many nodes each side ran; empty where a row has none."""
     return f"{row.baseline_nodes} → {row.candidate_nodes}" if row.baseline_nodes + row.candidate_nodes else ""
@@ -123,7 +131,7 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
     figure.update_layout(barmode="overlay", bargap=0.3, legend_traceorder="normal")
     figure.update_yaxes(
         tickvals=list(range(len(info))),
-        ticktext=[plain(step.label) for step in info],
+        ticktext=[_wrapped(step.label) for step in info],
         autorange="reversed",
         showgrid=False,
     )
@@ -160,34 +168,33 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
 
 
 def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
-    """Write each step's number right of its bar, where neither the bar nor its interval is."""
-    right = [max(one.start_ms, one.start_ms + one.ms + (one.half_ms or 0.0)) for one in info]
-    left = [min(one.start_ms, one.start_ms + one.ms - (one.half_ms or 0.0)) for one in info]
-    span = max(right) - min(left)
-    figure.add_scatter(
-        x=right,
-        y=list(range(len(info))),
-        mode="text",
-        text=[f"  {_text(one)}" for one in info],
-        textposition="middle right",
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-    )
-    if span:
-        figure.update_xaxes(range=[min(left) - 0.03 * span, max(right) + TEXT_SHARE * span])
+    """Write each step's number right of the plot, in a margin as wide as the longest of them."""
+    texts = [_text(one) for one in info]
+    for index, text in enumerate(texts):
+        figure.add_annotation(
+            x=1,
+            xref="x domain",
+            xanchor="left",
+            xshift=8,
+            y=index,
+            text=text,
+            showarrow=False,
+            align="left",
+        )
+    figure.update_layout(margin={"r": 20 + CHARACTER_PX * max(map(len, texts))})
 
 
 def _text(step: Step) -> str:
     if step.share is None or abs(step.share) < LEAST_SHARE:
         return ""
-    return f"{step.ms:+.3g} ms · {step.share:.0%}"
+    return f"{units.ms(step.ms / 1e3, 3, signed=True)} · {step.share:.0%}".replace("%", " %")
 
 
 def _hover(step: Step, unit: str) -> str:
+    half = f" ± {units.ms(step.half_ms / 1e3, 2)}" if step.half_ms is not None else ""
     parts = [
         step.label,
-        f"{step.ms:+.4g} ms per {unit}" + (f" ± {step.half_ms:.2g}" if step.half_ms is not None else ""),
+        f"{units.ms(step.ms / 1e3, signed=True)} per {unit}{half}",
         f"baseline {number(step.baseline_ms)} ms, candidate {number(step.candidate_ms)} ms",
     ]
     if step.share is not None:
@@ -229,7 +236,7 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
     figure.update_layout(barmode="group", bargap=0.25, legend_traceorder="normal")
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
-        ticktext=[plain(label(row)) for row in rows],
+        ticktext=[_wrapped(label(row)) for row in rows],
         autorange="reversed",
         showgrid=False,
     )

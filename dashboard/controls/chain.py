@@ -21,7 +21,7 @@ def providers() -> None:
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key="row.providers"
     ):
         st.multiselect(
-            "Execution providers" + (" :blue-badge[:material/edit: changed]" if changed else ""),
+            "Execution providers",
             options,
             key=key,
             format_func=format.provider,
@@ -33,9 +33,40 @@ def providers() -> None:
             reset_button("Execution providers", key)
     for name in chosen:
         _provider_line(name, facts.get(name))
+    if any(name not in facts or not facts[name]["loadable"] for name in chosen):
+        ways_out("providers")
     _what_can_load([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
     for name in chosen:
         _provider_options(name)
+
+
+def ways_out(place: str) -> None:
+    """Offer what can be done at once where a provider does not load.
+
+    Args:
+        place: makes the keys of the buttons differ where they stand twice.
+    """
+    with st.container(horizontal=True, gap="small", key=f"ways_out.{place}"):
+        st.button(
+            "Allow fallback",
+            key=f"ways_out.{place}.fallback",
+            icon=":material/alt_route:",
+            on_click=_allow_fallback,
+            disabled=bool(st.session_state.get(fields.key("allow_fallback"))),
+            help="Runs on what loads, at last the CPU; the result is marked as a fallback.",
+        )
+        st.button(
+            "Use CPU",
+            key=f"ways_out.{place}.cpu",
+            icon=":material/memory:",
+            on_click=state.reset,
+            args=(fields.key("providers"),),
+            help="Takes the chosen providers off: ONNX Runtime's default.",
+        )
+
+
+def _allow_fallback() -> None:
+    st.session_state[fields.key("allow_fallback")] = True
 
 
 def _provider_line(name: str, fact: wire.ProviderFact | None) -> None:

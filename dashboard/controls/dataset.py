@@ -343,7 +343,7 @@ def _images(prefix: str) -> None:
         )
         for name, what in (("mean", "Subtracted"), ("std", "Divided by")):
             st.text_input(
-                f"{what}, per channel (`{name}`)",
+                f"{what}, per channel ({name})",
                 key=key(prefix, name),
                 persist_state="session",
                 placeholder="nothing",

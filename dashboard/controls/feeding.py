@@ -30,12 +30,13 @@ def dims(record: ModelRecord) -> None:
         st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
 
 
-GUESS = " :orange-badge[:material/help: a guess]"
+GUESS = " (a guess)"
 
 
 def _size_label(dim: str, info: wire.ModelInfo) -> str:
     side = fields.image_side(dim, info)
-    return f"{side.capitalize()} (`{dim}`)" if side and side not in dim.lower() else f"Size of `{dim}`"
+    name = format.label(dim)
+    return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
 
 
 def guessed_text(info: wire.ModelInfo) -> str:
@@ -103,7 +104,7 @@ def _fixed_value(info: wire.InputInfo) -> None:
     usual = fed.random_words(info) if random else "from the feeds"
     reason = info.get("range_reason", "")
     st.text_input(
-        f"`{info['name']}` ({info['dtype']}, {format.shape(info['shape'])})",
+        f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",
         key=fields.value_key(info["name"]),
         persist_state="session",
         placeholder=usual,

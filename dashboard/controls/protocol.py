@@ -98,7 +98,7 @@ def _precision(predictions: dict[str, Prediction]) -> None:
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{PRECISION}"
     ):
         st.segmented_control(
-            setting.label + (" :blue-badge[:material/edit: changed]" if changed else ""),
+            setting.label,
             list(PRECISIONS),
             key=key,
             format_func=lambda name: _option(name, predictions.get(name)),

@@ -17,11 +17,10 @@ def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None)
     """Draw one setting: help, mark and reset when changed, and the reason when it does nothing."""
     key = fields.key(setting.name)
     changed = is_changed(key)
-    label = f"{setting.label} :blue-badge[:material/edit: changed]" if changed else setting.label
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{setting.name}"
     ):
-        _widget(setting, label, key, record)
+        _widget(setting, setting.label, key, record)
         if changed:
             reset_button(setting.label, key)
     if no_effect:
@@ -37,15 +36,21 @@ DEFAULTS = fields.defaults()
 
 
 def reset_button(label: str, key: str) -> None:
-    st.button(
-        "Reset",
-        key=f"reset.{key}",
-        icon=":material/undo:",
-        type="tertiary",
-        help=f"Reset {label} to the default",
-        on_click=state.reset,
-        args=(key,),
-    )
+    """Draw, beside a widget, the mark that it was changed and the way back.
+
+    The mark is none of the widget's label: that is read out letter by letter, colours and icons too.
+    """
+    with st.container(width="content", gap=None):
+        st.badge("changed", icon=":material/edit:", color="blue")
+        st.button(
+            "Reset",
+            key=f"reset.{key}",
+            icon=":material/undo:",
+            type="tertiary",
+            help=f"Reset {label} to the default",
+            on_click=state.reset,
+            args=(key,),
+        )
 
 
 def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> None:

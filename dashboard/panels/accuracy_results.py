@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import format
 from dashboard.charts import accuracy_charts
-from dashboard.panels import accuracy_pair, accuracy_threshold
+from dashboard.panels import accuracy_pair, accuracy_threshold, columns
 from dashboard.panels.accuracy_found import Evaluated
 from dashboard.panels.profile_results import CONFIG
 
@@ -66,11 +66,12 @@ def _cards(found: Sequence[Evaluated]) -> None:
 def _table(found: Sequence[Evaluated]) -> None:
     rows = [_row(one) for one in found]
     shares = ("Accuracy", "Top 5")
-    columns: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
-    columns["ROC AUC"] = st.column_config.NumberColumn(
+    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
+    shown["Model"] = columns.telling(one.name for one in found)
+    shown["ROC AUC"] = st.column_config.NumberColumn(
         format="%.4f", help="Each class against all others, the mean of the classes that have rows."
     )
-    columns["Not finite"] = st.column_config.NumberColumn(
+    shown["Not finite"] = st.column_config.NumberColumn(
         help="Rows whose scores hold NaN or Inf; they count as wrong."
     )
     st.dataframe(
@@ -78,7 +79,7 @@ def _table(found: Sequence[Evaluated]) -> None:
         key="accuracy.table",
         hide_index=True,
         placeholder=format.DASH,
-        column_config=columns,
+        column_config=shown,
         alt="Accuracy, top 5 and ROC AUC of each model with their 95 % intervals",
     )
 
@@ -210,20 +211,21 @@ def _class_table(numbers: dict[str, Any]) -> None:
         for one in numbers["per_class"]
     ]
     shares = ("Sensitivity", "Specificity", "Precision")
-    columns: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
-    columns["Sensitivity"] = st.column_config.NumberColumn(
+    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
+    shown["Class"] = columns.telling(one["name"] for one in numbers["per_class"])
+    shown["Sensitivity"] = st.column_config.NumberColumn(
         format="percent", help="Recall: share of the rows of the class that were seen as such."
     )
-    columns["Specificity"] = st.column_config.NumberColumn(
+    shown["Specificity"] = st.column_config.NumberColumn(
         format="percent", help="Share of all other rows that were not taken for the class."
     )
-    columns["ROC AUC"] = st.column_config.NumberColumn(format="%.4f")
+    shown["ROC AUC"] = st.column_config.NumberColumn(format="%.4f")
     st.dataframe(
         pd.DataFrame(rows),
         key="accuracy.classes",
         hide_index=True,
         placeholder=format.DASH,
-        column_config=columns,
+        column_config=shown,
         alt="Sensitivity, specificity and precision of each class with their 95 % intervals",
     )
     few = [one["name"] for one in numbers["per_class"] if 0 < one["support"] < FEW_ROWS]

@@ -341,11 +341,11 @@ def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
 
 
 def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
-    least, most = ((_scaled(result, name, per_row=per_row) or 0.0) * 1e3 for name in ("min_s", "max_s"))
+    least, most = (_scaled(result, name, per_row=per_row) or 0.0 for name in ("min_s", "max_s"))
     return Cell(
         label=_label("Standard deviation", per_row=per_row),
         value=format.ms(_scaled(result, "std_s", per_row=per_row), 3),
-        note=f"{format.significant(least)} to {format.significant(most)} in all",
+        note=f"{format.span_ms(least, most)} in all",
         help="Spread of the single runs, with the fastest and the slowest of them.",
         beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
     )
@@ -355,15 +355,11 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
     rows = result["batch_size"]
     latency = result["latency"]
     low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
-    interval = "interval unknown: too few runs"
-    if high:
-        upper = f" to {format.significant(rows / low)}" if low else " or more"
-        interval = f"{format.significant(rows / high)}{upper} (95 %)"
     other = (baseline or {}).get("throughput_per_s")
     return Cell(
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
-        note=interval,
+        note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
         help=f"{_rows(rows)} really fed per run, over the time inside the runs; one caller at a time.",
         beside=_beside(None if other is None else format.rate(other)),
     )
@@ -372,7 +368,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
 def break_even_cell(found: BreakEven) -> Cell:
     """Return after how much work the faster side has repaid its start."""
     count = "" if found.count is None else f"{found.count:,} {found.unit}{'s' if found.count != 1 else ''}"
-    short = {"after": f"after {count}", "until": f"ahead for {count}", "same": "start decides"}
+    short = {"after": f"after {count}", "until": f"for {count}", "same": "start decides"}
     return Cell(
         label="Break-even",
         value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),

@@ -16,7 +16,7 @@ from core.scheduler import Status
 from core.store import PRUNED
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.panels import live_text, results, standings, verdict
+from dashboard.panels import columns, live_text, results, standings, verdict
 from dashboard.panels.live_text import Field
 from dashboard.panels.queue_text import waiting_text
 
@@ -36,7 +36,7 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *
     """
     result = comparison.result or {}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(comparison.model_name), anchor=False, width="content")
+        st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
         if not live:
             results.state_badge(comparison.state)
         results.busy_badge(result)
@@ -118,7 +118,7 @@ def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) 
         "with every generation. The band holds differences that do not matter. Verdicts are given at the end."
     )
     st.echarts_chart(
-        compare_charts.live_forest(info),
+        compare_charts.live_forest(info, dark=state.is_dark()),
         key="compare.live_forest",
         height=compare_charts.live_height(info),
         alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
@@ -236,25 +236,22 @@ def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
 
 def _frame(frame: pd.DataFrame, key: str) -> DataframeState:
     return st.dataframe(
-        frame,
+        columns.readable(frame),
         key=key,
         hide_index=True,
         placeholder=format.DASH,
         on_select="rerun",
         selection_mode="multi-row",
         height="content",
+        row_height=columns.row_height(frame["Configuration"]),
         column_config={
             "Rank": st.column_config.TextColumn(
                 width=60, help="1 + how many are clearly faster. `=`: level with another."
             ),
-            "Configuration": st.column_config.TextColumn(width=330),
+            "Configuration": columns.telling(frame["Configuration"]),
             "Verdict": st.column_config.TextColumn(width=260),
             "Settings": st.column_config.TextColumn(width="large"),
-            **{
-                name: st.column_config.NumberColumn(format="%.4g")
-                for name in frame.columns
-                if name.endswith(("(ms)", "/s", "(MiB)"))
-            },
+            **columns.numbers(frame.columns),
         },
         alt="Rank, verdict against the baseline, and the numbers of every configuration",
     )

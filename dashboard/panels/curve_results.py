@@ -15,8 +15,8 @@ from core.guard import MARK
 from core.sweep import Axis, Measured, Point
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
+from dashboard.panels import columns, verdict
 from dashboard.panels import results as common
-from dashboard.panels import verdict
 from dashboard.panels.cells import WARNING
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
@@ -319,15 +319,14 @@ def _table(
         [{k: v for k, v in record.items() if k not in unknown - {"best"}} for record in records]
     )
     st.dataframe(
-        frame,
+        columns.readable(frame),
         key=TABLE,
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
         column_config={
-            name: st.column_config.NumberColumn(format="%.4g")
-            for name in frame.columns
-            if name.endswith(("(ms)", "(rows/s)"))
+            one.name: st.column_config.NumberColumn(pinned=True),
+            **columns.numbers(frame.columns),
         },
         alt=f"The {len(rows)} points of the sweep over {one.name}.",
     )

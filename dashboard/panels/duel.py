@@ -329,7 +329,7 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
         return
     info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
     st.echarts_chart(
-        compare_charts.live_forest(info),
+        compare_charts.live_forest(info, dark=state.is_dark()),
         key="duel.live",
         height=compare_charts.live_height(info),
         alt="Speed against each reference so far, with its 95 % interval",

@@ -28,6 +28,7 @@ from dashboard.panels import verdict
 ENTRIES = "compare.entries"  # the list, as plain data
 OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
+PLACE = "compare.list"  # where errors of adding to the list are shown: under the ways to add
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
 RELATIVES, OTHERS = "compare.variants", "compare.others"
 DIFFERENT = "compare.different"  # whether models that compute something else may race
@@ -158,7 +159,7 @@ def _try_add(record: ModelRecord, source: str, spec: TrialSpec) -> None:
     try:
         _add(record, _entry(source, spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
 
 
 def _remove(record: ModelRecord, entry_id: str) -> None:
@@ -184,6 +185,7 @@ def draw(record: ModelRecord) -> None:
         _fed(record, listed)
     _list(record, listed)
     _adders(record)
+    state.show_kept_error(PLACE, "Not added to the list")
 
 
 def _fed(record: ModelRecord, listed: Sequence[Entry]) -> None:
@@ -359,7 +361,7 @@ def _add_variants(record: ModelRecord) -> None:
         for asked in variants.race_of_family(chosen, _base(record)):
             _add(record, _entry(made[asked.spec.model.sha256 or ""], asked.spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
     st.session_state[RELATIVES] = []
 
 
@@ -408,7 +410,7 @@ def _add_preset(record: ModelRecord, name: str) -> None:
     try:
         spec = contestants.from_preset(name, _base(record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, f"preset: {PRESETS[name][0]}", spec)
 
@@ -417,7 +419,7 @@ def _add_current(record: ModelRecord) -> None:
     try:
         spec = state.current_spec()
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, "settings of Tune", spec)
 
@@ -426,7 +428,7 @@ def _add_torch(record: ModelRecord, engine: str) -> None:
     try:
         spec = contestants.from_torch(engine, _base(record))  # type: ignore[arg-type] # a key of ENGINES
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     _try_add(record, "the model before its export", spec)
 
@@ -465,7 +467,7 @@ def _add_picked(record: ModelRecord) -> None:
             trial = state.store().trial(one)
             _add(record, _entry(f"trial {trial.id[:8]}", state.trial_spec(trial), record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
     st.session_state[PICKED] = []
 
 
@@ -486,7 +488,7 @@ def _add_yaml(record: ModelRecord) -> None:
             spec = spec.model_copy(update={"model": spec.model.model_copy(update=known)})
         _add(record, _entry(name, spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
 
 
 def _yaml_text() -> tuple[str, str]:

@@ -14,13 +14,14 @@ import streamlit as st
 
 from core import library, wire
 from core.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
-from core.errors import ModelError, TunerError
+from core.errors import ModelError, TunerError, error_from_record
 from core.guard import MARK, TOLERANCES
 from core.store import ModelRecord, home
 from dashboard import format, polling, state, upload
 from dashboard.folders import allowed_path
 from dashboard.panels.queue_text import bar
 
+PLACE = "export"  # where errors of exports are shown: under the ways to start one
 TIMEOUT_S = 3600.0  # a slow download of a large model
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
 TORCHVISION, PT2 = "torchvision", "pt2"
@@ -121,7 +122,7 @@ def _submit() -> None:
     try:
         name, plan = form_plan(st.session_state)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     start(name, plan)
 
@@ -161,10 +162,11 @@ def start(name: str, plan: wire.ExportPlan) -> None:
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
         job = state.scheduler().submit_job("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     except OSError as error:
-        state.keep_error(ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder."))
+        wrong = ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder.")
+        state.keep_error(wrong, PLACE)
         return
     state.exports()[job] = state.ExportJob(name=name, output=plan["output"])
 
@@ -175,7 +177,7 @@ def is_running() -> bool:
 
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
-    """Put finished exports into the library, show failed ones, and forget both."""
+    """Put finished exports into the library, keep why others failed for `progress`, and forget both."""
     for job, export in list(state.exports().items()):
         status = state.status(job)
         if state.is_active(status):
@@ -185,7 +187,7 @@ def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
         if status is not None and status.state == "COMPLETE" and status.result:
             _take(export, status.result, added)
         elif status is not None and status.error and status.state == "FAIL":
-            state.report_record(status.error)
+            state.keep_error(error_from_record(status.error), PLACE)
         _clean(Path(export.output))
 
 
@@ -196,7 +198,7 @@ def _take(
         with st.spinner("Reading the exported model…"):
             record, new = take_in(export.name, Path(reply["path"]), reply)
     except TunerError as error:
-        state.report(error)
+        state.keep_error(error, PLACE)
         return
     added(record, new)
     state.show_notice()
@@ -231,7 +233,8 @@ def _clean(output: Path) -> None:
 
 
 def progress() -> None:
-    """Draw the running export, if there is one, until it ends."""
+    """Draw the running export, if there is one, until it ends; and why the last one failed."""
+    state.show_kept_error(PLACE, "Nothing was exported")
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
         st.fragment(_live, run_every=polling.POLL_S)(running[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,14 @@ from core.errors import TunerError
 from core.machine_queue import Entry
 from core.provenance import in_words, thread_advice
 from core.quietness import Answer
+from core.scheduler import Status
 from dashboard import format, state
 from dashboard.charts import machine_charts
 from dashboard.panels import results
+from dashboard.panels.queue_text import bar
 
 REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
+OWN_REFRESH_S = 5.0  # while a job of this server runs; the page of a race looks more often itself
 
 
 def sidebar() -> None:
@@ -41,15 +45,54 @@ def sidebar() -> None:
     queue_line()
 
 
-@st.fragment(run_every=REFRESH_S)
 def queue_line() -> None:
-    """Draw who measures now and who waits, on the whole machine."""
-    entries = state.queue().entries()
-    if not entries:
-        st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
-        return
+    """Draw who measures now and who waits, on the whole machine; first what this session has started."""
+    (_often if state.scheduler().active() else _rarely)()
+
+
+def _queue_line() -> None:
+    followed = state.own_job()
+    own = followed[0] if followed is not None else None
+    if followed is not None:
+        _own(*followed)
+    entries = [one for one in state.queue().entries() if own is None or not is_of(one, own)]
     for number, entry in enumerate(entries):
         _entry(entry, number)
+    if entries or state.is_active(own):
+        return
+    if waiting := state.scheduler().active():  # its ticket is not written yet
+        st.badge("Starting", icon=":material/hourglass_empty:", color="orange")
+        st.caption(format.plain(waiting[0].what))
+    else:
+        st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
+
+
+_often = st.fragment(_queue_line, run_every=OWN_REFRESH_S)
+_rarely = st.fragment(_queue_line, run_every=REFRESH_S)
+
+
+def is_of(entry: Entry, own: Status) -> bool:
+    """Whether a line of the machine's queue is the job that this session has started."""
+    return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
+
+
+def _own(own: Status, page: str, query: dict[str, str]) -> None:
+    """What this session has started, on whichever page: how far it is, and the way to it."""
+    words, icon, color = _OWN[own.state]
+    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table
+    text = f"  \n{bar(own, 'yours')[1]}" if state.is_active(own) else ""
+    st.caption(f"{format.plain(own.what)}{text}")
+    st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
+
+
+_OWN: Mapping[str, tuple[str, str, str]] = {
+    # state -> words, icon, colour
+    "WAITING": ("Yours waits", ":material/hourglass_empty:", "orange"),
+    "RUNNING": ("Yours runs", ":material/speed:", "green"),
+    "COMPLETE": ("Yours is done", ":material/check_circle:", "green"),
+    "FAIL": ("Yours failed", ":material/error:", "red"),
+    "CANCELLED": ("Yours was cancelled", ":material/cancel:", "gray"),
+}
 
 
 def _entry(entry: Entry, number: int) -> None:

@@ -16,6 +16,7 @@ from core.statistics import percentile
 from dashboard import format, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import Ran
+from dashboard.panels import columns
 
 MEAN, MEDIAN = "Mean", "Median"
 VIEW, SEARCH = "profile.view", "profile.search"
@@ -196,10 +197,7 @@ def _views(profile: Profile, ran: Ran) -> None:
     views[str(view)](profile, ran)
 
 
-_TIMES = {
-    name: st.column_config.NumberColumn(format="%.4f")
-    for name in ("self (ms/run)", "inclusive, mean (ms/run)", "min (ms)", "median (ms)")
-}
+_TIMES = columns.numbers(("self (ms/run)", "inclusive, mean (ms/run)", "min (ms)", "median (ms)"))
 _SHARE = {"share": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0)}
 
 
@@ -249,8 +247,8 @@ def _nodes(profile: Profile, ran: Ran) -> None:
             "inserted": node.inserted,
             "inputs": _shapes(node.inputs),
             "outputs": _shapes(node.outputs),
-            "weights (bytes)": node.parameter_bytes,
-            "output (bytes)": node.output_bytes,
+            "weights (KiB)": node.parameter_bytes / 1024,
+            "output (KiB)": node.output_bytes / 1024,
         }
         for node in profile.nodes
     ]
@@ -311,14 +309,15 @@ def _table(rows: Sequence[Mapping[str, Any]], name: str, *, search: str | None) 
             placeholder="all words must occur",
             live="300ms",
         )
-    found = matching(frame, words or "")
+    found, first = matching(frame, words or ""), str(frame.columns[0])
     if words:
         st.caption(f"{len(found)} of {len(frame)} rows; {found['share'].sum():.1%} of the time in nodes.")
     st.dataframe(
-        found,
+        columns.readable(found),
         key=f"profile.table.{name}",
         hide_index=True,
-        column_config={**_TIMES, **_SHARE},
+        row_height=columns.row_height(found[first]),
+        column_config={**_TIMES, **_SHARE, first: columns.telling(found[first])},
         alt=f"Times by {name}; click a column's title to sort.",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from core.errors import TunerError
@@ -13,7 +14,7 @@ from core.guard import ADVICE, MARK, breach, error_in_words
 from core.measurement import Trial, model_words
 from core.plan import feed_plan
 from dashboard import controls, format, state
-from dashboard.panels import verdict
+from dashboard.panels import columns, verdict
 from dashboard.panels.cells import Cell, Result
 from dashboard.panels.placement_text import cast_lines, placement_rows
 
@@ -183,7 +184,7 @@ def grid(shown: Sequence[Cell], key: str) -> None:
                 )
                 if cell.change_note:
                     st.caption(f"ratio: {format.plain(cell.change_note)}")
-                st.caption(format.plain(cell.note))
+                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
                 if cell.beside:
                     st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
 
@@ -206,12 +207,12 @@ def what_ran(result: Result) -> None:
     """Draw what was asked for and what really ran."""
     rows = placement_rows(result)
     st.dataframe(
-        rows,
+        columns.readable(pd.DataFrame(rows)),
         hide_index=True,
         placeholder=format.DASH,
         key="what_ran",
         column_config={
-            "Time per run (ms)": st.column_config.NumberColumn(format="%.4f"),
+            **columns.numbers(["Time per run (ms)"]),
             "Share of node time": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
         },
         alt="Providers asked for, loaded, with their nodes and time per run",

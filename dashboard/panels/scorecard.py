@@ -86,6 +86,38 @@ def headline(card: Sequence[Row]) -> str:
     return "No configuration is known to meet every target yet."
 
 
+def open_targets(card: Sequence[Row]) -> list[str]:
+    """Return a key for each cell that is not known yet, plain enough to be kept in a session."""
+    return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]
+
+
+def _keyed(row: Row) -> dict[str, Judged]:
+    heading = zip(heads(row.judged), row.judged, strict=True)
+    return {f"{row.subject.label} · {head}": one for head, one in heading}
+
+
+def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
+    """Say what measuring brought: a line of Markdown on the whole, then one for each cell of `before`.
+
+    Args:
+        card: as it is now.
+        before: `open_targets` when measuring began; of what is no longer in the card nothing is said.
+        seconds: that were measured.
+    """
+    now = {key: one for row in card for key, one in _keyed(row).items() if key in before}
+    if not now:
+        return []
+    decided = [one for one in now.values() if one.state != "UNKNOWN"]
+    whole = f"decided {len(decided)} of {len(now)} target{'s' * (len(now) != 1)} not known before"
+    lines = [f"**{format.duration(seconds)} of measuring {whole}.**"]
+    for key, one in now.items():
+        said = _cell(one)
+        if one.state == "UNKNOWN":
+            said += f": {format.plain(f'{one.why} {one.todo}'.strip())}"
+        lines.append(f"{format.plain(key)}: {said}")
+    return lines
+
+
 def work_text(work: Needed) -> str:
     """Say what would be measured: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
     parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]

@@ -28,6 +28,14 @@ def reference(comparison: Comparison) -> str:
     return comparison.baseline if comparison.baseline in against or not against else against[0]
 
 
+def title(comparison: Comparison) -> str:
+    """Name a race after all that was asked for, not after the model of its first configuration alone."""
+    asked = [
+        one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
+    ]
+    return f"Race of {len(asked)} configurations of {comparison.model_name}"
+
+
 def labels(comparison: Comparison) -> dict[str, str]:
     """Trial -> name."""
     return {one.trial: one.label for one in comparison.contestants}

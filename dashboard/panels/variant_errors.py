@@ -16,7 +16,7 @@ from core.node_savings import Choice, Savings, choices, halving, without
 from core.store import ModelRecord
 from dashboard import format, state
 from dashboard.charts import variant_charts
-from dashboard.panels import variant_job, variant_maker, variant_text
+from dashboard.panels import columns, variant_job, variant_maker, variant_text
 from dashboard.panels.profile_results import CONFIG
 from dashboard.panels.verdict import sentence
 
@@ -78,7 +78,7 @@ def _start(record: ModelRecord) -> None:
         store, sizes = state.store(), variant_maker.workload(of.before)
         fingerprint = state.environment()["fingerprint"]
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, variant_job.ERRORS)
         return
 
     def task(run: variants.Run) -> Mapping[str, Any]:
@@ -169,7 +169,7 @@ def _numbers(found: Savings) -> None:
 
 
 def _ms(seconds: float | None) -> str:
-    return format.DASH if seconds is None else f"{'+' if seconds > 0 else ''}{format.ms(seconds, 3)}"
+    return format.ms(seconds, 3, signed=True)
 
 
 def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
@@ -247,7 +247,7 @@ def _make_next(
     try:
         steps = variant_text.with_excluded(variants.steps_of(record), blocked)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, variant_job.ERRORS)
         return
     variant_maker.start_again(root, steps, facts)
 
@@ -268,10 +268,11 @@ def _table(found: Savings, chosen: Choice) -> None:
         for unit in found.units
     ]
     st.dataframe(
-        pd.DataFrame(rows),
+        columns.readable(pd.DataFrame(rows)),
         key="variants.errors.table",
         hide_index=True,
-        column_config=_NUMBERS,
+        placeholder=format.DASH,
+        column_config={**_NUMBERS, "operator": columns.telling(unit.name for unit in found.units)},
         alt="Every quantized operator with its error and the time it saves; click a column's title to sort.",
     )
 
@@ -282,18 +283,14 @@ def _worth(saved_per_error: float | None) -> float:
     return saved_per_error * 1e3 / 100
 
 
+_HELP = {
+    "error (%)": "Of the model's outputs when only this operator is quantized.",
+    "own output (%)": "Of the operator's own output in the whole variant: what reached it, and its own part.",
+    "saved (ms)": "Per run; below zero the integer version is slower.",
+    "± (ms)": "Half the 95 % interval.",
+    "weights (KiB)": "In the float model.",
+}
 _NUMBERS = {
-    "error (%)": st.column_config.NumberColumn(
-        format="%.4f", help="Of the model's outputs when only this operator is quantized."
-    ),
-    "own output (%)": st.column_config.NumberColumn(
-        format="%.4f",
-        help="Of the operator's own output in the whole variant: what reached it, and its own part.",
-    ),
-    "saved (ms)": st.column_config.NumberColumn(
-        format="%+.4f", help="Per run; below zero the integer version is slower."
-    ),
-    "± (ms)": st.column_config.NumberColumn(format="%.4f", help="Half the 95 % interval."),
-    "ms per % error": st.column_config.NumberColumn(format="%.4f", help="What it is worth."),
-    "weights (KiB)": st.column_config.NumberColumn(format="%.1f", help="In the float model."),
+    **columns.numbers(_HELP, help=_HELP),
+    "ms per % error": st.column_config.NumberColumn(format="%.4g", help="What it is worth."),
 }

@@ -17,6 +17,7 @@ from dashboard import state
 from dashboard.panels import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
+_NOTHING: Mapping[str, str] = {MAKE: "The variant was not made", ERRORS: "The errors were not located"}
 
 
 def job_key(kind: str) -> str:
@@ -33,9 +34,12 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
         what: one line for a person.
     """
     try:
-        st.session_state[job_key(kind)] = state.scheduler().submit_task(task, kind=kind, what=what)
+        job = state.scheduler().submit_task(task, kind=kind, what=what)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, kind)
+        return
+    st.session_state[job_key(kind)] = job
+    state.follow(job, "variants")
 
 
 def current(kind: str, about: str) -> Status | None:
@@ -57,12 +61,21 @@ def take_finished(kind: str) -> Status | None:
     return status
 
 
-def show_end(status: Status) -> None:
-    """Say why a job came to nothing; a complete one has nothing to say."""
+def show_end(kind: str, status: Status | None) -> None:
+    """Say why a job came to nothing, or was not started; stands beside what starts it.
+
+    Args:
+        kind: of the job, and the place of errors of its start.
+        status: where it has ended just now; a complete one has nothing to say.
+    """
+    title = _NOTHING[kind]
+    state.show_kept_error(kind, title)
+    if status is None:
+        return
     if status.state == "CANCELLED":
         st.info("This was cancelled. Steps that were made before are kept.", icon=":material/cancel:")
     elif status.error is not None:
-        state.report_record(status.error)
+        state.report_record(status.error, title)
 
 
 def live(status: Status | None, name: str) -> None:

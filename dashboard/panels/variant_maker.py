@@ -178,7 +178,7 @@ def _make(source: ModelRecord) -> None:
         calibrated = any(step.type.needs_calibration for step in steps)
         calibration = asked_calibration() if calibrated else None
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, variant_job.MAKE)
         return
     start(source, steps, calibration=calibration, name=str(st.session_state.get(NAME) or "").strip())
 
@@ -222,6 +222,6 @@ def start_again(root: ModelRecord, steps: Sequence[Step], facts: variant_text.Fa
     try:
         calibration = variant_text.calibration_of(facts)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, variant_job.MAKE)
         return
     start(root, steps, calibration=calibration)

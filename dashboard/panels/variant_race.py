@@ -79,4 +79,5 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
     except TunerError as error:
         state.report(error)
         return
+    state.follow(comparison, "compare", comparison=comparison)
     st.switch_page("views/compare.py", query_params={"comparison": comparison})

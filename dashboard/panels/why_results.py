@@ -14,6 +14,7 @@ from core.profiling.grouping import Group, GroupNode
 from core.profiling.sentence import remarks, sentence
 from dashboard import format
 from dashboard.charts import why_charts
+from dashboard.panels import columns
 from dashboard.panels.profile_results import CONFIG, matching
 
 VIEW, SEARCH = "why.view", "why.search"
@@ -23,6 +24,9 @@ ICONS = {
     "EQUIVALENT": ":material/equal:",
     "UNDECIDED": ":material/help:",
 }
+CHART_PX = (
+    440  # narrower, there is no room for bars beside their labels: the charts stand one below the other
+)
 MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 
@@ -88,7 +92,7 @@ def _interval(found: Difference) -> str:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds > 0 else ''}{format.ms(seconds, 3)}"
+    return format.ms(seconds, 3, signed=True)
 
 
 # --- charts and tables ------------------------------------------------------------------------------------
@@ -109,21 +113,21 @@ def _views(found: Difference) -> None:
 def _operators(found: Difference) -> None:
     unit = "row" if found.end.per_row else "run"
     info = why_charts.steps_info(found)
-    left, right = st.columns(2, gap="small")
-    with left, st.container(border=True):
-        st.plotly_chart(
-            why_charts.steps(info, unit=unit),
-            key="why.steps",
-            config=CONFIG,
-            alt="The difference of the two results, part by part; the lines are 95 % intervals.",
-        )
-    with right, st.container(border=True):
-        st.plotly_chart(
-            why_charts.sides(found),
-            key="why.sides",
-            config=CONFIG,
-            alt="Time of both results by part.",
-        )
+    with st.grid(2, min_column_width=CHART_PX):
+        with st.container(border=True):
+            st.plotly_chart(
+                why_charts.steps(info, unit=unit),
+                key="why.steps",
+                config=CONFIG,
+                alt="The difference of the two results, part by part; the lines are 95 % intervals.",
+            )
+        with st.container(border=True):
+            st.plotly_chart(
+                why_charts.sides(found),
+                key="why.sides",
+                config=CONFIG,
+                alt="Time of both results by part.",
+            )
     rows = [
         {
             "part": why_charts.label(row),
@@ -194,11 +198,10 @@ def _times(
 
 
 _NUMBERS = {
-    **{
-        name: st.column_config.NumberColumn(format="%.4f")
-        for name in ("baseline (ms)", "candidate (ms)", "± (ms)")
-    },
-    "difference (ms)": st.column_config.NumberColumn(format="%+.4f", help="Candidate minus baseline."),
+    **columns.numbers(
+        ("baseline (ms)", "candidate (ms)", "± (ms)", "difference (ms)"),
+        help={"difference (ms)": "Candidate minus baseline."},
+    ),
     "share": st.column_config.NumberColumn(
         format="percent", help="Of the whole difference; below zero where a part works against it."
     ),
@@ -207,16 +210,18 @@ _NUMBERS = {
 
 def _table(rows: Sequence[Mapping[str, Any]], name: str, *, words: str = "") -> None:
     frame = pd.DataFrame(rows)
-    shown = matching(frame, words)
+    shown, first = matching(frame, words), str(frame.columns[0])
     if words:
         st.caption(
             f"{len(shown)} of {len(frame)} rows; together {_signed(shown['difference (ms)'].sum() / 1e3)}."
         )
     st.dataframe(
-        shown,
+        columns.readable(shown),
         key=f"why.table.{name}",
         hide_index=True,
-        column_config=_NUMBERS,
+        placeholder=format.DASH,
+        row_height=columns.row_height(shown[first]),
+        column_config={**_NUMBERS, first: columns.telling(shown[first])},
         alt=f"Both results by {name}; click a column's title to sort.",
     )
 

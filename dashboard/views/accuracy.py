@@ -260,6 +260,7 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         on_click=_start,
         args=([one.spec for one in requests],),
     )
+    state.show_kept_error(KIND, "Nothing was evaluated")
 
 
 def _start(specs: Sequence[TrialSpec]) -> None:
@@ -269,8 +270,9 @@ def _start(specs: Sequence[TrialSpec]) -> None:
         what = f"accuracy of {format.short(names)}"
         job = state.scheduler().submit_task(task, kind=KIND, what=what, specs=specs)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, KIND)
         return
+    state.follow(job, "accuracy")
     st.session_state[JOB] = job
 
 

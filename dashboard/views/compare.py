@@ -18,7 +18,7 @@ from core.store import ModelRecord
 from dashboard import contestants, controls, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
-from dashboard.panels import compare_results, entry_list, going_on, live_text, standings
+from dashboard.panels import columns, compare_results, entry_list, going_on, live_text, standings
 from dashboard.panels.compare_results import ACTIVE
 from dashboard.panels.live_text import Field
 
@@ -318,6 +318,7 @@ def _start() -> None:
 
 def _follow(comparison_id: str) -> None:
     """Show a race that this session has started: its model is the current one, its list stays."""
+    state.follow(comparison_id, "compare", comparison=comparison_id)
     st.session_state[FOLLOWED] = comparison_id
     show(comparison_id)
 
@@ -394,6 +395,7 @@ def _past(record: ModelRecord) -> None:
         st.caption(f"No race of {format.plain(record.name)} yet.")
         return
     frame = pd.DataFrame([standings.past_row(one) for one in races])
+    tall = columns.row_height(frame["Configurations"])
     zone = st.context.timezone or "UTC"
     frame["When"] = pd.to_datetime(frame["When"], unit="s", utc=True).dt.tz_convert(zone)
     st.dataframe(
@@ -403,11 +405,12 @@ def _past(record: ModelRecord) -> None:
         placeholder=format.DASH,
         on_select=partial(_reopen, f"{PAST}.{races[0].id}", [one.id for one in races]),
         selection_mode="single-row",
-        height="content" if len(races) <= PAST_ROWS else 35 * (PAST_ROWS + 1) + 3,
+        height=columns.height(len(races), PAST_ROWS, tall),
+        row_height=tall,
         column_config={
             "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
             "Result": st.column_config.TextColumn(width="large"),
-            "Configurations": st.column_config.TextColumn(width=330),
+            "Configurations": columns.telling(frame["Configurations"]),
         },
         alt="Past comparisons of this model with their results",
     )

@@ -314,12 +314,13 @@ def _start(record: ModelRecord) -> None:
         todo = _todo(points, _rows(record, points)[0])
         study = sweep.study_name(one, uuid.uuid4().hex[:8])
         what = f"curve of {len(todo)} points of {record.name}"
-        state.scheduler().submit_comparison(
+        race = state.scheduler().submit_comparison(
             _asked(todo), study=study, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s()
         )
     except TunerError as error:
         state.keep_error(error)
         return
+    state.follow(race, "curves", study=study)
     st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
 
 

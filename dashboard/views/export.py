@@ -222,7 +222,7 @@ def _bring_back() -> None:
         type=["yaml", "yml"],
         key=FILE,
         max_upload_size=1,
-        help="At most 1 MB; nothing in it is executed.",
+        help="Nothing in it is executed.",
     )
     st.text_area(
         "or paste it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pandas as pd
@@ -11,9 +12,10 @@ from core.errors import TunerError
 from core.guard import MARK, breach
 from core.measurement import Trial, model_words
 from dashboard import controls, format, state
-from dashboard.panels import cells, duel, results, verdict
+from dashboard.panels import cells, columns, duel, results, verdict
 
 LIMIT = 2000
+ROWS = 10  # of the table; the others are scrolled
 TABLE = "history.table"
 ALL = "all"
 KIND = "history.kind"
@@ -140,6 +142,7 @@ def _row(trial: Trial) -> dict[str, Any]:
     return {
         "When": pd.Timestamp(trial.created_at, unit="s", tz="UTC").tz_convert(_zone()),
         "Model": trial.model_name,
+        "Settings": _settings(trial),
         "State": results.STATES[trial.state][2],
         "Kind": trial.kind,
         "Ran on": ", ".join(format.provider(p) for p in result.get("effective_providers") or ())
@@ -152,7 +155,6 @@ def _row(trial: Trial) -> dict[str, Any]:
         "p50 (ms)": _ms(latency.get("p50_s")),
         "p95 (ms)": _ms(latency.get("p95_s")),
         "Rows/s": result.get("throughput_per_s"),
-        "Settings": _settings(trial),
         "Study": trial.study,
         "Error": trial.error["message"] if trial.error else "",
         "Trial": trial.id[:12],
@@ -180,19 +182,20 @@ def _table(trials: list[Trial]) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
     count = f"{len(trials):,} trial{'s' * (len(trials) != 1)}"
     st.caption(f"{count}, newest first. Click a column to sort, tick a row to look at it.")
+    frame = columns.readable(rows(trials))
+    tall = columns.row_height(frame["Settings"])
     chosen = st.dataframe(
-        rows(trials),
-        key=TABLE,
+        frame,
+        key=f"{TABLE}.{_of_rows(trials)}",  # a tick must not move to another trial when one comes or goes
         hide_index=True,
         placeholder=format.DASH,
         on_select="rerun",
         selection_mode="multi-row",
-        height=min(420, 38 + 35 * len(trials)),
+        height=columns.height(len(trials), ROWS, tall),
+        row_height=tall,
         column_config={
             "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
-            "p50 (ms)": st.column_config.NumberColumn(format="%.4g"),
-            "p95 (ms)": st.column_config.NumberColumn(format="%.4g"),
-            "Rows/s": st.column_config.NumberColumn(format="%.5g"),
+            **columns.numbers(frame.columns),
             "Verdict": st.column_config.TextColumn(
                 help="Against the baseline that was pinned then, else against ONNX Runtime's default."
             ),
@@ -207,7 +210,7 @@ def _table(trials: list[Trial]) -> list[Trial]:
                 help="Against those of the original model, run without optimizations on the CPU on the same "
                 "feeds. Empty: not compared."
             ),
-            "Settings": st.column_config.TextColumn(width="large"),
+            "Settings": columns.telling(frame["Settings"], help="All that differs from the defaults."),
         },
         alt="All trials with their model, state, latency and settings",
     )
@@ -225,6 +228,11 @@ def _address(picked: list[Trial]) -> None:
 
 
 TICKED = "history.ticked"  # id of the trial that a tick has put into the address
+
+
+def _of_rows(trials: list[Trial]) -> str:
+    """A few characters that change whenever a row of the table would hold another trial."""
+    return hashlib.sha256("".join(one.id for one in trials).encode()).hexdigest()[:12]
 
 
 def _linked() -> list[Trial]:
@@ -296,6 +304,12 @@ def _confirm(trial_ids: list[str]) -> None:
         f"everybody. "
         "This cannot be undone."
     )
+    for one in pinned(trial_ids):
+        st.warning(
+            f"Trial `{one.id[:12]}` is the pinned baseline of {format.plain(one.model_name)}: later runs of "
+            "this model race against ONNX Runtime's default again.",
+            icon=":material/keep_off:",
+        )
     with st.container(horizontal=True):
         if st.button("Delete", key="history.confirm", type="primary", icon=":material/delete:"):
             delete(trial_ids)
@@ -304,14 +318,24 @@ def _confirm(trial_ids: list[str]) -> None:
             st.rerun()
 
 
+def pinned(trial_ids: list[str]) -> list[Trial]:
+    """Return those trials that are the pinned baseline of their model."""
+    store = state.store()
+    found = [store.trial(one) for one in trial_ids]
+    return [one for one in found if store.baseline(one.model_sha256) == one.id]
+
+
 def delete(trial_ids: list[str]) -> None:
     """Delete trials, and forget them where this session shows one."""
+    baselines = pinned(trial_ids)
     state.store().delete_trials(trial_ids)
     if st.session_state.get(state.TRIAL) in trial_ids:
         state.show_trial(None)
     if st.query_params.get(state.TRIAL_PARAM) in trial_ids:
         del st.query_params[state.TRIAL_PARAM]
-    state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.")
+    models = ", ".join(dict.fromkeys(one.model_name for one in baselines))
+    unpinned = f" No baseline is pinned for {models} any more." if baselines else ""
+    state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.{unpinned}")
 
 
 def _detail(chosen: list[Trial]) -> None:

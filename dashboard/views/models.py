@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from core.errors import TunerError
 from core.store import ModelRecord, home
 from dashboard import format, state, upload
 from dashboard.folders import allowed_path
-from dashboard.panels import exporting
+from dashboard.panels import columns, exporting
 
 TABLE = "models.table"
+WAYS = "models.ways"  # the way in that is open
+NOT_ADDED = "The model was not added"
+SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
 PENDING = "models.pending"  # paths of uploaded files that wait to be read
 DETAIL = "models.detail"  # content hash of the model that was added last
 LOADS = "models.loads"  # content hash -> what loading it said
@@ -26,7 +30,6 @@ PT2 = "models.pt2"  # path of an uploaded .pt2
 def page() -> None:
     st.title("Models", anchor=False)
     state.show_kept_error()
-    _read_pending()
     exporting.take_finished(_added)
     state.add_samples()
     records = state.store().models()
@@ -38,7 +41,9 @@ def page() -> None:
             st.markdown("Upload an `.onnx` file below, or export a torchvision model.")
     st.subheader("Add a model", anchor=False)
     sample, uploaded, folder, export = st.tabs(
-        ["Samples", "Upload", "From the server", "Export from PyTorch"]
+        ["Samples", "Upload", "From the server", "Export from PyTorch"],
+        key=WAYS,
+        on_change="rerun",  # else a message above them makes the browser forget which one is open
     )
     with sample:
         _samples(records)
@@ -57,13 +62,14 @@ def page() -> None:
 def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Draw the library and return the model to look at."""
     chosen = st.dataframe(
-        pd.DataFrame([_row(one) for one in records]),
-        key=TABLE,
+        columns.readable(pd.DataFrame([_row(one) for one in records])),
+        key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
         column_config={
-            "Size (MiB)": st.column_config.NumberColumn(format="%.2f"),
+            "Name": columns.telling(one.name for one in records),
+            **columns.numbers(["Size (MiB)"]),
             "Parameters": st.column_config.NumberColumn(format="localized"),
             "Added": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
         },
@@ -75,6 +81,11 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     wanted = st.session_state.get(DETAIL) or st.session_state.get(state.MODEL)
     st.caption("Tick a row to inspect that model.")
     return next((one for one in records if one.content_sha256 == wanted), None)
+
+
+def _names_of(records: Sequence[ModelRecord]) -> str:
+    """A few characters that change whenever a row of the table would hold another model."""
+    return hashlib.sha256("".join(one.content_sha256 for one in records).encode()).hexdigest()[:12]
 
 
 def _row(record: ModelRecord) -> dict[str, Any]:
@@ -280,7 +291,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                     "Add",
                     key=f"sample.{sample.name}",
                     on_click=_add_path,
-                    args=(sample.path, sample.name, "sample"),
+                    args=(sample.path, sample.name, SAMPLE),
                 )
             elif sample.plan is not None:
                 st.button(
@@ -295,13 +306,14 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         "else random ones."
                     ),
                 )
+    state.show_kept_error(SAMPLE, NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
     try:
         _added(library.import_file(state.store(), Path(path), name=name, source=source))
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, source)
 
 
 def _upload() -> None:
@@ -312,6 +324,7 @@ def _upload() -> None:
         hint="Drop files here or choose them; they go straight to the server's disk.",
         on_upload=_uploaded,
     )
+    _read_pending()
 
 
 def _uploaded(files: list[Path]) -> None:
@@ -319,7 +332,10 @@ def _uploaded(files: list[Path]) -> None:
 
 
 def _read_pending() -> None:
-    """Take uploaded files into the library; not in a callback, as reading a large one takes seconds."""
+    """Take uploaded files into the library; not in a callback, as reading a large one takes seconds.
+
+    It stands under the upload, so that what goes wrong is said there.
+    """
     pending = [Path(path) for path in st.session_state.pop(PENDING, [])]
     if not pending:
         return
@@ -328,11 +344,11 @@ def _read_pending() -> None:
         with st.spinner("Reading the model in a process of its own…"):
             _added(*library.import_files(state.store(), pending, name=name, move=True))
     except TunerError as error:
-        state.report(error)
-    else:
-        state.show_notice()
+        state.report(error, NOT_ADDED)
+        return
     finally:
         upload.discard(pending)
+    st.rerun()  # the table above is drawn anew, with it
 
 
 def _server() -> None:
@@ -350,7 +366,7 @@ def _server() -> None:
             help="All .onnx files under the folder that this server was started with (--models).",
         )
         st.button(
-            "Add", key="models.folder_add", on_click=_add_path, args=(chosen, Path(chosen).stem, "folder")
+            "Add", key="models.folder_add", on_click=_add_path, args=(chosen, Path(chosen).stem, FOLDER)
         )
     else:
         st.caption(
@@ -368,6 +384,7 @@ def _server() -> None:
         ),
     )
     st.button("Add this path", key="models.path_add", on_click=_add_typed)
+    state.show_kept_error(FOLDER, NOT_ADDED)
 
 
 def _add_typed() -> None:
@@ -375,9 +392,9 @@ def _add_typed() -> None:
     try:
         path = allowed_path(typed)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, FOLDER)
         return
-    _add_path(str(path), path.stem, "folder")
+    _add_path(str(path), path.stem, FOLDER)
 
 
 page()

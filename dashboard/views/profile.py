@@ -189,6 +189,7 @@ def _start(record: ModelRecord) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
+    state.follow(trial_id, "profile", trial=trial_id)
     st.session_state[SHOWN] = trial_id
     _address(trial_id)
 

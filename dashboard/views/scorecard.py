@@ -39,6 +39,8 @@ LOOKED = "scorecard.looked"  # content hash of the model whose newest targets we
 PICKED = "scorecard.earlier"
 LIMIT = 200  # measurements of a model to look through for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
+BEFORE = "scorecard.before"  # what was not known when they were started
+RUN, LOAD = "scorecard.run", "scorecard.load"  # where errors of measuring and of loading are shown
 TAKEN = "scorecard.taken"  # label of the configuration to take away
 FILE, PASTED = "scorecard.file", "scorecard.pasted"
 
@@ -262,6 +264,7 @@ def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSp
             )
             with st.popover("From YAML", icon=":material/upload_file:", help="A file with targets."):
                 _yaml()
+        state.show_kept_error(LOAD, "The targets were not loaded")
         targets = scorecard_targets.draw()
         if not any(one.about.source == "accuracy" for one in targets):
             return _quiet_dataset(), targets
@@ -286,9 +289,11 @@ def _load_example() -> None:
     try:
         _load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
     except OSError as error:
-        state.keep_error(SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."))
+        state.keep_error(
+            SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."), LOAD
+        )
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, LOAD)
 
 
 def _load(spec: TrialSpec, *, foreign: bool = False) -> None:
@@ -319,7 +324,7 @@ def _load_yaml() -> None:
     try:
         _load(spec_from_yaml(_yaml_text(), expert=expert_allowed()), foreign=True)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, LOAD)
 
 
 def _yaml_text() -> str:
@@ -372,11 +377,12 @@ def _measuring(card: Sequence[Row]) -> None:
             disabled=bool(active) or not work,
             help=_why_disabled(work, active),
             on_click=_start,
-            args=(work,),
+            args=(work, scorecard.open_targets(card)),
         )
         if work:
             st.caption(f"Missing: {scorecard.work_text(work)}.")
-    _live(active)
+    state.show_kept_error(RUN, "Nothing was measured")
+    _live(active, card)
 
 
 def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
@@ -389,11 +395,15 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
     )
 
 
-def _start(work: Needed) -> None:
+def _start(work: Needed, before: Sequence[str]) -> None:
+    st.session_state[BEFORE] = list(before)
     try:
-        st.session_state[JOBS] = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, RUN)
+        return
+    st.session_state[JOBS] = jobs
+    state.follow(jobs[-1], "scorecard")
 
 
 def _jobs() -> list[Status]:
@@ -401,9 +411,9 @@ def _jobs() -> list[Status]:
     return [one for one in found if one is not None]
 
 
-def _live(active: Sequence[Status]) -> None:
+def _live(active: Sequence[Status], card: Sequence[Row]) -> None:
     if not active:
-        _ended(_jobs())
+        _ended(_jobs(), card)
 
     def tick() -> None:
         if not active:
@@ -433,8 +443,12 @@ def _cancel(jobs: Sequence[str]) -> None:
         state.scheduler().cancel(one)
 
 
-def _ended(jobs: Sequence[Status]) -> None:
-    """Say what went wrong with the jobs that this session started last."""
+def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
+    """Say what the jobs that this session started last have brought, and what went wrong with them."""
+    seconds = sum(one.elapsed_s for one in jobs)
+    if jobs and (lines := scorecard.brought(card, st.session_state.get(BEFORE) or [], seconds)):
+        first, *others = lines
+        st.info("\n".join([first, "", *(f"- {line}" for line in others)]), icon=":material/timer:")
     if any(one.state == "CANCELLED" for one in jobs):
         st.info("Measuring was cancelled; what was found before is kept.", icon=":material/cancel:")
     for one in jobs:
@@ -452,8 +466,9 @@ def _result(card: Sequence[Row]) -> None:
         st.markdown(scorecard.headline(card))
         st.table(pd.DataFrame(scorecard.matrix(card)).set_index("Configuration"))
         for number, row in enumerate(card):
-            label = f"{scorecard.ICONS[row.state][0]} {format.plain(row.subject.label)}: why, and what to do"
-            with st.expander(label, key=f"scorecard.row.{number}", expanded=len(card) == 1):
+            label = f"{format.plain(row.subject.label)}: why, and what to do"
+            icon = scorecard.ICONS[row.state][0]
+            with st.expander(label, icon=icon, key=f"scorecard.row.{number}", expanded=len(card) == 1):
                 _details(row)
 
 

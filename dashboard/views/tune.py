@@ -13,7 +13,7 @@ from core.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import controls, format, polling, state
-from dashboard.controls import feeding
+from dashboard.controls import chain, feeding
 from dashboard.controls.protocol import wait_quiet_s
 from dashboard.panels import cells, duel, going_on, results
 from dashboard.panels.live_text import Field
@@ -45,7 +45,7 @@ def _shown() -> Trial | None:
     try:
         trial = state.store().trial(trial_id)
     except TunerError as error:
-        state.report(error)
+        state.report(error, "The trial of this address cannot be shown")
         state.show_trial(None)
         return None
     if trial.kind == "profile":  # Tune has nothing to show of it
@@ -165,6 +165,7 @@ def run() -> None:
     except TunerError as error:
         state.keep_error(error)
     else:
+        state.follow(trial_id, "tune", trial=trial_id)
         state.own_trial(trial_id)
 
 
@@ -186,6 +187,9 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     else:
         results.header(trial)
         results.failed(trial)
+        if trial.error and trial.error["type"] == "ProviderError":
+            chain.ways_out("failed")
+            st.caption("Then press **Run** again.")
 
 
 def _earlier(record: ModelRecord, shown: Trial) -> None:
@@ -293,7 +297,9 @@ def _complete(trial: Trial) -> None:
 
 def _go_on(trial: Trial, race: Comparison) -> None:
     def follow(more: Comparison) -> None:
-        state.own_trial(going_on.same_place(trial.id, race, more))
+        goes_on = going_on.same_place(trial.id, race, more)
+        state.follow(goes_on, "tune", trial=goes_on)
+        state.own_trial(goes_on)
 
     going_on.button("tune", race, state.store().trials_of(race.id), follow)
 

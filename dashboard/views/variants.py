@@ -8,6 +8,7 @@ import streamlit as st
 
 from core import variants
 from core.errors import TunerError
+from core.scheduler import Status
 from core.store import ModelRecord
 from dashboard import controls, format, state
 from dashboard.panels import (
@@ -31,7 +32,7 @@ def page() -> None:
     )
     state.show_kept_error()
     variant_tree.follow_link()
-    _take_finished()
+    ended = _take_finished()
     left, right = st.columns([1, 2], gap="medium")
     with left:
         source = controls.model_picker()
@@ -43,23 +44,26 @@ def page() -> None:
     with right, st.container(border=True, key="variants.maker"):
         _maker_title(source)
         variant_maker.draw(source)
+        variant_job.show_end(variant_job.MAKE, ended.get(variant_job.MAKE))
     if made:
-        _family(source, records, made)
+        _family(source, records, made, ended.get(variant_job.ERRORS))
     else:
         _empty(source)
 
 
-def _take_finished() -> None:
-    """Show the end of what this session has started: a new variant, or why there is none."""
+def _take_finished() -> dict[str, Status]:
+    """Take the end of what this session has started, by kind; a new variant is shown."""
+    ended = {}
     for kind in (variant_job.MAKE, variant_job.ERRORS):
         status = variant_job.take_finished(kind)
         if status is None:
             continue
-        variant_job.show_end(status)
+        ended[kind] = status
         if kind == variant_job.MAKE and status.result:
             found = status.result
             reused = found["reused"] == len(found["models"])
             _made(found["models"][-1], reused=reused, notes=found.get("notes", []))
+    return ended
 
 
 def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
@@ -91,7 +95,9 @@ def _empty(source: ModelRecord) -> None:
         )
 
 
-def _family(source: ModelRecord, records: Sequence[ModelRecord], made: Sequence[ModelRecord]) -> None:
+def _family(
+    source: ModelRecord, records: Sequence[ModelRecord], made: Sequence[ModelRecord], ended: Status | None
+) -> None:
     root = variants.original(state.store(), source)
     shown = variant_tree.shown(made)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -111,10 +117,10 @@ def _family(source: ModelRecord, records: Sequence[ModelRecord], made: Sequence[
             icon=":material/link_off:",
         )
     if shown is not None:
-        _detail(shown, root)
+        _detail(shown, root, ended)
 
 
-def _detail(shown: ModelRecord, root: ModelRecord | None) -> None:
+def _detail(shown: ModelRecord, root: ModelRecord | None, ended: Status | None) -> None:
     with st.container(border=True, key="variants.detail"):
         variant_detail.header(shown)
         view = st.segmented_control(
@@ -128,6 +134,7 @@ def _detail(shown: ModelRecord, root: ModelRecord | None) -> None:
         )
         if view == ERROR:
             variant_errors.draw(shown, root)
+            variant_job.show_end(variant_job.ERRORS, ended)
         else:
             variant_detail.draw(shown, root)
 

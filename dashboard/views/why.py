@@ -225,16 +225,20 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
         persist_state="session",
         format_func=lambda one: _label(trials[one]) if one in trials else str(one),
     )
+    st.caption(format.plain(f"{name}: {_settings(trials[st.session_state[key]])}"))  # the box cuts long ones
+
+
+def _settings(trial: Trial) -> str:
+    try:
+        return ", ".join(controls.asked_for(trial)) or "ONNX Runtime's defaults"
+    except TunerError:
+        return "settings of another version"
 
 
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
-    try:
-        lines: Sequence[str] = controls.asked_for(trial)
-    except TunerError:
-        lines = ["settings of another version"]
-    asked = format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+    asked = format.short(_settings(trial), 90)
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
     busy = verdict.busy_mark(trial.result)
@@ -313,6 +317,8 @@ def _start(of: Pair) -> None:
     except TunerError as error:
         state.keep_error(error)
         return
+    place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
+    state.follow(job, "why", **place)
     st.session_state[JOB] = (of.what, job)
 
 

@@ -32,7 +32,7 @@ def test_fill_the_scorecard_and_take_the_targets_away(page: Page, tmp_path: Path
     result = page.locator(".st-key-scorecard-result")
     expect(result).to_contain_text("Not yet known")
     add_target(page, "9 s")  # p99 latency at the configuration's own batch
-    expect(result).to_contain_text("p99 latency ≤ 9 s")
+    expect(result).to_contain_text("p99 latency ≤ 9,000 ms")
 
     run = page.locator(".st-key-scorecard-run button").first
     expect(run).to_be_enabled()

@@ -187,8 +187,8 @@ def test_a_curve_has_one_series_per_statistic_with_its_interval() -> None:
     assert info.series[0].low == pytest.approx([0.9, 3.6])
     assert info.series[1].low == [None, None]
     assert info.y_title == "Latency per run (ms)"
-    assert "p50: 1 ms" in info.series[0].hover[0]
-    assert "95 %: 0.9 to 1.1 ms" in info.series[0].hover[0]
+    assert "p50: 1.000 ms" in info.series[0].hover[0]
+    assert "95 %: 0.900 to 1.100 ms" in info.series[0].hover[0]
 
 
 def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None:
@@ -420,7 +420,7 @@ def test_bars_have_units_patterns_and_the_longest_row_first() -> None:
     assert figure.layout.yaxis.ticktext[0] == "Conv"
     assert figure.layout.yaxis.autorange == "reversed"
     assert len({(t.marker.color, t.marker.pattern.shape) for t in figure.data}) == len(figure.data)
-    assert "500 ms per run" in figure.to_json()
+    assert "500.0 ms per run" in figure.to_json()
 
 
 def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:

@@ -80,7 +80,7 @@ def test_without_a_verdict_there_is_no_count() -> None:
     assert "did not decide" in undecided.words
     same = found(slow, quick, contrast(1.001, "EQUIVALENT"))
     assert same.kind == "same"
-    assert "40 ms later" in same.words
+    assert "40.0 ms later" in same.words
 
 
 def test_different_batches_count_rows() -> None:

@@ -604,7 +604,7 @@ def test_doubts_about_one_contestant_are_notes():
     assert "said by the worker" in text
     assert "not_steady" in text
     assert "300 warm-up runs" in text
-    assert "0.4 µs" in text
+    assert "0.00040 ms" in text
 
 
 def test_cpu_time_has_the_spread_of_its_blocks_and_the_run_for_the_caches_counts():

@@ -436,7 +436,7 @@ def test_moved_nodes_are_said() -> None:
 def test_short_differences_are_told_in_microseconds_and_per_row() -> None:
     one, other = side([node("a", "Conv", 20)]), side([node("a", "Conv", 13)])
     said = sentence(differ(one, other, end(20, 13, per_row=True)))
-    assert said.startswith("The candidate takes 7.00 µs less per row (")
+    assert said.startswith("The candidate takes 0.00700 ms less per row (")
 
 
 # --- remarks and plain data

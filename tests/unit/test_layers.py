@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = {
     *("__init__", "__main__", "catalog", "doors", "errors", "files", "guard", "limits", "profiling"),
-    *("provenance", "wire"),
+    *("provenance", "units", "wire"),
 }
 MODULES = {path.stem for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
 

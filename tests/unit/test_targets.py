@@ -422,20 +422,21 @@ def test_a_target_is_judged_at_its_own_threshold() -> None:
 # --- in words -----------------------------------------------------------------------------------------------
 
 
-def test_numbers_are_told_in_the_unit_of_their_limit() -> None:
+def test_numbers_are_told_in_one_unit_for_each_kind() -> None:
     of = evidence(result(), size_bytes=119_893)
     assert quantity(target("latency_p99", "3 ms"), 0.00231) == "2.310 ms"
-    assert quantity(target("peak_rss", "100 MB"), 50_000_000) == "50.00 MB"
+    assert quantity(target("latency_p99", "3 ms"), 0.000999) == "0.9990 ms"
+    assert quantity(target("peak_rss", "100 MB"), 50_000_000) == "47.68 MiB"
     assert quantity(target("peak_rss", "100 MiB"), 50 * 2**20) == "50.00 MiB"
     assert quantity(target("accuracy", "98 %"), -0.005, signed=True) == "-0.5000 pp"
     assert interval(judge(target("model_size", "1 MB"), of)) == "exact"
-    assert margin(judge(target("model_size", "1 MB"), of)) == "+880.1 kB"
+    assert margin(judge(target("model_size", "1 MB"), of)) == "+859.5 KiB"
 
 
 def test_a_cell_says_state_number_interval_and_margin() -> None:
     latency = {"p99_s": 2.3 * MS, "p99_s_low": 2.2 * MS, "p99_s_high": 2.5 * MS}
     met = judge(target("latency_p99", "3 ms"), evidence(result(latency=latency)))
-    assert cell(met) == "Met · 2.300 ms [2.200 ms to 2.500 ms] · margin +500.0 µs"
+    assert cell(met) == "Met · 2.300 ms [2.200 to 2.500 ms] · margin +0.5000 ms"
     assert cell(judge(target("latency_p99", "3 ms"), evidence())) == "Not yet known"
 
 

@@ -15,7 +15,7 @@ def test_the_bars_tell_what_stays_in_float() -> None:
     info = variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"])
     assert [one.series for one in info] == [variant_charts.BLOCKED, variant_charts.QUANTIZED]
     assert info[0].error_percent == pytest.approx(8)
-    assert "saves 1 ms per run" in info[0].hover
+    assert "saves 1.000 ms per run" in info[0].hover
 
 
 def test_no_more_bars_than_can_be_read() -> None:

@@ -140,7 +140,7 @@ def test_different_batches_are_compared_per_row_and_nothing_else() -> None:
     shown = by_label(result(0.004, rows=4), result(0.002), contrast("FASTER", 2.0, per_row=True))
     p50 = shown["p50 latency per row"]
     assert (p50.value, p50.beside) == ("1.060 ms", "baseline 2.120 ms")
-    assert p50.note == "1.040 to 1.070 (95 %)"
+    assert p50.note == "1.040 to 1.070 ms (95 %)"
     cpu = shown["CPU time per row"]
     assert (cpu.value, cpu.beside) == ("1.000 ms", "baseline 2.000 ms")
     for name in ("p90 latency", "Mean latency", "Standard deviation"):

@@ -23,8 +23,8 @@ def test_times_are_milliseconds_with_four_digits(seconds: float | None, text: st
 
 
 def test_an_interval_says_which_side_is_open() -> None:
-    assert format.interval_ms(0.001, 0.002) == "1.000 to 2.000 (95 %)"
-    assert format.interval_ms(0.001, None) == "1.000 or more (95 %)"
+    assert format.interval_ms(0.001, 0.002) == "1.000 to 2.000 ms (95 %)"
+    assert format.interval_ms(0.001, None) == "1.000 ms or more (95 %)"
     assert format.interval_ms(None, None) == "interval unknown: too few runs"
 
 
@@ -57,6 +57,20 @@ def test_changes_carry_their_sign() -> None:
 
 def test_markdown_in_names_is_literal_and_code_stays() -> None:
     assert format.plain("a_b [x](y) `c_d` $z$ :red[w]") == r"a\_b \[x\](y) `c_d` \$z\$ \:red\[w\]"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("input_ids", "input_ids"),
+        ("batch", "batch"),
+        ("_x_", "`_x_`"),
+        ("a*b*", "`a*b*`"),
+        ("x:red[y]", "`x:red[y]`"),
+    ],
+)
+def test_a_name_in_a_label_is_plain_where_it_can_be(name: str, text: str) -> None:
+    assert format.label(name) == text
 
 
 def test_long_text_is_cut_in_the_middle() -> None:

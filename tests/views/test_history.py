@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,13 +24,14 @@ from core.library import remove_model
 from core.measurement import Trial
 from core.store import ModelRecord
 from dashboard import fields, state
+from dashboard.panels import columns as columns_panel
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts
 
 Open = Callable[..., AppTest]
 Add = Callable[..., ModelRecord]
-TABLE = "history.table"
+TABLE = "history.table."
 
 
 @pytest.fixture
@@ -55,7 +58,8 @@ def table(at: AppTest) -> Any:
 
 
 def select(at: AppTest, *rows: int) -> AppTest:
-    at.session_state[TABLE] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    key = next(found[0] for one in at.dataframe if (found := re.search(f"{TABLE}.*", one.proto.id)))
+    at.session_state[key] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
     return at.run()
 
 
@@ -253,6 +257,40 @@ def test_deleting_asks_first_and_takes_all_selected(open_page: Open, mlp: ModelR
     assert len(state.store().trials()) == 3
     assert at.button(key="history.confirm")
     assert kept.id in {one.id for one in state.store().trials()}
+
+
+def test_a_tick_does_not_move_to_another_trial_when_one_comes(open_page: Open, mlp: ModelRecord) -> None:
+    first = put(mlp, 1_000_000.0)
+    at = select(open_page("history"), 0)
+    assert first.id[:12] in texts(at)
+    put(mlp, 2_000_000.0)
+    at.run()
+    assert not at.exception
+    assert not [one for one in at.button if one.key == "history.delete"]
+
+
+def test_deleting_the_pinned_baseline_says_so(open_page: Open, mlp: ModelRecord) -> None:
+    pinned, other = put(mlp, 2_000_000.0), put(mlp, 1_000_000.0)
+    state.store().pin_baseline(mlp.content_sha256, pinned.id)
+    at = select(open_page("history"), 0)
+    at.button(key="history.delete").click().run()
+    assert f"{pinned.id[:12]} is the pinned baseline of mlp" in texts(at).replace("`", "")
+    at = select(open_page("history"), 1)
+    at.button(key="history.delete").click().run()
+    assert other.id
+    assert "pinned baseline" not in texts(at)
+
+
+def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp, intra_op_num_threads=1)
+    at = open_page("history")
+    columns = list(table(at).columns)
+    assert columns.index("Settings") < columns.index("State")
+    shown = json.loads(next(one for one in at.dataframe if "Trial" in one.value).proto.columns)
+    assert shown["Settings"]["pinned"] is True
+    assert shown["Settings"]["width"] >= 7 * len(table(at)["Settings"][0])
+    assert columns_panel.row_height(["x" * 40]) is None
+    assert (columns_panel.row_height(["x" * 90]) or 0) >= columns_panel.WRAPPED_PX  # two lines, not a cut one
 
 
 def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelRecord) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -305,3 +306,44 @@ def test_the_two_kinds_differ_by_more_than_colour() -> None:
     assert len({one.marker.symbol for one in figure.data}) == 2
     assert len({one.marker.color for one in figure.data}) == 2
     assert "".join(one.text for one in figure.layout.annotations) == "A: ±1 %B: ±3 %"
+
+
+# --- the sidebar ------------------------------------------------------------------------------------------
+
+
+def sidebar(at: AppTest) -> str:
+    return "\n".join(str(one.value) for one in [*at.sidebar.markdown, *at.sidebar.caption])
+
+
+def test_the_sidebar_follows_what_this_session_has_started_on_every_page(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Status(
+        id="job", kind="measure", state="RUNNING", what="measure mlp", stage="rounds", done=3, total=9
+    )
+    jobs = {"job": job}
+    service = state.scheduler()
+    monkeypatch.setattr(service, "status", jobs.get)
+    monkeypatch.setattr(service, "active", lambda: [one for one in jobs.values() if one.state == "RUNNING"])
+    at = open_page("history")
+    at.session_state[state.OWN] = {"id": "job", "page": "views/tune.py", "query": {"trial": "job"}}
+    at.run()
+    assert not at.exception
+    assert "Yours runs" in sidebar(at)
+    assert "measure mlp" in sidebar(at)
+    assert "rounds · 3 of 9" in sidebar(at)
+    assert "Nothing is being measured" not in sidebar(at)
+    jobs["job"] = replace(job, state="COMPLETE")
+    at.run()
+    assert "Yours is done" in sidebar(at)
+    assert "Nothing is being measured" in sidebar(at)
+
+
+def test_work_of_others_that_has_no_ticket_yet_is_not_called_nothing(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Status(id="job", kind="measure", state="WAITING", what="measure mlp")
+    monkeypatch.setattr(state.scheduler(), "active", lambda: [job])
+    at = open_page("history")
+    assert "Nothing is being measured" not in sidebar(at)
+    assert "measure mlp" in sidebar(at)

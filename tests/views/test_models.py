@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def test_use_in_tune_opens_tune_with_that_model(open_page: Open, add_model: Add)
     mlp, conv = add_model(tiny_models.mlp), add_model(tiny_models.conv)
     at = open_page("models", model=mlp)
     row = library(at)["Name"].tolist().index("conv")
-    at.session_state["models.table"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    key = next(found[0] for one in at.dataframe if (found := re.search(r"models\.table\..*", one.proto.id)))
+    at.session_state[key] = {"selection": {"rows": [row], "columns": [], "cells": []}}
     at.run()
     at.button(key="models.use").click().run()
     assert at.title[0].value == "Tune"
@@ -178,9 +180,21 @@ def test_a_file_that_is_no_usable_model_is_a_red_box_and_leaves_nothing(
     before = {one.content_sha256 for one in state.store().models()}
     after_upload(at, sent({"bad.onnx": make(tmp_path / "bad.onnx").read_bytes()}))
     assert len(at.error) == 1
+    assert len(at.tabs[1].error) == 1  # under the upload, not at the top of the page
     assert "What to do:" in texts(at)
     assert {one.content_sha256 for one in state.store().models()} == before
     assert not list(upload.folder().iterdir())
+
+
+def test_a_message_does_not_close_the_tab_that_it_is_about(open_page: Open) -> None:
+    at = open_page("models")
+    at.button(key="models.path_add").click().run()
+    assert not at.exception
+    assert len(at.tabs[2].error) == 1
+    assert at.tabs[2].label == "From the server"
+    assert "models.ways" in at.session_state  # a widget: the browser keeps what is open
+    at.run()
+    assert not at.error  # once
 
 
 def test_missing_external_data_is_said(open_page: Open, tmp_path: Path) -> None:

@@ -130,12 +130,12 @@ def test_met_missed_and_unknown_have_a_word_and_an_icon(
     add_target(at, "latency_p95", "1 µs")
     add_target(at, "latency_p99", "1 s", batch=64)
     found = cells(at)
-    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met** · 2.")
-    assert found["p95 latency ≤ 1 µs"].startswith(":material/cancel: **Missed** · 2.")
-    assert found["p99 latency at batch 64 ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert found["p50 latency ≤ 1,000 ms"].startswith(":material/check_circle: **Met** · 2.")
+    assert found["p95 latency ≤ 0.001 ms"].startswith(":material/cancel: **Missed** · 2.")
+    assert found["p99 latency at batch 64 ≤ 1,000 ms"] == ":material/help: **Not yet known**"
     assert found["All"] == ":material/cancel: **Missed**"
-    assert "ms to" in found["p50 latency ≤ 1 s"]
-    assert "margin +" in found["p50 latency ≤ 1 s"]
+    assert " to 2." in found["p50 latency ≤ 1,000 ms"]
+    assert "margin +" in found["p50 latency ≤ 1,000 ms"]
     assert "Not measured at batch 64" in why(at, 2)
     assert "1 at batch 64" in texts(at)
 
@@ -146,7 +146,7 @@ def test_a_race_of_an_earlier_version_that_was_rejected_is_not_known(
     put(mlp, machine, older=True, changes={"grade": "F", "grade_reason": "A neighbour."})
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
-    assert cells(at)["p50 latency ≤ 1 s"] == ":material/help: **Not yet known**"
+    assert cells(at)["p50 latency ≤ 1,000 ms"] == ":material/help: **Not yet known**"
     assert "graded F: A neighbour." in why(at, 0)
     assert not at.button(key="scorecard.run").disabled
 
@@ -159,8 +159,8 @@ def test_on_a_busy_machine_what_is_met_is_met_and_the_rest_not_known(
     add_target(at, "latency_p50", "1 s")
     add_target(at, "latency_p95", "1 µs")
     found = cells(at)
-    assert found["p50 latency ≤ 1 s"].startswith(":material/check_circle: **Met**")
-    assert found["p95 latency ≤ 1 µs"].startswith(":material/help: **Not yet known**")
+    assert found["p50 latency ≤ 1,000 ms"].startswith(":material/check_circle: **Met**")
+    assert found["p95 latency ≤ 0.001 ms"].startswith(":material/help: **Not yet known**")
     who = str(at.table[0].value.index[0])
     assert "busy machine" in who
     assert "At batch 1 measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
@@ -219,7 +219,7 @@ def test_the_example_brings_its_model_data_and_targets(open_page: Open) -> None:
     assert not at.exception
     found = cells(at)
     assert "p99 latency at batch 1 ≤ 3 ms" in found
-    assert found["model size ≤ 1 MB"].startswith(":material/check_circle: **Met** · 119.9 kB")
+    assert found["model size ≤ 1 MiB"].startswith(":material/check_circle: **Met** · 117.1 KiB")
     assert at.text_input(key="dataset.path").value == "sample_models/digits_test.npz"
     assert not at.button(key="scorecard.run").disabled
 
@@ -326,6 +326,26 @@ def test_how_measurements_ended_is_said(
     at.run()
     assert not at.exception
     assert words in texts(at)
+
+
+def test_what_measuring_brought_is_said_in_place(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_page("scorecard", model=mlp)
+    add_target(at, "latency_p50", "1 s")
+    add_target(at, "accuracy", "98 %")
+    monkeypatch.setattr(state.scheduler(), "submit_comparison", lambda *_, **__: "job")
+    job = Status(id="job", kind="comparison", state="COMPLETE", what="x", elapsed_s=46.2)
+    monkeypatch.setattr(state.scheduler(), "status", lambda one: job if one == "job" else None)
+    at.button(key="scorecard.run").click().run()
+    assert not at.exception
+    put(mlp, machine)
+    at.run()
+    [said] = [one.value for one in at.info if "of measuring" in one.value]
+    plain = said.replace("\\", "")
+    assert "46 s of measuring decided 1 of 2 targets not known before." in plain
+    assert "mlp · p50 latency ≤ 1,000 ms: :material/check_circle: **Met** · " in plain
+    assert "mlp · accuracy ≥ 98 %: :material/help: **Not yet known**: No labelled data are named." in plain
 
 
 def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:

@@ -147,8 +147,9 @@ def test_a_changed_setting_is_marked_and_can_be_reset_alone(open_page: Open, mlp
     at = open_page(model=mlp)
     widget(at, "intra_op_num_threads").set_value(1)
     widget(at, "runs").set_value(50).run()
-    assert "changed" in widget(at, "intra_op_num_threads").label
-    assert "changed" not in widget(at, "inter_op_num_threads").label
+    assert "reset.knob.intra_op_num_threads" in [one.key for one in at.button]
+    assert "reset.knob.inter_op_num_threads" not in [one.key for one in at.button]
+    assert texts(at).count(":blue-badge[:material/edit: changed]") == 2
     at.button(key="reset.knob.intra_op_num_threads").click().run()
     assert widget(at, "intra_op_num_threads").value is None
     assert widget(at, "runs").value == 50
@@ -386,13 +387,43 @@ def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(
     widget(at, "providers").set_value([missing[0]]).run()
     at = run_and_wait(at)
     assert "An execution provider is not available" in texts(at)
+    assert "Or switch allow_fallback on" in texts(at).replace("`", "")
     assert not at.metric
-    widget(at, "allow_fallback").set_value(True).run()
+    at.button(key="ways_out.failed.fallback").click().run()
+    assert widget(at, "allow_fallback").value is True
     at = run_and_wait(at)
     assert "Fallback" in texts(at)
     assert f"Asked for {missing[0]}, ran on CPUExecutionProvider" in texts(at)
     labels = str([one.proto.spec for one in at.get("plotly_chart")])
     assert "fallback" in labels
+
+
+def test_where_a_provider_does_not_load_the_ways_out_stand_beside_it(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    missing = [fact["name"] for fact in machine["providers"] if not fact["loadable"]]
+    if not missing:
+        pytest.skip("every provider of this build loads here")
+    at = open_page(model=mlp)
+    assert not keys(at, "ways_out.providers.cpu")
+    widget(at, "providers").set_value([missing[0]]).run()
+    at.button(key="ways_out.providers.fallback").click().run()
+    assert widget(at, "allow_fallback").value is True
+    assert at.button(key="ways_out.providers.fallback").disabled
+    at.button(key="ways_out.providers.cpu").click().run()
+    assert not at.exception
+    assert widget(at, "providers").value == []
+    assert not keys(at, "ways_out.providers.cpu")
+
+
+def test_no_accessible_name_holds_markup(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    for name in ("intra_op_num_threads", "runs"):
+        widget(at, name).set_value(1).run()
+    kinds = ("selectbox", "number_input", "text_input", "text_area", "multiselect", "toggle", "button_group")
+    labels = [one.label for kind in kinds for one in at.get(kind)]
+    assert len(labels) > 20
+    assert not [label for label in labels if re.search(r"[`\\]|:material/|:[a-z-]+\[|\*\*", label)]
 
 
 def test_fp16_on_the_cpu_says_that_it_computes_in_fp32(open_page: Open, mlp: ModelRecord) -> None:

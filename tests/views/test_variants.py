@@ -289,6 +289,8 @@ def test_a_job_that_came_to_nothing_says_why(
     at.run()
     assert not at.exception
     assert said in texts(at)
+    boxes = [one.value for column in at.columns for one in [*column.error, *column.info]]
+    assert any(said in value for value in boxes)  # in the column of the form that makes variants
     at.run()
     assert said not in texts(at)  # once
 

@@ -1,0 +1,94 @@
+"""Quantities as text, for the dashboard, its charts, the terminal and targets: one unit for each kind.
+
+A time of a run is in milliseconds, a size in binary units, so that a value, its interval and the axis under
+it can be read against each other. Seconds and bytes come in. What is not known is a dash, never a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+DASH = "–"
+FAR = 8.0  # times: the decimals of one end would say little of the other
+BINARY: Sequence[tuple[float, str]] = (
+    *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
+    (1.0, "B"),
+)
+
+
+def decimals(value: float, digits: int = 4) -> int:
+    """Return how many decimals leave `value` with `digits` significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return min(9, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def significant(value: float, digits: int = 4, *, signed: bool = False) -> str:
+    """Return `value` with `digits` significant digits, thousands separated, never in exponent form."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    return f"{value:{'+' if signed else ''},.{decimals(value, digits)}f}"
+
+
+def rounded(value: float, digits: int = 4) -> float:
+    """Return the number that `significant` writes; what is not finite stays."""
+    return round(value, decimals(value, digits)) if math.isfinite(value) else value
+
+
+def span(low: float | None, high: float | None, unit: str = "", digits: int = 4) -> str:
+    """Return `2.200 to 2.500 ms`, or `2.200 ms or more`; ends that are near have the same decimals."""
+    low, high = (None if end is None or not math.isfinite(end) else end for end in (low, high))
+    ends = [end for end in (low, high) if end is not None]
+    if not ends:
+        return DASH
+    least, most = min(map(abs, ends)), max(map(abs, ends))
+    far = least > 0 and most > FAR * least
+    said = [f"{end:,.{decimals(end if far else most, digits)}f}" for end in ends]
+    text = " to ".join(said) if len(said) == 2 else said[0]
+    open_end = "" if len(said) == 2 else " or more" if low is not None else " or less"
+    return f"{text} {unit}".rstrip() + open_end
+
+
+def ms_number(seconds: float | None, digits: int = 4) -> str:
+    """Return a time in milliseconds without the unit, for a column that names it."""
+    return DASH if seconds is None else significant(seconds * 1e3, digits)
+
+
+def ms(seconds: float | None, digits: int = 4, *, signed: bool = False) -> str:
+    """Return a time in milliseconds, `0.8123 ms`."""
+    return DASH if seconds is None else f"{significant(seconds * 1e3, digits, signed=signed)} ms"
+
+
+def span_ms(low: float | None, high: float | None, unit: str = "ms") -> str:
+    """Return a range of times in milliseconds, `2.200 to 2.500 ms`; an open end is said in words.
+
+    Args:
+        low: in seconds; None: unknown, and nothing is below zero.
+        high: in seconds; None: unknown.
+        unit: empty in a column that names it.
+    """
+    if low is None and high is None:
+        return DASH
+    return span((low or 0.0) * 1e3, None if high is None else high * 1e3, unit)
+
+
+def size_scale(count: float) -> tuple[float, str]:
+    """Return the largest binary unit that leaves `count` bytes at 1 or more, with its name."""
+    return next((one for one in BINARY if abs(count) >= one[0]), BINARY[-1])
+
+
+def size(count: float | None, digits: int = 3, *, signed: bool = False) -> str:
+    """Return a number of bytes with a binary unit, `1.50 MiB`."""
+    if count is None:
+        return DASH
+    scale, unit = size_scale(float(count))
+    if unit == "B":
+        return f"{count:{'+' if signed else ''}.0f} B"
+    return f"{significant(count / scale, digits, signed=signed)} {unit}"
+
+
+def brief(value: float, digits: int = 6) -> str:
+    """Return a number that is exact, as of an axis or a limit: like `significant`, no zeros at its end."""
+    text = significant(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
