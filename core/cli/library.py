@@ -266,7 +266,7 @@ def history(
         typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,F", show_default=False),
     ] = None,
     state: Annotated[
-        Literal["COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING"] | None,
+        Literal["COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING", "DAMAGED"] | None,
         typer.Option(help="Only trials that ended so, or have not ended.", show_default=False),
     ] = None,
     changed: Annotated[
