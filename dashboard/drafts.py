@@ -96,7 +96,7 @@ def link() -> str:
     shared = {PARAM: name} if _write(name, text) else {}
     here = urlsplit(st.context.url or "")
     others = {key: value for key, value in st.query_params.items() if key != PARAM}
-    return urlunsplit((here.scheme, here.netloc, here.path, urlencode({**others, **shared}), ""))
+    return urlunsplit((here.scheme, here.netloc, here.path or "/", urlencode({**others, **shared}), ""))
 
 
 def button() -> None:
@@ -133,8 +133,13 @@ def _collect() -> dict[str, Any]:
     return {
         key: value
         for key, value in have.items()
-        if _is_plain(value) and not (key in usual and usual[key] == value)
+        if _is_plain(value) and not (key in usual and usual[key] == value) and not _is_empty(key, value)
     }
+
+
+def _is_empty(key: str, value: Any) -> bool:
+    """Whether a field of no known default asks for nothing: an option, or a fixed value of an input."""
+    return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
 
 
 def _usual() -> Mapping[str, Any]:

@@ -181,6 +181,21 @@ def test_a_link_shows_the_page_as_it_was(open_page: Open, add_model: Add) -> Non
     assert open_page(form=linked[1]).get_by_key(fields.key("batch_size")).value == 6
 
 
+def test_a_link_of_a_reloaded_form_holds_it_as_well(open_page: Open, add_model: Add, home: Path) -> None:
+    at = open_page(model=add_model())
+    at.get_by_key(fields.key("batch_size")).set_value(7).run()
+    at.switch_page("views/scorecard.py").run()
+    again = reloaded(at, open_page, "scorecard")
+    again.switch_page("views/tune.py").run()
+    assert again.get_by_key(fields.key("batch_size")).value == 7
+    again.button(key="draft.link").click().run()
+    [shown] = [one.value for one in again.code if "form=" in one.value]
+    found = re.search(r"form=([0-9a-f]{16})", shown)
+    assert found is not None
+    text = (home / "forms" / f"{found[1]}.json").read_text()
+    assert json.loads(text)["values"][fields.key("batch_size")] == 7
+
+
 # --- pages open with what is stored
 
 
