@@ -353,7 +353,7 @@ def test_a_time_that_cannot_be_is_not_shown(tmp_path, name, value):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
-@pytest.mark.parametrize("pid", [1, os.getpid()])
+@pytest.mark.parametrize("pid", [1, os.getpid()], ids=["the first", "ours"])
 def test_a_ticket_for_a_process_of_somebody_else_is_not_believed(tmp_path, pid):
     folder = tmp_path / "queue"
     false = ticket(folder, "00000000000000000001-pid", pid=pid, started=psutil.Process(pid).create_time())
