@@ -7,13 +7,12 @@ raced only where that was asked for, and every verdict on it says so.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import wire
+from core import scratch, wire
 from core.errors import Cancelled, SpecError, TunerError
 from core.guard import Pairs, Verdict, apart_words, judge, looser
 from core.race.blocks import start_loaded
@@ -92,11 +91,11 @@ def _outputs_of(
         entries[index] = Entry(label=label, plan=plan, reference=against.reference)
     if not entries:
         return record.ran
-    with Workers(cancel) as workers, tempfile.TemporaryDirectory(prefix="ortune-") as folder:
+    with Workers(cancel) as workers, scratch.folder() as folder:
         kept: dict[int, Path] = {}
         for done, (index, entry) in enumerate(entries.items()):
             on_progress(Progress(stage="outputs", done=done, total=len(entries), text=others[index].name))
-            path = Path(folder) / f"outputs-{index}.npz"
+            path = folder / f"outputs-{index}.npz"
             if _kept(workers, entry, record.ran[index], path, timeout_s):
                 kept[index] = path
         every = [entries.get(index, next(iter(entries.values()))) for index in range(len(others))]

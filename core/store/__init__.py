@@ -440,7 +440,7 @@ class Store:
         """
         data = rows.fields_of(one)
         failures: list[str] = []
-        for folder in (self.folder, Path(tempfile.gettempdir())):
+        for folder in (self.folder, *_temporary()):
             path = folder / f"rescued-{one.id}.json"
             draft = path.with_suffix(".part")
             try:
@@ -463,7 +463,8 @@ class Store:
         beside = list(self.folder.glob("rescued-*.json"))
         elsewhere = [
             path
-            for path in Path(tempfile.gettempdir()).glob("rescued-*.json")
+            for folder in _temporary()
+            for path in folder.glob("rescued-*.json")
             if path not in beside and _is_own_file(path) and self._knows(path.stem.removeprefix("rescued-"))
         ]
         return [*beside, *elsewhere]
@@ -605,6 +606,14 @@ class Store:
 def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
     places = ", ".join(f":{name}" for name in columns)
     db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
+
+
+def _temporary() -> list[Path]:
+    """The system's folder for temporary files, if there is one that can be written to."""
+    try:
+        return [Path(tempfile.gettempdir())]
+    except OSError:
+        return []
 
 
 def _is_own_file(path: Path) -> bool:

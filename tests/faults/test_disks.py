@@ -75,7 +75,7 @@ def test_a_home_on_a_small_disk(
     check_told(ground.run(*command, cwd=tmp_path))  # nothing at all is free
     check_told(ground.run("history"))
     filler.unlink()
-    check_told(ground.run("history"), codes=(0,))
+    check_told(ground.run("history"), codes=(0, 2) if size == "64k" else (0,))  # no room for a store at all
     ground.check_store()
 
 

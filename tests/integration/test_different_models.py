@@ -67,7 +67,7 @@ def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdic
     assert contrast["outputs_differ"] is True
     assert "computes something else than `small`: largest error" in contrast["something_else"]
     assert race["protocol"]["different_models"] is True
-    shown = cli.run("compare", str(small), "--candidate", str(large), "--different-models", *QUICK)
+    shown = cli.run("compare", str(small), "--candidate", str(large), "--different-models", "--wide", *QUICK)
     assert "computes something else" in shown.out
     assert "preset:default (small)" in shown.out
 

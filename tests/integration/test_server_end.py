@@ -53,7 +53,7 @@ def ask():
     print(json.dumps({"trial": trial, "token": upload.TOKEN}), flush=True)
 
 threading.Thread(target=ask, daemon=True).start()
-server.serve("127.0.0.1", port)
+server.serve("127.0.0.1", port, hosts=("127.0.0.1",))
 """
 
 

@@ -298,7 +298,7 @@ def outlier(path: Path) -> str:
 
 def test_an_error_beyond_the_tolerance_is_marked_where_it_stands(cli: CommandLine, tmp_path: Path) -> None:
     model = outlier(tmp_path / "outlier.onnx")
-    made = cli.run("transform", model, "--int8-dynamic", "--name", "off")
+    made = cli.run("transform", model, "--int8-dynamic", "--name", "off", "--wide")
     assert made.code == 0, made.err
     assert "%, outputs differ" in made.out
     assert "OUTPUTS DIFFER  off: largest error" in made.out

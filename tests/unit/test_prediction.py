@@ -12,7 +12,7 @@ import pytest
 from core.comparison import Comparison, Contestant
 from core.contrast import PRECISIONS
 from core.measurement import Trial, latency_summary
-from core.prediction import MOST_FACTOR, Past, Seen, learn, past, predict
+from core.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import Store
 from tests import clockwork, races
@@ -264,12 +264,13 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
         ([Model(noise=0.02, between=0.005)] * 3, "publish"),
     ],
 )
-def test_five_races_foretell_the_next(models: list[Model], precision: str) -> None:
+def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
     budget_s = PRECISIONS[precision].budget_s
-    learned = learn([ran(models, budget_s, seed, precision) for seed in range(5)])
+    learned = learn([ran(models, budget_s, seed, precision) for seed in range(RACES)])
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)
     took_s = statistics.median(
-        clockwork.race(models, budget_s, seed=seed, precision=precision).wall_s for seed in range(5, 10)
+        clockwork.race(models, budget_s, seed=seed, precision=precision).wall_s
+        for seed in range(RACES, 2 * RACES)
     )
     assert found.seconds - learned.beside_s == pytest.approx(took_s, rel=0.35)

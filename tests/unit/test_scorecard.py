@@ -289,7 +289,7 @@ def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> N
             asked.append(("race", [(one.label, one.spec.workload.batch_size) for one in configurations]))
             return f"job {len(asked)}"
 
-        def submit_task(self, task: Any, *, kind: str, what: str) -> str:
+        def submit_task(self, task: Any, *, kind: str, what: str, specs: Any) -> str:
             asked.append((kind, what))
             return f"job {len(asked)}"
 

@@ -74,7 +74,7 @@ def test_damaged_row_is_told_as_damaged_and_hides_no_other(
         store.trial("broken1")
     assert "restore FILE" in caught.value.hint
     assert store.trial("whole1").result == result()
-    assert run(["history"]) == 0
+    assert run(["history", "--wide"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("broken1" in line and "DAMAGED" in line and "damaged on the disk" in line for line in lines)
     assert run(["history", "--json"]) == 0

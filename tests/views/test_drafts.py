@@ -19,6 +19,7 @@ from dashboard import drafts, fields, state
 from dashboard.controls import dataset
 from dashboard.panels import scorecard_targets
 from tests.views import invented
+from tests.views.test_history import select
 
 Open = Callable[..., AppTest]
 Add = Callable[..., ModelRecord]
@@ -244,11 +245,9 @@ def test_export_opens_with_the_newest_result_of_the_model(open_page: Open, add_m
 def test_a_ticked_row_of_history_has_an_address(open_page: Open, add_model: Add) -> None:
     trial = put(add_model())
     at = open_page("history")
-    at.session_state["history.table"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
-    at.run()
+    select(at, 0)
     assert address(at)["trial"] == trial.id
-    at.session_state["history.table"] = {"selection": {"rows": [], "columns": [], "cells": []}}
-    at.run()
+    select(at)
     assert "trial" not in address(at)
 
 

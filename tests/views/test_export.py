@@ -100,7 +100,7 @@ def test_server_shows_what_pages_raise_in_its_own_words(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("streamlit.App", App)
     monkeypatch.setattr("os.chdir", lambda _: None)
-    serve("127.0.0.1", 1)
+    serve("127.0.0.1", 1, hosts=())
     assert made["on_script_error"] is state.report_unexpected
 
 

@@ -95,8 +95,8 @@ def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open
 
     at = open_page(model=add_model(image, "image"))
     height, width = (at.get_by_key(fields.dim_key(one)) for one in ("side", "other"))
-    assert height.label.startswith("Height (`side`)")
-    assert width.label.startswith("Width (`other`)")
+    assert height.label.startswith("Height (side)")
+    assert width.label.startswith("Width (other)")
     assert (height.value, "a guess" in height.label) == (224, True)
     assert "guessed: height 224 × width 224" in " ".join(one.value for one in at.markdown)
     height.set_value(32).run()
