@@ -234,7 +234,8 @@ def test_a_contestant_holds_numpy_and_onnxruntime_only(
     assert not packages & NOT_IN_A_MEASUREMENT
     core = {name for name in modules if name.startswith("core.")}
     assert {name.split(".")[1] for name in core} == {
-        "benchmark", "errors", "feeds", "files", "forkserver", "lifeline", "limits", "session", "wire", "worker",
+        "benchmark", "errors", "feeds", "files", "forkserver", "lifeline", "limits", "session",
+        "wire", "worker",
     }  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
                     **os.environ,
                     "PYTHONPATH": str(ROOT),
                     "ORTUNE_HOME": str(home),
+                    "ORTUNE_MODELS": str(tmp_path),
                     "ORTUNE_QUEUE": str(tmp_path / "queue"),
                     "TMPDIR": str(temporary),
                 },
