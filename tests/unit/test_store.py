@@ -702,7 +702,7 @@ def leave_a_journal(path: Path) -> None:
     code = (
         "import os, sys, sqlite3\n"
         "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "db.execute('UPDATE trials SET study = ?, checksum = NULL', ('newest',))\n"
+        "db.execute('UPDATE trials SET study = ?, checksum = ?', ('newest', ''))\n"
         "os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
