@@ -13,6 +13,7 @@ from core import sweep
 from core.comparison import Comparison
 from core.guard import MARK
 from core.sweep import Axis, Measured, Point
+from core.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
 from dashboard.panels import columns, verdict
@@ -218,7 +219,7 @@ def _verdict(
     if not any(row.ranked for row in complete):
         return
     if not level:
-        line = f" at or under {line_s * 1e3:g} ms" if line_s is not None else ""
+        line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
         st.warning(
             f"No point has a {name}{line}." + _unsupported(complete, percentile), icon=":material/block:"
         )
@@ -233,9 +234,9 @@ def _verdict(
         return
     sure = sweep.surely_under(best, line_s, percentile)
     words = (
-        f"Its whole 95 % interval lies under the line of {line_s * 1e3:g} ms."
+        f"Its whole 95 % interval lies under the line of {brief(line_s * 1e3)} ms."
         if sure
-        else f"Its {name} is under the line of {line_s * 1e3:g} ms, but the 95 % interval reaches above "
+        else f"Its {name} is under the line of {brief(line_s * 1e3)} ms, but the 95 % interval reaches above "
         "it or is not known: measure with a higher precision before relying on it."
     )
     text = f"Best under the line: **{_in_words(best, percentile, busy)}**.{_level_words(level)} {words}"

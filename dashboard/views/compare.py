@@ -29,6 +29,7 @@ TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
 SHOWN = "compare.shown"  # id of the comparison that is shown
 APPLIED = "compare.applied"  # the linked trials that were taken into the list
 SHOWN_OF = "compare.shown_of"  # content hash of the model that was current when it was shown
+BY_ITSELF = "compare.by_itself"  # the comparison that the page opened, and nobody asked for
 CLOSED = "compare.closed"  # somebody closed the race: no other one opens by itself
 FOLLOWED = "compare.followed"  # the linked comparison whose model was chosen
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
@@ -43,9 +44,10 @@ def page() -> None:
     shown = _shown()
     _follow_links(shown)
     record = state.current_model()
-    opened = shown is not None  # by somebody: its list makes room
     if record is not None and (shown is None or state.left_behind(SHOWN_OF, record)):
-        shown, opened = _newest(record), False
+        shown = _newest(record)
+    # One that somebody opened: its list makes room. One that opened by itself stays below the list.
+    opened = shown is not None and shown.id != st.session_state.get(BY_ITSELF)
     active = shown is not None and shown.state in ACTIVE
     _run_bar(record, active=active)
     state.show_kept_error()
@@ -106,6 +108,7 @@ def _newest(record: ModelRecord) -> Comparison | None:
     if newest is not None:
         show(newest.id)
         st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256
+        st.session_state[BY_ITSELF] = newest.id
     return newest
 
 

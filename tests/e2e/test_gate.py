@@ -98,10 +98,11 @@ def test_a_page_cannot_talk_to_others(browser: Browser, app_url: str) -> None:
     expect(page.get_by_test_id("stHeading").first).to_be_visible()
     assert not said
     assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => 'kept')") == "kept"
-    assert len(said) == 1
+    assert said
+    before = len(said)  # Chromium says it once or twice
     page.evaluate(
         "document.body.append(Object.assign(document.createElement('script'), {text: 'window.x = 1'}))"
     )
     assert page.evaluate("window.x") is None
-    assert len(said) == 2
+    assert len(said) > before
     context.close()

@@ -56,6 +56,7 @@ def test_a_profile_shows_operators_nodes_timeline_and_gives_a_trace(page: Page, 
     linked = page.context.new_page()
     linked.goto(page.url)
     expect(linked.get_by_text("Run, profiler on (p50)")).to_be_visible()
+    show(linked, "Operators")
     expect(linked.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
 
 

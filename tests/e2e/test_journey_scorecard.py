@@ -52,7 +52,7 @@ def test_fill_the_scorecard_and_take_the_targets_away(page: Page, tmp_path: Path
     assert spec.dataset.path == "sample_models/digits_test.npz"
 
     page.reload()
-    expect(result).to_contain_text("p99 latency ≤ 9 s")
+    expect(result).to_contain_text("p99 latency ≤ 9,000 ms")
     expect(result).to_contain_text("Met · 99.4")
     expect(field(page, "limit")).to_have_value("9 s")
     while (
