@@ -11,7 +11,15 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+def _listened_to() -> tuple[signal.Signals, ...]:
+    """The signals that end a program of ours; that of a terminal that closes too, but not under `nohup`."""
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    heard = hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None and heard else []))
+
+
+SIGNALS = _listened_to()
 
 
 def end_at_once(last_words: Callable[[str], None] | None = None) -> None:

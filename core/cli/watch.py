@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from core.cli.tables import visible
 from core.contrast import words
+from core.interrupt import SIGNALS
 from core.job import WAITING_QUIET
 from core.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
@@ -40,11 +41,11 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def signals() -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into `Interrupted`; outside the main thread nothing changes."""
+    """Turn SIGINT, SIGTERM and SIGHUP into `Interrupted`; outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, _interrupt) for number in SIGNALS}
     try:
         yield
     finally:
@@ -53,7 +54,7 @@ def signals() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for one in (signal.SIGINT, signal.SIGTERM):  # from here on a second Ctrl-C must not break the cleaning up
+    for one in SIGNALS:  # from here on a second Ctrl-C must not break the cleaning up
         signal.signal(one, signal.SIG_IGN)
     raise Interrupted(number)
 
