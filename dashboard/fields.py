@@ -271,7 +271,7 @@ def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str,
 
 
 def _feeds(have: Mapping[str, Any]) -> str:
-    source = have[FEEDS_SOURCE]
+    source = have[FEEDS_SOURCE] or RANDOM  # a choice that came to this page without a value
     if source == RANDOM:
         return RANDOM
     path = str(have[FEEDS_PATH] or "").strip()

@@ -59,7 +59,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
         help=help_text(knob("feeds")),
         persist_state="session",
     )
-    source = st.session_state[fields.FEEDS_SOURCE]
+    source = st.session_state[fields.FEEDS_SOURCE] or fields.RANDOM
     if source != fields.RANDOM:
         _feed_files(source)
     if source == fields.IMAGES:
@@ -100,7 +100,7 @@ def feeds_uploaded(files: Sequence[Path]) -> None:
 
 
 def _fixed_value(info: wire.InputInfo) -> None:
-    random = st.session_state[fields.FEEDS_SOURCE] == fields.RANDOM
+    random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
     usual = fed.random_words(info) if random else "from the feeds"
     reason = info.get("range_reason", "")
     st.text_input(
