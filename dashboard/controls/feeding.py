@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import streamlit as st
 
@@ -70,7 +69,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
             _fixed_value(info)
 
 
-def _feed_files(source: Literal["npz", "images"]) -> None:
+def _feed_files(source: str) -> None:
     what = (
         "Path of an `.npz` on the server"
         if source == fields.NPZ
