@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a program still loads its libraries: nothing has begun, so it may end at once.
+"""Ctrl-C, SIGTERM and SIGHUP while a program still loads its libraries: nothing has begun, so it may end.
 
 Python's own answer would be a traceback of whatever module was being imported. Standard library only, and
 little of it: whoever calls this does so before anything else.

@@ -39,6 +39,7 @@ page = st.navigation(
         st.Page("views/machine.py", title="Machine", icon=":material/developer_board:"),
     ]
 )
+drafts.carry(page.url_path)
 with st.sidebar:
     machine.sidebar()
     drafts.button()

@@ -35,6 +35,7 @@ _READ = "draft.read"  # the address was looked at
 _OWN = "draft.own"  # name of the file that this session writes
 _NAME = "draft.name"  # name of the file that holds what this session holds
 _TEXT = "draft.text"  # what stands in it
+_PAGE = "draft.page"  # path of the page that was drawn last
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _KEPT = re.compile(
@@ -74,6 +75,22 @@ def restore() -> None:
         if _is_kept(key) and key not in st.session_state:
             st.session_state[key] = value
     st.session_state[_NAME], st.session_state[_TEXT] = name, _as_text(_collect())
+
+
+def carry(page: str) -> None:
+    """Take the values along to another page, before its widgets are drawn.
+
+    A value that only the script has set is lost on the way: the widget of the same key there begins at
+    nothing (Streamlit 1.67), which would then count as typed.
+
+    Args:
+        page: path of the page that is drawn now.
+    """
+    if st.session_state.get(_PAGE) == page:
+        return
+    st.session_state[_PAGE] = page
+    for key in [str(key) for key in st.session_state if _KEPT.fullmatch(str(key))]:
+        st.session_state[key] = st.session_state[key]
 
 
 def keep() -> None:

@@ -32,24 +32,19 @@ _FEED_KEYS = (fields.FEEDS_SOURCE, fields.FEEDS_PATH, fields.key("image_mean"), 
 
 def sizes_form(record: ModelRecord) -> None:
     """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
-    _keep_or_begin(fields.key("batch_size"), fields.defaults()[fields.key("batch_size")])
+    st.session_state.setdefault(fields.key("batch_size"), fields.defaults()[fields.key("batch_size")])
     for dim in fields.other_dims(record.info):
-        _keep_or_begin(fields.dim_key(dim), fields.suggested_size(dim, record.info))
+        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
     with st.expander("What is fed", icon=":material/input:", key="variants.feeds"):
         for name in _FEED_KEYS:
-            _keep_or_begin(name, fields.defaults()[name])
+            st.session_state.setdefault(name, fields.defaults()[name])
         feeding.feeds(record, {})
     try:
         workload(record)
     except TunerError as error:
         state.report(error)
-
-
-def _keep_or_begin(name: str, default: object) -> None:
-    """Give a widget that another page has drawn, too, its value: else it would begin at nothing."""
-    st.session_state[name] = st.session_state.get(name, default)
 
 
 def dims(record: ModelRecord) -> dict[str, int]:

@@ -57,6 +57,19 @@ def test_settings_and_targets_outlive_a_reload_and_can_be_linked(open_browser: O
     expect(page.locator(".st-key-knob-batch_size input")).to_have_value("9")
 
 
+def test_a_setting_that_nobody_touched_is_the_same_on_every_page(open_browser: Open) -> None:
+    page = open_browser()
+    minutes = page.locator(".st-key-protocol-wait_minutes input")
+    expect(minutes).to_have_value("5")
+    visit(page, "Compare")  # nothing was done before: no value has come from the browser
+    expect(minutes).to_have_value("5")
+    visit(page, "Variants")
+    expect(page.locator(".st-key-knob-batch_size input")).to_have_value("1")
+    visit(page, "Tune")
+    expect(minutes).to_have_value("5")
+    expect(page.locator(".st-key-knob-batch_size input")).to_have_value("1")
+
+
 def test_a_number_on_the_screen_is_measured_or_refused(page: Page) -> None:
     type_into(page, "knob-intra_op_num_threads", "1000000")
     expect(page.get_by_test_id("stAlert").first).to_contain_text("must hold, but got 1000000")
