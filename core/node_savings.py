@@ -114,10 +114,10 @@ def savings(errors: wire.NodeErrorsReply, passes: Passes | None) -> Savings:
 def choices(found: Savings) -> list[Choice]:
     """Return the curve: from everything quantized to nothing, each time without the worst bargain left.
 
-    The worst bargain is what saves the least time per unit of error; where nothing was timed, what has the
-    largest error. The errors of the operators are taken as independent of each other, so that they add up as
-    the root of the sum of squares; a common factor makes all of them together what was measured. That is an
-    estimate: the variant that is made of a choice is measured again.
+    The worst bargain is what saves the least time per unit of error; where nothing was timed, or no saving
+    can be told from none, what has the largest error. The errors of the operators are taken as independent of
+    each other, so that they add up as the root of the sum of squares; a common factor makes all of them
+    together what was measured. That is an estimate: the variant that is made of a choice is measured again.
     """
     order = sorted(found.units, key=_bargain)
     return [_choice(found, order[:count], order[count:]) for count in range(len(order) + 1)]
@@ -146,13 +146,17 @@ def expected_error(found: Savings, kept: Sequence[Unit]) -> float:
 
 
 def halving(curve: Sequence[Choice]) -> int:
-    """Return the index of the first choice that at least halves the error: a place to start from."""
-    last = len(curve) - 1
-    return next((index for index, one in enumerate(curve) if 2 * one.error <= curve[0].error), last)
+    """Return the index of the first choice that at least halves the error: a place to start from.
+
+    Where only the float model does, the choice before it, so that something stays quantized.
+    """
+    last = max(0, len(curve) - 2)
+    return next((at for at, one in enumerate(curve[:last]) if 2 * one.error <= curve[0].error), last)
 
 
 def _bargain(unit: Unit) -> tuple[float, float]:
-    worth = unit.saved_per_error
+    told = unit.saved_s is not None and abs(unit.saved_s) > (unit.half_width_s or 0.0)
+    worth = unit.saved_per_error if told else None
     return (0.0 if worth is None else worth), -unit.error
 
 

@@ -96,7 +96,7 @@ def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, A
 
 def _lines(name: str, found: Located, curve: Sequence[Choice], flag: str) -> list[str]:
     of = found.savings
-    head = ("operator", "type", "error alone", "in the variant", "saves ms")
+    head = ("operator", "type", "error alone", "in the variant", "saves ms", "± ms")
     lines = [
         visible(f"{name}: error {_percent(of.whole)} of the float model's outputs (relative L2)"),
         "",
@@ -117,7 +117,9 @@ def _lines(name: str, found: Located, curve: Sequence[Choice], flag: str) -> lis
     lines += table(("left in float", "expected error", "saves ms"), rows)
     if blocked := curve[best].blocked:
         option = f"--option {flag.removeprefix('--')}.exclude_nodes={','.join(blocked)}"
-        lines += ["", visible(f"  To halve the error: transform … {flag} {option}")]
+        halves = 2 * curve[best].error <= curve[0].error
+        what = "To halve the error" if halves else "The least error with something quantized"
+        lines += ["", visible(f"  {what}: transform … {flag} {option}")]
     return [
         *lines,
         *(visible(f"  fed: {fed_words(one)}") for one in found.fed),
@@ -127,7 +129,14 @@ def _lines(name: str, found: Located, curve: Sequence[Choice], flag: str) -> lis
 
 def _row(unit: Unit) -> tuple[str, ...]:
     inside = DASH if unit.accumulated is None else _percent(unit.accumulated)
-    return (visible(unit.name), unit.op_type, _percent(unit.error), inside, ms(unit.saved_s, 3))
+    return (
+        visible(unit.name),
+        unit.op_type,
+        _percent(unit.error),
+        inside,
+        ms(unit.saved_s, 3),
+        ms(unit.half_width_s, 2),
+    )
 
 
 def _percent(share: float) -> str:

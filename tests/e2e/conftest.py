@@ -35,6 +35,7 @@ HOW_TO_GET_IT = (
 START_S = 60.0
 POLICY = "Content Security Policy"  # as Chromium says what it refused
 PATIENCE_MS = 60_000.0  # a busy machine of two cores
+RACE_MS = 2 * PATIENCE_MS
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -197,5 +198,8 @@ def run(page: Page) -> None:
     """Press Run and wait for the result."""
     button = run_button(page)
     started(page, button)
+    # what stood there before goes piece by piece: first the new name, then the button that waits for it
+    expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
+    expect(button).to_be_enabled(timeout=RACE_MS)
     expect(page.locator(".st-key-live")).to_have_count(0)
     expect(page.locator(".st-key-numbers")).to_be_visible()
