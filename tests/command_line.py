@@ -1,19 +1,23 @@
-"""The real command line in a process of its own: its own store and queue, and a look at what it leaves."""
+"""The real command line with its own store and queue, and a look at what it leaves."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from core import cli
 
 MARK = "ORTUNE_TEST_MARK"
 LEAVE_S = 5.0  # a killed process may be seen for a moment
@@ -59,9 +63,29 @@ class CommandLine:
             text=True,
         )
 
-    def run(
+    def run(self, *args: str, cwd: Path | None = None) -> Done:
+        """Run a command in this process: starting Python takes longer than most commands.
+
+        Workers are processes as ever. What a signal, a pipe or a limit does needs `run_alone`.
+        """
+        had, here = dict(os.environ), Path.cwd()
+        os.environ.clear()
+        os.environ.update(self.environment)
+        try:
+            with _captured() as (out, err):
+                os.chdir(cwd or here)
+                code = cli.run(args)
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(had)
+        assert self.left_over() == []
+        return Done(code=code, out=out(), err=err())
+
+    def run_alone(
         self, *args: str, cwd: Path | None = None, prefix: Sequence[str] = (), timeout_s: float = 240
     ) -> Done:
+        """Run a command in a process of its own, behind `prefix` where one is given."""
         process = self.start(*args, cwd=cwd, prefix=prefix)
         try:
             out, err = process.communicate(timeout=timeout_s)
@@ -88,3 +112,17 @@ class CommandLine:
             )
         except psutil.Error:
             return False
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[tuple[Callable[[], str], Callable[[], str]]]:
+    """What is written to stdout and stderr, into files as a shell would redirect them."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(2)]
+        stack.enter_context(contextlib.redirect_stdout(files[0]))
+        stack.enter_context(contextlib.redirect_stderr(files[1]))
+        texts: list[str] = []
+        yield (lambda: texts[0]), (lambda: texts[1])
+        for file in files:
+            file.seek(0)
+            texts.append(file.read())

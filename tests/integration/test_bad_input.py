@@ -391,7 +391,7 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "os.execv(sys.argv[1], sys.argv[1:])\n"
     )
-    done = cli.run("bench", str(path), *QUICK, "--quiet", prefix=(sys.executable, "-c", limit))
+    done = cli.run_alone("bench", str(path), *QUICK, "--quiet", prefix=(sys.executable, "-c", limit))
     assert done.code == 2, done.err
     assert "Traceback" not in done.err
     assert len(done.err.splitlines()) <= 2

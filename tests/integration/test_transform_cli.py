@@ -276,7 +276,7 @@ def test_what_cannot_be_is_told_while_somebody_else_has_the_machine(
     cli: CommandLine, mlp: str, args: tuple[str, ...], words: str
 ) -> None:
     with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
-        done = cli.run("transform", mlp, "--fp16", *args, timeout_s=60)
+        done = cli.run_alone("transform", mlp, "--fp16", *args, timeout_s=60)
     assert done.code == 2, done.err
     assert words in done.err
     assert "waiting" not in done.err
