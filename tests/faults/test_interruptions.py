@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("machine", "--self-test"),
     ("history",),
 )
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """What ignores SIGHUP hands that on: a campaign under `nohup` would send it to nobody."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
