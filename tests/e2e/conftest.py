@@ -146,7 +146,7 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
         page.goto(app_url + path)
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+        finished(page)
         return page
 
     yield open_it
@@ -174,6 +174,11 @@ def visit(page: Page, name: str) -> None:
     """Go to another page by the navigation."""
     page.get_by_test_id("stSidebarNav").get_by_role("link", name=name).click()
     expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+
+
+def finished(page: Page) -> None:
+    """Wait until the page is drawn to its end: what opens before is closed by what is still to come."""
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
 
 
 def run_button(page: Page) -> Locator:

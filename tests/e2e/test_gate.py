@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import POLICY, run, serving, visit
+from tests.e2e.conftest import POLICY, finished, run, serving, visit
 
 PAGES = (
     *("Tune", "Compare", "Curves", "Profile", "Why", "Variants", "Accuracy", "Scorecard"),
@@ -27,7 +27,7 @@ def test_every_page_works_under_the_policy(page: Page, tmp_path: Path) -> None:
     assert Path(saved.value.path()).stat().st_size > 1000
     for name in PAGES:
         visit(page, name)
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+        finished(page)
         expect(page.get_by_test_id("stException")).to_have_count(0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import named, started, visit
+from tests.e2e.conftest import finished, named, started, visit
 
 pytestmark = pytest.mark.e2e
 PROFILED_MS = 120_000
@@ -68,6 +68,8 @@ def test_a_second_profile_runs_and_the_first_stays_selectable(page: Page) -> Non
         expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
     expect(page.locator(".st-key-profile-shown")).to_be_visible()
     newest = named(page.url)
+    expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
+    finished(page)
     page.locator(".st-key-profile-shown input").first.click()
     page.get_by_role("option").nth(1).click()
     page.wait_for_url(lambda url: named(url) != newest, wait_until="commit")

@@ -47,9 +47,9 @@ def headline(page: Page) -> Locator:
     return page.locator(".st-key-verdict h2")
 
 
-def short(page: Page) -> None:
-    """A budget of two seconds: these journeys are about what is seen, not about the answer."""
-    number(page, "budget_s").fill("2")
+def short(page: Page, seconds: int = 2) -> None:
+    """A small budget: these journeys are about what is seen, not about the answer."""
+    number(page, "budget_s").fill(str(seconds))
     number(page, "budget_s").press("Enter")
     expect(page.get_by_text(re.compile(r"changed from default"))).to_be_visible()
 
@@ -155,7 +155,7 @@ def test_a_duel_to_its_verdict_with_a_reload_on_the_way(open_browser: Open, home
 
 
 def test_a_finished_race_goes_on_and_a_reload_finds_it(page: Page, home: Path) -> None:
-    short(page)
+    short(page, 20)  # what goes on has as much, and must outlast a reload
     set_number(page, "intra_op_num_threads", 1)
     run(page)
     first = shown_trial(page)

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import run
+from tests.e2e.conftest import finished, run
 
 Open = Callable[..., Page]
 EXPLAINED_MS = 180_000
@@ -126,7 +126,7 @@ def test_names_that_are_read_out_hold_no_markup(open_browser: Open) -> None:
     for path in ("scorecard", "variants", "curves", "models"):
         page.goto(urljoin(page.url, f"/{path}"))
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+        finished(page)
         names += page.evaluate(NAMES)
     assert len(names) > 30
     assert [name for name in names if re.search(r"[`\\]|:material/|:[a-z-]+\[|\*\*", name)] == []
