@@ -181,7 +181,10 @@ def _unreadable(file: Path) -> ModelError:
             f"`{file.name}` begins like an ONNX file but is truncated or damaged.",
             hint="Copy or export the model again; the file is not complete.",
         )
-    return ModelError(f"`{file.name}` is not an ONNX file.", hint="Choose a model in ONNX format (`.onnx`).")
+    hint = "Choose a model in ONNX format (`.onnx`)."
+    if file.suffix.lower() in (".yaml", ".yml"):
+        hint = "A configuration is given with `--config`, or to `compare`."
+    return ModelError(f"`{file.name}` is not an ONNX file.", hint=hint)
 
 
 def _check_versions(model: ModelProto) -> None:

@@ -386,6 +386,12 @@ def test_another_kind_of_file_is_called_what_it_is(tmp_path: Path, content: byte
     assert words in refused(path).message
 
 
+def test_a_configuration_in_place_of_a_model_is_told_where_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "edge.yaml"
+    path.write_text("schema: 1\nmodel: {path: x.onnx}\n")
+    assert "`--config`" in refused(path).hint
+
+
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     content = tiny.mlp(tmp_path / "whole.onnx").read_bytes()
     path = tmp_path / "cut.onnx"
