@@ -14,9 +14,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from core import __version__
 from core.cli import accuracy as cli_accuracy
 from core.cli import backup as cli_backup
 from core.cli import check as cli_check
@@ -58,6 +60,24 @@ app.add_typer(cli_variants.app, name="variants")
 app.command()(cli_library.machine)
 app.command()(cli_backup.backup)
 app.command()(cli_backup.restore)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ORTune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version.", show_default=False
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def run(argv: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ import pytest
 import typer
 import yaml
 
+from core import __version__
 from core.cli.options import Given, offered, provider_name, spec_data, with_settings
 from core.cli.output import EXIT_UNDECIDED
 from core.errors import SpecError
@@ -151,6 +152,10 @@ def test_durations_and_shares_are_read_as_people_write_them(
 def test_no_option_asks_for_nothing(parse: Callable[..., Given]) -> None:
     assert parse() == {}
     assert spec_of({}).to_dict() == {"model": {"path": "m.onnx"}}
+
+
+def test_it_says_which_version_it_is(cli: CommandLine) -> None:
+    assert ok(cli.run("--version")).out.split() == ["ORTune", __version__]
 
 
 @pytest.mark.parametrize("command", ["bench", "profile", "sweep"])
