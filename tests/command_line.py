@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,16 +69,14 @@ class CommandLine:
         Workers are processes as ever. What a signal, a pipe or a limit does needs `run_alone`.
         """
         had, here = dict(os.environ), Path.cwd()
-        os.environ.clear()
-        os.environ.update(self.environment)
+        _set_environment(self.environment)
         try:
             with _captured() as (out, err):
                 os.chdir(cwd or here)
                 code = cli.run(args)
         finally:
             os.chdir(here)
-            os.environ.clear()
-            os.environ.update(had)
+            _set_environment(had)
         assert self.left_over() == []
         return Done(code=code, out=out(), err=err())
 
@@ -112,6 +110,12 @@ class CommandLine:
             )
         except psutil.Error:
             return False
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    tempfile.tempdir = None  # asked for anew: TMPDIR may be another
 
 
 @contextlib.contextmanager
