@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from core import __version__, scratch, wire
 from core.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
+from core.comparison import Configuration
 from core.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.library import inspect_cached, resolve_model
 from core.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
@@ -116,6 +117,31 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         feeds=feed_plan(spec.workload, record.info),
         torch=torch_source(record),
     )
+
+
+def check_race_before(
+    asked: Sequence[Configuration], store: Store, run: Run
+) -> list[tuple[Configuration, TunerError]]:
+    """Refuse a race before it waits in the queue where no candidate can run; return the others that cannot.
+
+    Args:
+        asked: candidates and at most one baseline.
+        store: holds the library.
+        run: as for `check_before`.
+
+    Raises:
+        TunerError: what keeps the first candidate from it.
+    """
+    refused: list[tuple[Configuration, TunerError]] = []
+    for one in asked:
+        try:
+            check_before(one.spec, store, run)
+        except TunerError as error:
+            refused.append((one, error))
+    lost = [why for one, why in refused if one.role == "candidate"]
+    if lost and len(lost) == sum(one.role == "candidate" for one in asked):
+        raise lost[0]
+    return refused
 
 
 def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:

@@ -11,7 +11,7 @@ import gc
 import getpass
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from core import wire
+from core import trial_run, wire
 from core.comparison import Configuration, line_up, same_request
 from core.errors import (
     ErrorRecord,
@@ -237,6 +237,32 @@ def admit(spec: TrialSpec) -> None:
     path = spec.model.path
     if not any(store().model(one) for one in (path, str(ROOT / path))):
         allowed_path(path)
+
+
+def check_before(spec: TrialSpec) -> None:
+    """Refuse before it waits in the queue what cannot be measured, as far as it is known without a worker.
+
+    Raises:
+        SpecError: a dimension, a batch, feeds or an engine that this model does not have.
+        ModelError: there is no such model.
+        TunerError: what this server does not admit.
+    """
+    admit(spec)  # before anything tells what lies at a path
+    trial_run.check_before(spec, store(), trial_run.no_worker)
+
+
+def race(asked: Sequence[Configuration], **options: Any) -> str:
+    """Queue a race and return its id; see `Scheduler.submit_comparison` for the options.
+
+    One that cannot run does not keep the others from racing; its result says why.
+
+    Raises:
+        TunerError: what keeps every candidate from running, or what this server does not admit.
+    """
+    for one in asked:
+        admit(one.spec)
+    trial_run.check_race_before(asked, store(), trial_run.no_worker)
+    return scheduler().submit_comparison(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

@@ -12,13 +12,11 @@ Berger (2013), Stabilizer.
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +29,7 @@ ALIGNMENT = 16  # what malloc promises: every array that users feed has at least
 MOST_HEAP_BYTES = 100_000  # below malloc's threshold for mapping, so that it really moves the heap
 MOST_PAGES = 255
 MOST_FRAMES = 63  # C frames of about half a kilobyte: half a megabyte of stack is never near
+MOST_PASSES = 5  # what one pass allocates and frees for its own use may leave another hole
 LARGEST_HOLE = 1 << 27  # bytes between two mappings; the ends of the address space are wider
 
 Result = TypeVar("Result")
@@ -89,7 +88,10 @@ def draw(seed: int, *, buffers: bool = True) -> Draw:
     kept: list[object] = [bytearray(heap)]
     # A mapping goes into the highest hole that holds it, the largest first: then none is left above the draw,
     # in which every child of one parent would find the same place.
-    kept += [_reserve(size) for size in sorted(_holes(), reverse=True)]
+    for _ in range(MOST_PASSES):
+        if not (holes := _holes()):
+            break
+        kept += [_reserve(size) for size in sorted(holes, reverse=True)]
     kept.append(_reserve((pages + 1) * PAGE))
     return Draw(
         heap_bytes=heap,
@@ -109,13 +111,18 @@ def _reserve(size: int) -> mmap.mmap:
 
 def _holes() -> list[int]:
     """Sizes in bytes of the gaps between this process's mappings; none where the system does not tell."""
+    gaps: list[int] = []
+    end = 0
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
+        with open("/proc/self/maps") as lines:  # one by one: the whole text would leave a hole where it was
+            for line in lines:
+                start, after = (int(bound, 16) for bound in line.split(maxsplit=1)[0].split("-"))
+                if end and 0 < start - end <= LARGEST_HOLE:
+                    gaps.append(start - end)
+                end = after
     except OSError:
         return []
-    bounds = [[int(bound, 16) for bound in line.split()[0].split("-")] for line in lines]
-    gaps = [after[0] - before[1] for before, after in itertools.pairwise(bounds)]
-    return [gap for gap in gaps if 0 < gap <= LARGEST_HOLE]
+    return gaps
 
 
 def at_depth(frames: int, call: Callable[[], Result]) -> Result:

@@ -22,7 +22,7 @@ from core.prediction import past, predict
 from core.runner import run_job
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
-from core.trial_run import check_before, no_worker, resolve_trial
+from core.trial_run import check_race_before, no_worker, resolve_trial
 from core.variants import variant_of
 
 _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
@@ -164,16 +164,7 @@ def check_all_before(store: Store, asked: Sequence[Configuration], progress: Pro
     Raises:
         TunerError: what keeps the first candidate from it.
     """
-    refused: list[tuple[Configuration, TunerError]] = []
-    for one in asked:
-        try:
-            check_before(one.spec, store, run_job)
-        except TunerError as error:
-            refused.append((one, error))
-    lost = [why for one, why in refused if one.role == "candidate"]
-    if lost and len(lost) == sum(one.role == "candidate" for one in asked):
-        raise lost[0]
-    for one, why in refused:
+    for one, why in check_race_before(asked, store, run_job):
         progress.line(f"{one.label} will not race: {why.message}")
 
 

@@ -70,7 +70,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             workload=variant_maker.workload(root),
             protocol=ProtocolSpec(precision=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )
-        comparison = state.scheduler().submit_comparison(
+        comparison = state.race(
             variants.race_of_family([root, *racers], base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,

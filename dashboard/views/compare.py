@@ -306,7 +306,7 @@ def _start() -> None:
     if record is None:
         return
     try:
-        comparison_id = state.scheduler().submit_comparison(
+        comparison_id = state.race(
             _asked(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,

@@ -314,7 +314,7 @@ def _start(record: ModelRecord) -> None:
         todo = _todo(points, _rows(record, points)[0])
         study = sweep.study_name(one, uuid.uuid4().hex[:8])
         what = f"curve of {len(todo)} points of {record.name}"
-        race = state.scheduler().submit_comparison(
+        race = state.race(
             _asked(todo), study=study, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s()
         )
     except TunerError as error:

@@ -185,6 +185,7 @@ def _start(record: ModelRecord) -> None:
         spec = _asked()
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
+        state.check_before(asked)
         trial_id = state.scheduler().submit(asked, kind="profile", model_name=record.name)
     except TunerError as error:
         state.keep_error(error)

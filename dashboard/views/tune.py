@@ -155,6 +155,7 @@ def run() -> None:
     """Submit the current settings, to race against the pinned baseline and ONNX Runtime's default."""
     try:
         spec = state.current_spec()
+        state.check_before(spec)
         record = state.current_model()
         trial_id = state.scheduler().submit(
             spec,

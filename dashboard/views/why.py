@@ -298,7 +298,7 @@ def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
 def _race(of: Pair) -> None:
     """Queue the race that would tell which one is faster, and show it."""
     try:
-        comparison = state.scheduler().submit_comparison(
+        comparison = state.race(
             race_of(of),
             study=f"why #{secrets.token_hex(4)}",
             model_name=of.candidate.model_name,

@@ -160,6 +160,30 @@ def test_what_cannot_load_is_marked_before_the_race(
     assert not at.button(key="compare.run").disabled
 
 
+def add_pytorch(at: AppTest, model: ModelRecord) -> AppTest:
+    """Another's file asks for PyTorch, of which nobody here knows what it is for this model."""
+    text = f"schema: 1\nmodel: {{path: x.onnx, sha256: {model.sha256}}}\nengine: torch-eager"
+    at.text_area(key="compare.pasted").set_value(text)
+    return click(at, "compare.add.yaml")
+
+
+def test_a_race_in_which_no_candidate_can_run_is_not_queued(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = click(add_pytorch(open_page("compare", model=mlp), mlp), "compare.run")
+    assert submitted == []
+    assert "runs the PyTorch model behind a file, but none is known" in at.error[0].value
+
+
+def test_one_that_cannot_run_keeps_no_other_from_racing(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = add_pytorch(open_page("compare", model=mlp), mlp)
+    click(click(at, "compare.add.preset.edge"), "compare.run")
+    (asked,) = submitted
+    assert len(asked["contestants"]) == 3
+
+
 def test_another_model_joins_only_with_the_switch(
     open_page: Open, mlp: ModelRecord, add_model: Add, submitted: list[dict[str, Any]]
 ) -> None:

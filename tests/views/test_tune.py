@@ -23,11 +23,13 @@ from core.knobs import KNOBS
 from core.library import remove_model
 from core.presets import PRESETS
 from core.scheduler import Status
+from core.steps import Step
 from core.store import ModelRecord
 from dashboard import fields, format, polling, state
 from dashboard.panels import verdict
 from tests import tiny_models
 from tests.views import invented
+from tests.views.test_variants import put_variant
 
 Open = Callable[..., AppTest]
 Add = Callable[..., ModelRecord]
@@ -759,6 +761,20 @@ def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages
     at.button(key="run").click().run()
     at.toggle(key="protocol.wait_quiet").set_value(False).run()
     assert asked[0]["wait_quiet_s"] == 120.0
+
+
+def test_what_cannot_run_is_said_at_once_and_not_queued(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(state.scheduler(), "submit", lambda spec, **_: asked.append(spec))
+    half = replace(mlp, details=put_variant(mlp, Step("fp16", {}), name="half").details)
+    state.store().put_model(half)
+    at = open_page(model=half)
+    widget(at, "precision").set_value("fp16").run()  # again
+    at.button(key="run").click().run()
+    assert asked == []
+    assert "FP16 cannot follow FP16" in at.error[0].value
 
 
 def test_without_the_wish_nothing_is_waited_for(
