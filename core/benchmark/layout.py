@@ -17,6 +17,7 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,7 +115,7 @@ def _holes() -> list[int]:
     gaps: list[int] = []
     end = 0
     try:
-        with open("/proc/self/maps") as lines:  # one by one: the whole text would leave a hole where it was
+        with Path("/proc/self/maps").open() as lines:  # one by one: the whole text would leave a hole itself
             for line in lines:
                 start, after = (int(bound, 16) for bound in line.split(maxsplit=1)[0].split("-"))
                 if end and 0 < start - end <= LARGEST_HOLE:
