@@ -41,9 +41,9 @@ from benchmarks import intervals, models  # noqa: E402
 from benchmarks.filling import KIND, NOT_QUIET, Cell, Filling  # noqa: E402
 from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal, merged, recorded, say_head  # noqa: E402
 from benchmarks.states import STATES, WORDS, States  # noqa: E402
-from core.race.blocks import Pace, park, run_block, start_loaded  # noqa: E402
-from core.race.record import Entry  # noqa: E402
-from core.race.workers import Workers  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
+from core.process.workers import Workers  # noqa: E402
+from core.run.race.blocks import Pace, park, run_block, start_loaded  # noqa: E402
 
 MOST_CALLED, LEAST_COVERED = 0.05, 0.93
 MANY = 100  # duels: from here on the share itself must meet its target

@@ -44,8 +44,8 @@ from benchmarks.journal import (  # noqa: E402
     tell,
 )
 from benchmarks.states import ROOT, own  # noqa: E402
-from core.contrast import PRECISIONS  # noqa: E402
-from core.race.schedule import GRACE_S  # noqa: E402
+from core.evidence.contrast import PRECISIONS  # noqa: E402
+from core.run.race.schedule import GRACE_S  # noqa: E402
 
 MODELS = ("0.03", "1", "10", "100", "1000")
 PAIRS: Mapping[str, Sequence[str]] = {

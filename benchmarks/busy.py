@@ -35,7 +35,7 @@ from benchmarks.filling import KIND, NOT_QUIET, Filling  # noqa: E402
 from benchmarks.intervals import share_text  # noqa: E402
 from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal, merged, recorded, say_head  # noqa: E402
 from benchmarks.states import WORDS, States  # noqa: E402
-from core.race.record import Entry  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
 
 SLOWDOWN = 0.05
 STATES = ("quiet", "burner", "burners")

@@ -1,7 +1,7 @@
 """What experiments on races share: contestants, a duel, the turn on this machine, rows of tables.
 
-The experiments call `core.race` and `core.evidence`, as the scheduler does; nothing of a race is done again
-here. Every experiment waits for its turn on this machine before it measures.
+The experiments call `core.run.race` and `core.evidence.result`, as the scheduler does; nothing of a race is
+done again here. Every experiment waits for its turn on this machine before it measures.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.comparison import Contestant
-from core.contrast import ASSUMED, PRECISIONS, Precision, Prior, contrast
-from core.evidence import Entrant, Evidence
-from core.interference import FOREIGN_CPUS, STEAL_SHARE
-from core.machine_queue import MachineQueue
-from core.neighbours import SERVER, Neighbours
-from core.plan import feed_plan, session_plan
-from core.prior import SELF_TESTS, spread
-from core.race import race
-from core.race.record import Entry, RaceRecord, Settings
-from core.ranking import paired
-from core.runner import run_job
+from core.evidence.comparison import Contestant
+from core.evidence.contrast import ASSUMED, PRECISIONS, Precision, Prior, contrast
+from core.evidence.interference import FOREIGN_CPUS, STEAL_SHARE
+from core.evidence.neighbours import SERVER, Neighbours
+from core.evidence.ranking import paired
+from core.evidence.record import Entry, RaceRecord, Settings
+from core.evidence.result import Entrant, Evidence
+from core.process.machine_queue import MachineQueue
+from core.process.runner import run_job
+from core.run.plan import feed_plan, session_plan
+from core.run.prior import SELF_TESTS, spread
+from core.run.race import race
 from core.spec import WorkloadSpec, session_from_dict
 
 MARGIN = 0.02

@@ -27,10 +27,10 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks import models  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
-from core.contrast import contrast  # noqa: E402
-from core.race.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
-from core.race.record import Entry  # noqa: E402
-from core.race.workers import Worker, Workers  # noqa: E402
+from core.evidence.contrast import contrast  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
+from core.process.workers import Worker, Workers  # noqa: E402
+from core.run.race.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
 
 Park = Callable[[Worker], object]
 

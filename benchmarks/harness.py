@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from core.runner import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
+from core.process.runner import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
 
 TARGET_NS = 500.0
 TARGET_SHARE = 0.01
@@ -71,7 +71,7 @@ print(statistics.median(latencies))
 
 OURS = """
 import json, statistics, sys
-from core.benchmark.contestant import Contestant
+from core.worker.measure.contestant import Contestant
 
 plan, runs = json.loads(sys.argv[1])
 contestant = Contestant()
@@ -82,16 +82,16 @@ print(statistics.median(contestant.block(block_ns=0, min_runs=runs, max_runs=run
 
 ALTERNATE = """
 import gc, json, statistics, sys, time
-from core.benchmark.inference import prepare
-from core.benchmark.timing import time_block
-from core.session import build_session
+from core.worker.measure.inference import prepare
+from core.worker.measure.timing import time_block
+from core.worker.session import build_session
 
 plan, block, pairs = json.loads(sys.argv[1])
 inference = prepare(build_session(plan["model_path"], plan["session"]), plan)
 session = inference.built.session
 if plan["use_io_binding"]:
     import onnxruntime as ort
-    from core.feeds import make_feeds
+    from core.worker.session.feeds import make_feeds
 
     binding = session.io_binding()
     for name, array in make_feeds(plan["feeds"], session.get_inputs()).arrays.items():
@@ -100,7 +100,7 @@ if plan["use_io_binding"]:
         binding.bind_output(output.name)
     run, argument = session.run_with_iobinding, (binding,)
 else:
-    from core.feeds import make_feeds
+    from core.worker.session.feeds import make_feeds
 
     run, argument = session.run, (None, make_feeds(plan["feeds"], session.get_inputs()).arrays)
 

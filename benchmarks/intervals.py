@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.statistics import beta_quantile, t_quantile
+from core.evidence.statistics import beta_quantile, t_quantile
 
 TAIL = 0.025  # either side of a 95 % interval
 _NORMAL = statistics.NormalDist()

@@ -18,8 +18,8 @@ from onnx import helper
 
 from benchmarks import experiment as lab
 from benchmarks.journal import Journal, until
-from core.contrast import PRECISIONS
-from core.race.record import Entry
+from core.evidence.contrast import PRECISIONS
+from core.evidence.record import Entry
 from tests import tiny_models
 
 DIGITS = Path(__file__).resolve().parent.parent / "sample_models" / "digits_cnn.onnx"

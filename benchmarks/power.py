@@ -25,7 +25,7 @@ from benchmarks.intervals import Truth, share_text, truth_of  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.models import Slower  # noqa: E402
 from benchmarks.states import neighbour  # noqa: E402
-from core.contrast import PRECISIONS  # noqa: E402
+from core.evidence.contrast import PRECISIONS  # noqa: E402
 
 SLOWDOWN = 0.03
 LEAST_FOUND = 0.90

@@ -120,7 +120,7 @@ def write_profile(path: Path, events: int) -> None:
 
 
 def ours(path: Path) -> Callable[[], Table]:
-    from core.profiling import parse_profile
+    from core.worker.measure.profile_parser import parse_profile
 
     def read() -> Table:
         profile = parse_profile(path, skip_runs=SKIP_RUNS)

@@ -44,8 +44,8 @@ from benchmarks.journal import (  # noqa: E402
     tell,
     until,
 )
-from core.contrast import PRECISIONS  # noqa: E402
-from core.race.record import Entry  # noqa: E402
+from core.evidence.contrast import PRECISIONS  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
 
 SLOWDOWN = 0.05
 LIKE, SLOWER = "like for like", "5 % slower"

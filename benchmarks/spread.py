@@ -43,11 +43,11 @@ from benchmarks import models  # noqa: E402
 from benchmarks.intervals import bootstrap, spread  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.states import neighbour  # noqa: E402
-from core.contrast import contrast  # noqa: E402
-from core.race.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
-from core.race.crew import SEEDS  # noqa: E402
-from core.race.record import Entry  # noqa: E402
-from core.race.workers import Worker, Workers  # noqa: E402
+from core.evidence.contrast import contrast  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
+from core.process.workers import Worker, Workers  # noqa: E402
+from core.run.race.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
+from core.run.race.crew import SEEDS  # noqa: E402
 
 MOST_SPREAD = 1 / 3
 SMALL, LARGE, LARGE_CHANNELS = 64, 256, 112  # pixels and channels of the two nets

@@ -31,10 +31,10 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks import models  # noqa: E402
 from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
-from core.benchmark.warmup import KNOWN_NS  # noqa: E402
-from core.race.blocks import park, start_loaded  # noqa: E402
-from core.race.record import Entry  # noqa: E402
-from core.race.workers import Workers  # noqa: E402
+from core.evidence.record import Entry  # noqa: E402
+from core.process.workers import Workers  # noqa: E402
+from core.run.race.blocks import park, start_loaded  # noqa: E402
+from core.worker.measure.warmup import KNOWN_NS  # noqa: E402
 
 TARGET_S = 0.15
 

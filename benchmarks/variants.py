@@ -21,15 +21,19 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
-from core import library, variants  # noqa: E402
-from core.contrast import words  # noqa: E402
-from core.errors import TunerError  # noqa: E402
-from core.job import FINISHED  # noqa: E402
-from core.runner import run_job  # noqa: E402
-from core.scheduler import Scheduler  # noqa: E402
+from core.evidence.contrast import words  # noqa: E402
+from core.process.runner import run_job  # noqa: E402
+from core.run import variants  # noqa: E402
+from core.run.job import FINISHED  # noqa: E402
+from core.run.scheduler import Scheduler  # noqa: E402
 from core.spec import ModelRef, ProtocolSpec, TrialSpec, WorkloadSpec  # noqa: E402
-from core.steps import Step, chain_text  # noqa: E402
-from core.store import ModelRecord, Store  # noqa: E402
+from core.spec.steps import Step, chain_text  # noqa: E402
+from core.store import (  # noqa: E402
+    ModelRecord,
+    Store,
+    library,
+)
+from core.wire.errors import TunerError  # noqa: E402
 
 MODELS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "vit_b_16", "tiny_transformer")
 CHAINS = (

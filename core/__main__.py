@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from core import interrupt
+from core.process import interrupt
 
 # As `core.cli` says it; loading that is what may be interrupted here.
 _LINES = "Error: Stopped by {}.\nHint: Start it again.\n"

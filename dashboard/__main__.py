@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from core import interrupt
+from core.process import interrupt
 
 if __name__ == "__main__":
     interrupt.end_at_once()  # while the libraries load

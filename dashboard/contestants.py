@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core import wire
-from core.errors import SpecError
-from core.knobs import KNOBS, Knob, Value
-from core.presets import PRESETS, preset
 from core.spec import SessionSpec, TrialSpec, asked, effective, session_from_dict, spec_from_dict
+from core.spec.knobs import KNOBS, Knob, Value
+from core.spec.presets import PRESETS, preset
+from core.wire.errors import SpecError
 from dashboard import format
 
 LEAST, MOST = 2, 8

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from types import FrameType
 from typing import Any
 
-from core.interrupt import SIGNALS
+from core.process.interrupt import SIGNALS
 
 PATIENCE_S = 3.0  # for open connections, once everything of ours is closed; Docker kills after ten seconds
 LAST_S = 3.0  # then for the server and for pages that still compute

@@ -1,7 +1,7 @@
 """The widgets' values on one side, a `TrialSpec` on the other: pure functions of mappings, no Streamlit.
 
-Every setting of `core.knobs` has one widget key, `knob.<name>`. A widget value is always plain: a number,
-text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because "ONNX
+Every setting of `core.spec.knobs` has one widget key, `knob.<name>`. A widget value is always plain: a
+number, text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because "ONNX
 Runtime's default" is not the same request as "on".
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from core import wire
-from core.errors import SpecError
-from core.knobs import KNOBS, PROVIDER_OPTIONS, Knob, knob
 from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
+from core.spec.knobs import KNOBS, PROVIDER_OPTIONS, Knob, knob
+from core.wire.errors import SpecError
 
 DEFAULT, ON, OFF = "default", "on", "off"
 RANDOM, NPZ, IMAGES = "random", "npz", "images"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
-from core.errors import ModelError, SpecError
-from core.library import ROOT
-from core.named_files import check_named_files, open_folders
+from core.run.named_files import check_named_files, open_folders
 from core.spec import TrialSpec
+from core.store.library import ROOT
+from core.wire.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
+from core.wire.errors import ModelError, SpecError
 
 
 def hold_workers() -> None:

@@ -1,6 +1,6 @@
 """Numbers and messages to text for the screen. Seconds and bytes come in; no Streamlit here.
 
-Units come from `core.units`. A number that is not known is a dash, never a zero.
+Units come from `core.wire.units`. A number that is not known is a dash, never a zero.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from core.units import DASH, brief, ms, rounded, significant, size, span, span_ms
+from core.wire.units import DASH, brief, ms, rounded, significant, size, span, span_ms
 
 __all__ = [
     "DASH",

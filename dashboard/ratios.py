@@ -1,7 +1,8 @@
 """A ratio in words, the same in a title, on a chart and in a table. No Streamlit.
 
 A ratio is speed against the baseline, so that on every axis right of 1 is faster. In words its number is
-never below 1: "1.42× faster", "1.30× slower". Title and parts come from `core.contrast.words`, so they agree.
+never below 1: "1.42× faster", "1.30× slower". Title and parts come from
+`core.evidence.contrast.words`, so they agree.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core import contrast as contrasts
+from core.evidence import contrast as contrasts
 
 Contrast = Mapping[str, Any]
 

@@ -19,9 +19,18 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from core import trial_run, wire
-from core.comparison import Configuration, line_up, same_request
-from core.errors import (
+from core import wire
+from core.evidence.comparison import Configuration, line_up, same_request
+from core.evidence.measurement import Trial
+from core.process.machine_queue import MachineQueue
+from core.run import trial as trial_run
+from core.run.plan import feed_plan
+from core.run.prediction import Past, Prediction, past, predict
+from core.run.scheduler import Scheduler, Status
+from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.store import ModelRecord, Store
+from core.store.library import ROOT, import_file, resolve_model, sample_models
+from core.wire.errors import (
     ErrorRecord,
     ModelError,
     StoreError,
@@ -29,14 +38,6 @@ from core.errors import (
     error_from_record,
     record_from_error,
 )
-from core.library import ROOT, import_file, resolve_model, sample_models
-from core.machine_queue import MachineQueue
-from core.measurement import Trial
-from core.plan import feed_plan
-from core.prediction import Past, Prediction, past, predict
-from core.scheduler import Scheduler, Status
-from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import ModelRecord, Store
 from dashboard import contestants, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain

@@ -31,8 +31,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from core.errors import SpecError, TunerError, record_from_error
 from core.store import home
+from core.wire.errors import SpecError, TunerError, record_from_error
 from dashboard.format import plain, size
 from dashboard.gate import same_origin
 
@@ -333,7 +333,7 @@ _JS = """
 const running = new WeakMap()
 
 function text(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB"]  // as `core.units.size` writes them
+  const units = ["B", "KiB", "MiB", "GiB"]  // as `core.wire.units.size` writes them
   let i = 0
   while (bytes >= 1024 && i < units.length - 1) { bytes /= 1024; i += 1 }
   return `${bytes.toFixed(i ? Math.max(0, 2 - Math.floor(Math.log10(bytes))) : 0)} ${units[i]}`

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import core.race
-import core.race.crew
-import core.race.passes
-from core.contrast import PRECISIONS
-from core.errors import TunerError
-from core.race.record import Entry, RaceRecord, Settings
+import core.run.race
+import core.run.race.crew
+import core.run.race.passes
+from core.evidence.contrast import PRECISIONS
+from core.evidence.record import Entry, RaceRecord, Settings
+from core.wire.errors import TunerError
 from tests import races
 
 
@@ -129,11 +129,11 @@ def race(
         precision: name.
         seed: of the race and of the noise.
         earlier: a race of the same models, to go on with.
-        on_live: as for `core.race.race`.
+        on_live: as for `core.run.race.race`.
         settings: fields of `Settings` that differ.
 
     Raises:
-        BudgetError: as of `core.race.race`.
+        BudgetError: as of `core.run.race.race`.
     """
     clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
 
@@ -156,17 +156,17 @@ def race(
     ]
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in (
-            (core.race, "time", clock),
-            (core.race.crew, "time", clock),
-            (core.race.crew, "start_loaded", start),
-            (core.race.passes, "start_loaded", start),
-            (core.race.crew, "available_memory", lambda: 1 << 60),
-            (core.race, "Workers", Workers),
-            (core.race, "snapshot", lambda: None),
-            (core.race, "between", lambda *args, **how: None),
+            (core.run.race, "time", clock),
+            (core.run.race.crew, "time", clock),
+            (core.run.race.crew, "start_loaded", start),
+            (core.run.race.passes, "start_loaded", start),
+            (core.run.race.crew, "available_memory", lambda: 1 << 60),
+            (core.run.race, "Workers", Workers),
+            (core.run.race, "snapshot", lambda: None),
+            (core.run.race, "between", lambda *args, **how: None),
         ):
             patch.setattr(module, name, value)
-        return core.race.race(
+        return core.run.race.race(
             entries,
             Settings(**facts),
             cancel=threading.Event(),

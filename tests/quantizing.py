@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.models import inspect_model
-from core.transform import quantization
-from core.transform.applied import Applied
+from core.worker.make.transform import quantization
+from core.worker.make.transform.applied import Applied
+from core.worker.models import inspect_model
 
 SAMPLES = Path(__file__).parent.parent / "sample_models"
 DIGITS, DIGITS_ROWS = SAMPLES / "digits_cnn.onnx", SAMPLES / "digits_test.npz"

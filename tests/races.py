@@ -1,4 +1,4 @@
-"""Races that never ran, in the form in which `core.race` answers: known truth, no clock, no process."""
+"""Races that never ran, in the form in which `core.run.race` answers: known truth, no clock, no process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core import wire
-from core.comparison import Contestant
-from core.evidence import Entrant, Evidence
-from core.race.record import Block, Generation, Key, RaceRecord, Ran
+from core.evidence.comparison import Contestant
+from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
+from core.evidence.result import Entrant, Evidence
 
 RUNS = 10
 CPU = ["CPUExecutionProvider"]

@@ -20,15 +20,15 @@ import pytest
 from onnx import helper
 
 from core import wire
-from core.comparison import Contestant
-from core.contrast import Precision
-from core.evidence import Entrant, Evidence
-from core.plan import feed_plan, reference_plan, session_plan
-from core.race import race
-from core.race.crew import Crew
-from core.race.record import Entry, Key, RaceRecord, Reference, Settings
-from core.race.workers import Worker, Workers
-from core.runner import run_job
+from core.evidence.comparison import Contestant
+from core.evidence.contrast import Precision
+from core.evidence.record import Entry, Key, RaceRecord, Reference, Settings
+from core.evidence.result import Entrant, Evidence
+from core.process.runner import run_job
+from core.process.workers import Worker, Workers
+from core.run.plan import feed_plan, reference_plan, session_plan
+from core.run.race import race
+from core.run.race.crew import Crew
 from core.spec import WorkloadSpec, session_from_dict
 from tests import tiny_models
 

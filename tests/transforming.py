@@ -1,4 +1,4 @@
-"""Doing one step as the job does, on feeds that fit the model: what the tests of `core.transform` share."""
+"""Doing one step as the job does, on feeds that fit the model: for the tests of `worker.make.transform`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime as ort
 
 from core import wire
-from core.transform import transform
+from core.worker.make.transform import transform
 from tests.quantizing import feed_plans, silent
 
 SEEDS = 3

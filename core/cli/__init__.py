@@ -32,8 +32,8 @@ from core.cli import variants as cli_variants
 from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
 from core.cli.watch import Interrupted, signals
-from core.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 from core.store import home
+from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 
 app = typer.Typer(
     add_completion=False,

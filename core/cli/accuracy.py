@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.accuracy_run import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
 from core.cli.output import (
     EXIT_FAILED,
@@ -23,12 +22,13 @@ from core.cli.output import (
 )
 from core.cli.tables import table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
-from core.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
-from core.runner import run_job
+from core.process.runner import run_job
+from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
+from core.run.trial import Run
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Accuracy, Store
-from core.trial_run import Run
-from core.units import DASH, significant
+from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.wire.units import DASH, significant
 
 _ROWS = 20  # classes that the table shows
 

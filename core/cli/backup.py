@@ -11,12 +11,12 @@ import typer
 
 from core.cli.output import Json, print_json, print_lines
 from core.cli.tables import counted
-from core.errors import StoreError
-from core.files import expanded
-from core.ledger import settle
+from core.run.ledger import settle
 from core.store import STORE_NAME, Checked, Store, home
 from core.store import restore as restored
-from core.units import size
+from core.wire.errors import StoreError
+from core.wire.files import expanded
+from core.wire.units import size
 
 
 def backup(

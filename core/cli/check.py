@@ -13,15 +13,15 @@ from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quie
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
 from core.cli.tables import table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
-from core.errors import ErrorRecord, SpecError
-from core.runner import run_job
-from core.scorecard import Row, Subject, needed, rows, start
+from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
+from core.process.runner import run_job
+from core.run.scorecard import Row, Subject, needed, rows, start
+from core.run.trial import resolve_trial
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
 from core.store import Store
-from core.targets import STATE_WORDS, Judged, State, interval, margin, quantity
-from core.trial_run import resolve_trial
-from core.units import DASH
+from core.wire.errors import ErrorRecord, SpecError
+from core.wire.units import DASH
 
 EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_UNDECIDED}
 _MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core import continuation
 from core.cli.exports import comparison_records, csv_text, md_text
 from core.cli.options import CONFIG, Given, WaitQuiet, share, spec_data, wait_quiet_s, with_workload
 from core.cli.output import (
@@ -38,12 +37,13 @@ from core.cli.racing import (
 )
 from core.cli.tables import comparison_lines, comparison_table, counted
 from core.cli.watch import Interrupted, Progress, scheduler, watch
-from core.comparison import Comparison, Configuration
-from core.errors import SpecError
-from core.library import MODEL_SUFFIXES
-from core.scheduler import Scheduler
+from core.evidence import continuation
+from core.evidence.comparison import Comparison, Configuration
+from core.run.scheduler import Scheduler
 from core.spec import spec_from_dict
 from core.store import Store
+from core.store.library import MODEL_SUFFIXES
+from core.wire.errors import SpecError
 
 MOST_CANDIDATES = 7
 

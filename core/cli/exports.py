@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core.cli.tables import Table, by_rank, changes_in_words, contrasts_of, visible
-from core.comparison import Comparison
-from core.guard import breach
-from core.measurement import Trial
-from core.sweep import Measured
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.run.sweep import Measured
+from core.wire.guard import breach
 
 Record = Mapping[str, Any]  # name of a column, with its unit -> value; None: not known
 

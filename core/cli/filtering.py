@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.cli.tables import changes_of
-from core.errors import SpecError, nearest
-from core.knobs import KNOBS
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.spec import spec_from_dict
+from core.spec.knobs import KNOBS
 from core.store import Store
+from core.wire.errors import SpecError, nearest
 
 GRADES = ("A", "B", "C", "F")
 LOOKED_AT = 5000  # newest trials; a filter reads their results

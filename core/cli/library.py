@@ -12,13 +12,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from core.catalog import (
-    DEFAULT_OPSET,
-    EXPORT_OPSETS,
-    RANDOM_WEIGHTS_NOTE,
-    SAMPLE_EXPORTS,
-    TORCHVISION_CLASSIFIERS,
-)
 from core.cli.exports import csv_text, history_records, md_text
 from core.cli.filtering import Filter
 from core.cli.options import whole_number
@@ -53,17 +46,24 @@ from core.cli.tables import (
     visible,
 )
 from core.cli.watch import Progress, scheduler, watch
-from core.emit import caution, emit_python, emit_yaml
-from core.errors import SpecError, StoreError, nearest
-from core.ledger import settle
-from core.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
-from core.measurement import Trial
-from core.profiling import profile_from_dict
-from core.quietness import answer
-from core.runner import run_job
-from core.scheduler import Status
+from core.evidence.measurement import Trial
+from core.evidence.quietness import answer
+from core.process.runner import run_job
+from core.run.ledger import settle
+from core.run.scheduler import Status
+from core.show.emit import caution, emit_python, emit_yaml
 from core.store import Pruned, Store
-from core.units import size
+from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
+from core.wire.catalog import (
+    DEFAULT_OPSET,
+    EXPORT_OPSETS,
+    RANDOM_WEIGHTS_NOTE,
+    SAMPLE_EXPORTS,
+    TORCHVISION_CLASSIFIERS,
+)
+from core.wire.errors import SpecError, StoreError, nearest
+from core.wire.profile import profile_from_dict
+from core.wire.units import size
 
 EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
 LISTED = 20  # trials of `history`

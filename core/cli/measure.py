@@ -40,27 +40,17 @@ from core.cli.output import (
 from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
 from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
 from core.cli.watch import Interrupted, Progress, scheduler, watch
-from core.comparison import Comparison, Configuration
-from core.errors import SpecError
-from core.measurement import Trial
-from core.presets import PRESETS
-from core.profiling import profile_from_dict
-from core.runner import run_job
-from core.scheduler import Scheduler, Status
+from core.evidence.comparison import Comparison, Configuration
+from core.evidence.measurement import Trial
+from core.process.runner import run_job
+from core.run.scheduler import Scheduler, Status
+from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
+from core.run.trial import check_before, check_profiled, resolve_trial
 from core.spec import spec_from_dict
+from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
-from core.sweep import (
-    BATCH,
-    THREADS,
-    Axis,
-    Measured,
-    Point,
-    expand,
-    measured,
-    parse_values,
-    study_name,
-)
-from core.trial_run import check_before, check_profiled, resolve_trial
+from core.wire.errors import SpecError
+from core.wire.profile import profile_from_dict
 
 Model = Annotated[
     str | None,

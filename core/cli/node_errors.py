@@ -15,15 +15,15 @@ from core.cli.output import Json, Quiet, Wide, print_json, print_lines
 from core.cli.tables import table, visible
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
-from core.errors import WorkerError
-from core.fed import fed_words
-from core.library import resolve_model
-from core.node_error_run import Located, check_workload, locate_errors, located, quantized_from
-from core.node_savings import Choice, Unit, choices, halving
+from core.evidence.fed import fed_words
+from core.evidence.node_savings import Choice, Unit, choices, halving
+from core.run.node_errors import Located, check_workload, locate_errors, located, quantized_from
+from core.run.trial import Run
 from core.store import Store
-from core.trial_run import Run
-from core.units import DASH, significant
-from core.units import ms_number as ms
+from core.store.library import resolve_model
+from core.wire.errors import WorkerError
+from core.wire.units import DASH, significant
+from core.wire.units import ms_number as ms
 
 CURVE_ROWS = 12  # of a long curve, spread over it
 

@@ -17,19 +17,19 @@ from typing import Annotated, Any
 
 import typer
 
-from core.doors import expert_allowed
-from core.errors import SpecError, nearest
-from core.files import expanded, open_regular
-from core.knobs import ENGINES, KNOBS, Knob, knob
-from core.knobs.provider_options import KNOWN_PROVIDERS
-from core.library import MODEL_SUFFIXES
-from core.named_files import check_named_files, open_folders
-from core.presets import preset
+from core.run.named_files import check_named_files, open_folders
+from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
+from core.spec.knobs import ENGINES, KNOBS, Knob, knob
+from core.spec.knobs.provider_options import KNOWN_PROVIDERS
+from core.spec.presets import preset
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
-from core.variants import variant_of
+from core.store.library import MODEL_SUFFIXES
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, nearest
+from core.wire.files import expanded, open_regular
 
 Given = dict[
     str, Any

@@ -15,8 +15,8 @@ import typer
 
 from core.cli import grid
 from core.cli.tables import visible
-from core.errors import ErrorRecord, SpecError
 from core.spec.strict_yaml import plain
+from core.wire.errors import ErrorRecord, SpecError
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130
 

@@ -12,18 +12,18 @@ from typing import Any
 from core.cli.options import Given, config_from, keeps_model, spec_data
 from core.cli.tables import counted
 from core.cli.watch import Progress
-from core.comparison import Comparison, Configuration, line_up, several_models
-from core.contrast import PRECISIONS
-from core.errors import ErrorRecord, SpecError, TunerError
-from core.knobs import knob
-from core.library import MODEL_SUFFIXES, resolve_model
-from core.measurement import Trial
-from core.prediction import past, predict
-from core.runner import run_job
+from core.evidence.comparison import Comparison, Configuration, line_up, several_models
+from core.evidence.contrast import PRECISIONS
+from core.evidence.measurement import Trial
+from core.process.runner import run_job
+from core.run.prediction import past, predict
+from core.run.trial import check_race_before, no_worker, resolve_trial
+from core.run.variants import variant_of
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.knobs import knob
 from core.store import Store
-from core.trial_run import check_race_before, no_worker, resolve_trial
-from core.variants import variant_of
+from core.store.library import MODEL_SUFFIXES, resolve_model
+from core.wire.errors import ErrorRecord, SpecError, TunerError
 
 _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
 

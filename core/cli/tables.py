@@ -15,19 +15,19 @@ from typing import Any
 
 from core import wire
 from core.cli import grid
-from core.comparison import Comparison, Contestant
-from core.contrast import words
-from core.errors import SpecError
-from core.fed import fed_from_dict, fed_words
-from core.guard import MARK, breach, else_words, error_in_words
-from core.measurement import Trial, model_words
-from core.profiling import NodeTime, Profile, by_operator, by_provider
-from core.provenance import in_words, thread_advice
-from core.quietness import Answer
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.contrast import words
+from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.measurement import Trial, model_words
+from core.evidence.quietness import Answer
+from core.run.sweep import Measured
 from core.spec import TrialSpec, asked, changed, spec_from_dict, without_effect
-from core.sweep import Measured
-from core.units import DASH, significant, size, span_ms
-from core.units import ms_number as ms
+from core.wire.errors import SpecError
+from core.wire.guard import MARK, breach, else_words, error_in_words
+from core.wire.profile import NodeTime, Profile, by_operator, by_provider
+from core.wire.provenance import in_words, thread_advice
+from core.wire.units import DASH, significant, size, span_ms
+from core.wire.units import ms_number as ms
 
 _PERCENTILES = ("p50_s", "p90_s", "p95_s", "p99_s")
 _WIDE = 48  # characters of a node's name

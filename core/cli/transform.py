@@ -1,7 +1,7 @@
 """The command that makes variants: steps in the order of their flags, each checked against the original.
 
-The flags and the options of the steps are drawn from the table in `core.steps`, so that a new step has its
-flag without a line here.
+The flags and the options of the steps are drawn from the table in `core.spec.steps`, so that a new step has
+its flag without a line here.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from core.cli.options import Given, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
 from core.cli.tables import counted, table, visible
 from core.cli.watch import Progress, scheduler, watch
-from core.errors import ModelError, SpecError, WorkerError
-from core.fed import fed_from_dict, fed_words
-from core.files import expanded
-from core.guard import ADVICE, MARK
-from core.library import check_name, resolve_model
+from core.evidence.fed import fed_from_dict, fed_words
+from core.run.trial import no_worker
+from core.run.variants import Run, check_request, judged, lineage, make_chain, variant_of
 from core.spec.datasets import DatasetSpec, dataset_from_dict
-from core.steps import STEPS, Step, StepType, step_type
+from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
-from core.trial_run import no_worker
-from core.units import DASH, significant, size
-from core.variants import Run, check_request, judged, lineage, make_chain, variant_of
+from core.store.library import check_name, resolve_model
+from core.wire.errors import ModelError, SpecError, WorkerError
+from core.wire.files import expanded
+from core.wire.guard import ADVICE, MARK
+from core.wire.units import DASH, significant, size
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
 _FLAGS = {one.flag: one.kind for one in STEPS}

@@ -9,12 +9,12 @@ import typer
 
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.tables import table, verdict, visible
-from core.errors import SpecError, TunerError
-from core.library import remove_model, rename_model, resolve_model
-from core.steps import chain_text
+from core.run.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
+from core.spec.steps import chain_text
 from core.store import ModelRecord, Store
-from core.units import DASH, size
-from core.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
+from core.store.library import remove_model, rename_model, resolve_model
+from core.wire.errors import SpecError, TunerError
+from core.wire.units import DASH, size
 
 app = typer.Typer(
     add_completion=False,

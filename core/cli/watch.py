@@ -19,10 +19,10 @@ from types import FrameType
 from typing import Any, TextIO
 
 from core.cli.tables import visible
-from core.contrast import words
-from core.interrupt import SIGNALS
-from core.job import WAITING_QUIET
-from core.scheduler import FINISHED, Scheduler, Status
+from core.evidence.contrast import words
+from core.process.interrupt import SIGNALS
+from core.run.job import WAITING_QUIET
+from core.run.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
 
 POLL_S = 0.1

@@ -12,13 +12,13 @@ import typer
 from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
 from core.cli.tables import short, table, visible
 from core.cli.watch import Interrupted, Progress, scheduler, watch
-from core.errors import ErrorRecord
-from core.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
-from core.profiling.difference import Difference, EndToEnd, Move, Row
-from core.profiling.grouping import Group, GroupNode
-from core.profiling.sentence import remarks, sentence
+from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
+from core.evidence.profile_grouping import Group, GroupNode
+from core.evidence.profile_sentence import remarks, sentence
+from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
 from core.store import Store
-from core.units import DASH
+from core.wire.errors import ErrorRecord
+from core.wire.units import DASH
 
 _WIDE = 44  # characters of a cell that holds names of nodes
 

@@ -16,17 +16,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from core import wire
-from core.doors import EXPERT_VARIABLE
-from core.errors import SpecError
-from core.knobs import (
-    KNOBS,
-    Knob,
-    Value,
-    check_config_entry,
-    check_optimizers,
-    check_range,
-    knob,
-)
 from core.spec.checks import (
     check_affinities,
     check_feed_value,
@@ -35,9 +24,12 @@ from core.spec.checks import (
     cpu_list,
 )
 from core.spec.datasets import DatasetSpec
+from core.spec.knobs import KNOBS, Knob, Value, check_config_entry, check_optimizers, check_range, knob
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
+from core.wire.doors import EXPERT_VARIABLE
+from core.wire.errors import SpecError
 
 SCHEMA = 1  # 1: first public layout
 
@@ -448,3 +440,9 @@ def yaml_from_spec(
     if environment is not None:
         document["environment"] = dict(environment)
     return dump_yaml(document)
+
+
+def anchor(spec: TrialSpec) -> TrialSpec:
+    """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload."""
+    model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
+    return TrialSpec(model=model, workload=spec.workload, protocol=spec.protocol)

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from core.errors import SpecError, nearest
-from core.knobs import is_whole_number
-from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.spec.knobs import is_whole_number
+from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire.errors import SpecError, nearest
 
 MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
 

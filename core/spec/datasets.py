@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from core import wire
-from core.errors import SpecError
 from core.spec.validation import Spec, validated
+from core.wire.errors import SpecError
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_PIXELS = 16_384  # of a side

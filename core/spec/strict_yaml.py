@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import SpecError
+from core.wire.errors import SpecError
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from core.errors import SpecError, nearest
-from core.knobs import check_range, knob
+from core.spec.knobs import check_range, knob
 from core.spec.validation import Spec, validated
-from core.units import brief, size_scale
+from core.wire.errors import SpecError, nearest
+from core.wire.units import brief, size_scale
 
 MOST_TARGETS = 50
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest
 
 
 class Spec(BaseModel):

@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.comparison import Comparison
-from core.errors import StoreError
-from core.files import expanded
-from core.measurement import Trial
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
 from core.store import accuracies, database, pruning, rows
 from core.store.accuracies import Accuracy
 from core.store.copies import Checked
@@ -32,6 +30,8 @@ from core.store.database import Database, unusable
 from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
+from core.wire.errors import StoreError
+from core.wire.files import expanded
 
 __all__ = [
     "MIN_PREFIX",

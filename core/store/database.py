@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from core import scratch
-from core.errors import StoreError
+from core.process import scratch
 from core.store import copies
+from core.wire.errors import StoreError
 
 Connection = sqlite3.Connection  # for those of this folder that are lent one
 

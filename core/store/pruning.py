@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from core.errors import StoreError
 from core.store import rows, sealing
 from core.store.database import Connection, Database
+from core.wire.errors import StoreError
 
 _AT_ONCE = 100  # trials of one transaction: others wait for it, and its journal takes space
 _HELD = (

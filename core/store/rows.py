@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
-from core.comparison import Comparison, Contestant
-from core.measurement import Trial, TrialKind, TrialState
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial, TrialKind, TrialState
 from core.store import samples
 
 Table = Literal["trials", "comparisons", "accuracies"]

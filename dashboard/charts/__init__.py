@@ -18,9 +18,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.store import PRUNED
-from core.units import brief, significant
+from core.wire.units import brief, significant
 
 # Okabe and Ito's palette without its two lightest colours, told apart by all common kinds of colour vision;
 # every one has a contrast of 3:1 or nearly so on white and on a dark page.

@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.contrast import words
+from core.evidence.contrast import words
 from dashboard import ratios
 from dashboard.charts import (
     FONT_PX,

@@ -13,9 +13,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.guard import MARK
-from core.sweep import THREADS, Measured
-from core.units import brief, span
+from core.run.sweep import THREADS, Measured
+from core.wire.guard import MARK
+from core.wire.units import brief, span
 from dashboard.charts import (
     MUTED,
     PALETTE,

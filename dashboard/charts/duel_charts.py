@@ -15,8 +15,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.interference import CAUSES, FLAGS
-from core.units import brief
+from core.evidence.interference import CAUSES, FLAGS
+from core.wire.units import brief
 from dashboard.charts import (
     FONT_PX,
     HEIGHT,
@@ -41,7 +41,7 @@ MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
 DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: seen on every tile
 NO_COUNTERS = "what disturbed it was not recorded"
 
-# Rows of the strip: flags of `core.interference`, by what a reader can do about them.
+# Rows of the strip: flags of `core.evidence.interference`, by what a reader can do about them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "CPU used by others": (
         "foreign_load",

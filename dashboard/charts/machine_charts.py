@@ -13,7 +13,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.interference import HALF_WIDTHS
+from core.evidence.interference import HALF_WIDTHS
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
 
 WHEN = {"before": "before a race", "after": "after a race", "during": "during a race", "alone": "on its own"}

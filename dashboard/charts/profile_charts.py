@@ -13,8 +13,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.profiling import NodeTime, Profile, Span
-from core.statistics import percentile
+from core.evidence.statistics import percentile
+from core.wire.profile import NodeTime, Profile, Span
 from dashboard.charts import (
     FONT_PX,
     MUTED,

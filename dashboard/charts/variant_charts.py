@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from core.node_savings import Choice, Savings, Unit
+from core.evidence.node_savings import Choice, Savings, Unit
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table

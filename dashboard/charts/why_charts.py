@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from core import units
-from core.profiling.difference import Difference, Row, RowKind
+from core.evidence.profile_difference import Difference, Row, RowKind
+from core.wire import units
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up

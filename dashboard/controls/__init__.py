@@ -1,4 +1,4 @@
-"""Widgets for settings, drawn from the table `core.knobs`; `state.current_spec` reads what they ask for.
+"""Widgets for settings, drawn from the table `core.spec.knobs`; `state.current_spec` reads what they ask for.
 
 Nothing here knows a setting by heart that the table could tell. `settings` draws all of them; pages that only
 need to show what is set use `summary`.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import streamlit as st
 
 from core import spec as specs
-from core.errors import TunerError
-from core.knobs import KNOBS, Knob
-from core.measurement import Trial, model_words
-from core.plan import thread_warning
-from core.presets import PRESETS, preset
+from core.evidence.measurement import Trial, model_words
+from core.evidence.statistics import PERCENTILES, runs_needed
+from core.run.plan import thread_warning
 from core.spec import TrialSpec
-from core.statistics import PERCENTILES, runs_needed
+from core.spec.knobs import KNOBS, Knob
+from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.controls import chain, feeding
 from dashboard.controls import protocol as race

@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from core.errors import SpecError, TunerError
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import home
+from core.wire.errors import SpecError, TunerError
 from dashboard import fields, state, upload
 from dashboard.folders import allowed_path
 

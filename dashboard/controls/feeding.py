@@ -7,8 +7,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from core import fed, wire
-from core.knobs import knob
+from core import wire
+from core.evidence import fed
+from core.spec.knobs import knob
 from core.store import ModelRecord, home
 from dashboard import fields, format, upload
 from dashboard.controls.setting import help_text, one

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.contrast import PRECISIONS
-from core.errors import TunerError
-from core.knobs import knob
-from core.prediction import Prediction
+from core.evidence.contrast import PRECISIONS
+from core.run.prediction import Prediction
 from core.spec import TrialSpec
+from core.spec.knobs import knob
+from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.controls.setting import help_text, is_changed, one, reset_button
 

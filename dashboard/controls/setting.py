@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.contrast import PRECISIONS
-from core.doors import EXPERT_VARIABLE, expert_allowed
-from core.knobs import KNOWN_OPTIMIZERS, Knob
-from core.plan import torch_source
+from core.evidence.contrast import PRECISIONS
+from core.run.plan import torch_source
+from core.spec.knobs import KNOWN_OPTIMIZERS, Knob
 from core.store import ModelRecord
+from core.wire.doors import EXPERT_VARIABLE, expert_allowed
 from dashboard import fields, format, state
 from dashboard.contestants import ENGINES
 

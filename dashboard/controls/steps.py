@@ -1,4 +1,4 @@
-"""The chain of steps that shall make a variant: its widgets are drawn from the table `core.steps`.
+"""The chain of steps that shall make a variant: its widgets are drawn from the table `core.spec.steps`.
 
 The session keeps the order of the steps, and each option as the value of its widget; `chain` reads what they
 ask for. No step and no option is known by heart here.
@@ -13,8 +13,8 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.errors import TunerError
-from core.steps import STEPS, Option, Step, StepType, step_type
+from core.spec.steps import STEPS, Option, Step, StepType, step_type
+from core.wire.errors import TunerError
 from dashboard import format, state
 
 CHAIN = "variants.chain"  # the steps in order: [{"id": …, "kind": …}]

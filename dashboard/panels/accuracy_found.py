@@ -9,13 +9,15 @@ from typing import Any
 
 import streamlit as st
 
-from core import accuracy_run, metrics, variants
-from core.accuracy_run import Accuracy
-from core.errors import TunerError
-from core.metrics import Floats, Integers
+from core.evidence import metrics
+from core.evidence.metrics import Floats, Integers
+from core.run import accuracy as accuracy_run
+from core.run import variants
+from core.run.accuracy import Accuracy
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.folders import allowed_path
 
@@ -45,7 +47,7 @@ class Evaluated:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Every metric with its interval, see `core.accuracy_run.summary`."""
+        """Every metric with its interval, see `core.run.accuracy.summary`."""
         return _summary(self.accuracy.id)
 
     @property
@@ -166,7 +168,7 @@ def at_threshold(one: Evaluated, number: int, threshold: float) -> dict[str, Any
 def compared(
     reference: str, candidate: str, delta: float, positive: int | None, threshold: float
 ) -> dict[str, Any]:
-    """One evaluation against another on the same rows, see `core.accuracy_run.compare`.
+    """One evaluation against another on the same rows, see `core.run.accuracy.compare`.
 
     Raises:
         SpecError: they are not of the same rows.

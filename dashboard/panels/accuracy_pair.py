@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.accuracy_run import DELTA
-from core.errors import TunerError
+from core.run.accuracy import DELTA
+from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.accuracy_run import decision as stored_decision
-from core.errors import SpecError
+from core.run.accuracy import decision as stored_decision
 from core.spec import yaml_from_spec
+from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.controls import dataset

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from core import spec as specs
-from core.cold_start import BreakEven
-from core.errors import TunerError
-from core.guard import MARK, breach, not_judged
-from core.knobs import KNOBS
-from core.measurement import Trial
-from core.provenance import fingerprint_difference
+from core.evidence.cold_start import BreakEven
+from core.evidence.measurement import Trial
+from core.spec.knobs import KNOBS
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach, not_judged
+from core.wire.provenance import fingerprint_difference
 from dashboard import format, ratios
 from dashboard.panels import verdict as verdicts
 

@@ -9,11 +9,11 @@ import pandas as pd
 import streamlit as st
 from streamlit.typing import DataframeState
 
-from core.comparison import Comparison
-from core.errors import TunerError
-from core.measurement import Trial
-from core.scheduler import Status
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.run.scheduler import Status
 from core.store import PRUNED
+from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
 from dashboard.panels import columns, live_text, results, standings, verdict

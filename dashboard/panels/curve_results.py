@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core import sweep
-from core.comparison import Comparison
-from core.guard import MARK
-from core.sweep import Axis, Measured, Point
-from core.units import brief
+from core.evidence.comparison import Comparison
+from core.run import sweep
+from core.run.sweep import Axis, Measured, Point
+from core.wire.guard import MARK
+from core.wire.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
 from dashboard.panels import columns, verdict

@@ -11,10 +11,10 @@ from typing import Any
 
 import streamlit as st
 
-from core.cold_start import break_even
-from core.comparison import Comparison
-from core.errors import TunerError
-from core.measurement import Trial
+from core.evidence.cold_start import break_even
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
 from dashboard.panels import cells, live_text, results, verdict

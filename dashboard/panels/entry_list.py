@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core import variants
-from core.comparison import same_request
-from core.doors import expert_allowed
-from core.errors import SpecError, TunerError
-from core.measurement import Trial
-from core.plan import anchor, feed_plan, torch_source
-from core.presets import PRESETS
-from core.spec import TrialSpec, spec_from_yaml
+from core.evidence.comparison import same_request
+from core.evidence.measurement import Trial
+from core.run import variants
+from core.run.plan import feed_plan, torch_source
+from core.spec import TrialSpec, anchor, spec_from_yaml
+from core.spec.presets import PRESETS
 from core.store import ModelRecord
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, controls, format, state
 from dashboard.contestants import Entry
 from dashboard.folders import check_spec

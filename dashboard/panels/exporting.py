@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core import library, wire
-from core.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
-from core.errors import ModelError, TunerError, error_from_record
-from core.guard import MARK, TOLERANCES
-from core.store import ModelRecord, home
+from core import wire
+from core.store import ModelRecord, home, library
+from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
+from core.wire.errors import ModelError, TunerError, error_from_record
+from core.wire.guard import MARK, TOLERANCES
 from dashboard import format, polling, state, upload
 from dashboard.folders import allowed_path
 from dashboard.panels.queue_text import bar

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from core.comparison import Comparison
-from core.errors import TunerError
-from core.measurement import Trial
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.controls.protocol import wait_quiet_s
 from dashboard.panels import verdict

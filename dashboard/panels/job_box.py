@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.scheduler import Status
+from core.run.scheduler import Status
 from dashboard import polling, state
 from dashboard.panels.queue_text import bar
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.comparison import Comparison
-from core.measurement import Trial
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
 from dashboard import format, ratios
 
 

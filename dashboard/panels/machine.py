@@ -10,11 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from core import wire
-from core.errors import TunerError
-from core.machine_queue import Entry
-from core.provenance import in_words, thread_advice
-from core.quietness import Answer
-from core.scheduler import Status
+from core.evidence.quietness import Answer
+from core.process.machine_queue import Entry
+from core.run.scheduler import Status
+from core.wire.errors import TunerError
+from core.wire.provenance import in_words, thread_advice
 from dashboard import format, state
 from dashboard.charts import machine_charts
 from dashboard.panels import results

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.errors import TunerError
-from core.profiling import Profile, by_operator, by_provider, profile_from_dict
+from core.evidence.statistics import percentile
 from core.spec import spec_from_dict
-from core.statistics import percentile
+from core.wire.errors import TunerError
+from core.wire.profile import Profile, by_operator, by_provider, profile_from_dict
 from dashboard import format, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import Ran

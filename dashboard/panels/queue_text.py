@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.job import WAITING_QUIET
-from core.scheduler import Status
+from core.run.job import WAITING_QUIET
+from core.run.scheduler import Status
 from dashboard import format
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.errors import TunerError
-from core.fed import fed_from_dict, fed_words
-from core.guard import ADVICE, MARK, breach, error_in_words
-from core.measurement import Trial, model_words
-from core.plan import feed_plan
+from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.measurement import Trial, model_words
+from core.run.plan import feed_plan
+from core.wire.errors import TunerError
+from core.wire.guard import ADVICE, MARK, breach, error_in_words
 from dashboard import controls, format, state
 from dashboard.panels import columns, verdict
 from dashboard.panels.cells import Cell, Result

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.scorecard import Needed, Row
-from core.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
+from core.evidence.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
+from core.run.scorecard import Needed, Row
 from dashboard import format
 from dashboard.panels import verdict
 

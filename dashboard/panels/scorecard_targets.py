@@ -12,8 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.errors import SpecError, TunerError
 from core.spec.targets import METRICS, TargetSpec, check_targets, limit_text, target_from_dict
+from core.wire.errors import SpecError, TunerError
 from dashboard import format
 
 IDS = "scorecard.targets"  # ids of the lines, in order

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.comparison import Comparison
-from core.errors import TunerError
-from core.guard import ELSE, MARK
-from core.measurement import Trial
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
 from core.spec import spec_from_dict
+from core.wire.errors import TunerError
+from core.wire.guard import ELSE, MARK
 from dashboard import contestants, format
 from dashboard.panels import cells, verdict
 

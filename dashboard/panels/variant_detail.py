@@ -11,10 +11,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core import guard, library, variants, wire
-from core.errors import TunerError
-from core.steps import Step
-from core.store import ModelRecord
+from core import wire
+from core.run import variants
+from core.spec.steps import Step
+from core.store import ModelRecord, library
+from core.wire import guard
+from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.panels import variant_maker, variant_text, variant_tree
 from dashboard.panels.variant_text import Facts

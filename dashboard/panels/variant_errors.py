@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core import node_error_run, variants
-from core.errors import TunerError
-from core.node_error_run import Located, located_at, quantized_from
-from core.node_savings import Choice, Savings, choices, halving, without
+from core.evidence.node_savings import Choice, Savings, choices, halving, without
+from core.run import node_errors as node_error_run
+from core.run import variants
+from core.run.node_errors import Located, located_at, quantized_from
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.charts import variant_charts
 from dashboard.panels import columns, variant_job, variant_maker, variant_text

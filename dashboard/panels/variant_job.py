@@ -11,8 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.errors import TunerError
-from core.scheduler import Status
+from core.run.scheduler import Status
+from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.panels import job_box
 

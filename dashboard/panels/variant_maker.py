@@ -7,13 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from core import variants
-from core.errors import SpecError, TunerError
-from core.knobs import knob
+from core.run import variants
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
-from core.steps import Step, chain_text, check_chain
+from core.spec.knobs import knob
+from core.spec.steps import Step, chain_text, check_chain
 from core.store import ModelRecord
+from core.wire.errors import SpecError, TunerError
 from dashboard import fields, format, state
 from dashboard.controls import dataset, feeding, setting
 from dashboard.controls import steps as step_controls

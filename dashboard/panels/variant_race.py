@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core import variants
-from core.contrast import PRECISIONS
-from core.errors import SpecError, TunerError
+from core.evidence.contrast import PRECISIONS
+from core.run import variants
 from core.spec import ModelRef, ProtocolSpec, TrialSpec
 from core.store import ModelRecord
+from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, state
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
 from dashboard.panels import variant_maker

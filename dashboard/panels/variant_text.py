@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core import variants, wire
-from core.fed import fed_from_dict, fed_words
+from core import wire
+from core.evidence.fed import fed_from_dict, fed_words
+from core.run import variants
 from core.spec.datasets import DatasetSpec, dataset_from_dict
-from core.steps import Step
+from core.spec.steps import Step
 from core.store import ModelRecord
 from dashboard import format, ratios
 from dashboard.panels import verdict as verdicts

@@ -8,10 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from core import guard, variants
-from core.errors import TunerError
+from core.run import variants
+from core.run.variants import Branch
 from core.store import ModelRecord
-from core.variants import Branch
+from core.wire import guard
+from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.panels import variant_text
 from dashboard.panels.variant_text import Verdict

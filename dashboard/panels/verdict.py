@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core import contrast as contrasts
-from core.comparison import Comparison
-from core.guard import else_words
-from core.measurement import Trial
+from core.evidence import contrast as contrasts
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
 from core.store import PRUNED
+from core.wire.guard import else_words
 from dashboard import format, ratios
 
 Contrast = Mapping[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.profiling.difference import Difference, Row
-from core.profiling.grouping import Group, GroupNode
-from core.profiling.sentence import remarks, sentence
+from core.evidence.profile_difference import Difference, Row
+from core.evidence.profile_grouping import Group, GroupNode
+from core.evidence.profile_sentence import remarks, sentence
 from dashboard import format
 from dashboard.charts import why_charts
 from dashboard.panels import columns

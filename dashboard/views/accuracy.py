@@ -9,14 +9,15 @@ from typing import Any
 
 import streamlit as st
 
-from core import variants, wire
-from core.accuracy_run import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
-from core.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from core.scheduler import Status
+from core import wire
+from core.run import variants
+from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
+from core.run.scheduler import Status
+from core.run.trial import Run
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store
-from core.trial_run import Run
+from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
 from dashboard import controls, fields, format, state
 from dashboard.controls import dataset
 from dashboard.panels import accuracy_results, job_box

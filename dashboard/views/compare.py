@@ -9,12 +9,12 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from core.comparison import Comparison, Configuration, line_up
-from core.contrast import DEFAULT_MARGIN, PRECISIONS, Precision
-from core.errors import TunerError
-from core.measurement import Trial
-from core.prediction import Prediction, past, predict
+from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.contrast import DEFAULT_MARGIN, PRECISIONS, Precision
+from core.evidence.measurement import Trial
+from core.run.prediction import Prediction, past, predict
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import contestants, controls, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s

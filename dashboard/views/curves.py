@@ -8,13 +8,13 @@ from functools import partial
 
 import streamlit as st
 
-from core import prediction, sweep
-from core.comparison import Comparison, Configuration, line_up
-from core.errors import TunerError
-from core.measurement import Trial
+from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.measurement import Trial
+from core.run import prediction, sweep
+from core.run.sweep import Axis, Measured, Point
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from core.sweep import Axis, Measured, Point
+from core.wire.errors import TunerError
 from dashboard import controls, format, polling, state
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s
 from dashboard.panels import compare_results, curve_results, going_on, live_text, verdict

@@ -7,12 +7,14 @@ import time
 
 import streamlit as st
 
-from core import emit, variants, wire
-from core.doors import expert_allowed
-from core.errors import SpecError, TunerError
-from core.guard import MARK, breach
-from core.measurement import Trial
+from core import wire
+from core.evidence.measurement import Trial
+from core.run import variants
+from core.show import emit
 from core.spec import TrialSpec, spec_from_yaml
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
+from core.wire.guard import MARK, breach
 from dashboard import controls, format, state
 from dashboard.panels import cells, results, verdict
 

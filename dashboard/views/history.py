@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core.errors import TunerError
-from core.guard import MARK, breach
-from core.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_words
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach
 from dashboard import controls, format, state
 from dashboard.panels import cells, columns, duel, results, verdict
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.errors import StoreError, TunerError
-from core.quietness import answer
-from core.scheduler import Status
+from core.evidence.quietness import answer
+from core.run.scheduler import Status
+from core.wire.errors import StoreError, TunerError
 from dashboard import polling, state
 from dashboard.panels import machine
 from dashboard.panels.queue_text import bar

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from core import library, wire
-from core.errors import TunerError
-from core.store import ModelRecord, home
+from core import wire
+from core.store import ModelRecord, home, library
+from core.wire.errors import TunerError
 from dashboard import format, state, upload
 from dashboard.folders import allowed_path
 from dashboard.panels import columns, exporting

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from core.errors import TunerError
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import controls, fields, format, polling, state
 from dashboard.panels import profile_results, verdict
 from dashboard.panels.queue_text import bar

@@ -8,19 +8,18 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from core import variants
-from core.contrast import PRECISIONS
-from core.doors import expert_allowed
-from core.errors import SpecError, TunerError
-from core.library import ROOT
-from core.plan import anchor
-from core.presets import PRESETS
-from core.scheduler import Status
-from core.scorecard import Needed, Row, Subject, needed, on_model, rows, start
-from core.spec import TrialSpec, spec_from_yaml, yaml_from_spec
+from core.evidence.contrast import PRECISIONS
+from core.run import variants
+from core.run.scheduler import Status
+from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
+from core.spec import TrialSpec, anchor, spec_from_yaml, yaml_from_spec
 from core.spec.datasets import DatasetSpec
+from core.spec.presets import PRESETS
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
+from core.store.library import ROOT
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, controls, format, polling, state
 from dashboard.controls import dataset
 from dashboard.controls.protocol import wait_for_quiet, wait_quiet_s

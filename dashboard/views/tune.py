@@ -6,12 +6,12 @@ from functools import partial
 
 import streamlit as st
 
-from core.comparison import ANCHOR_LABEL, Comparison, same_request
-from core.contrast import DEFAULT_MARGIN
-from core.errors import TunerError
-from core.measurement import Trial
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
+from core.evidence.contrast import DEFAULT_MARGIN
+from core.evidence.measurement import Trial
 from core.spec import TrialSpec
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import controls, format, polling, state
 from dashboard.controls import chain, feeding
 from dashboard.controls.protocol import wait_quiet_s

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core import variants
-from core.errors import TunerError
-from core.scheduler import Status
+from core.run import variants
+from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import controls, format, state
 from dashboard.panels import (
     variant_detail,

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from core.errors import TunerError
-from core.explanation import (
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.run.explanation import (
     TIMEOUT_S,
     Pair,
     explain_plan,
@@ -20,11 +21,10 @@ from core.explanation import (
     race_of,
     raced_together,
 )
-from core.guard import MARK, breach
-from core.measurement import Trial
-from core.profiling.difference import Difference
-from core.scheduler import Status
+from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach
 from dashboard import controls, format, polling, state
 from dashboard.panels import job_box, results, verdict, why_results
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
+from core.run.variants import steps_of, variant_of
 from core.store import Store
-from core.variants import steps_of, variant_of
 from tests.e2e.conftest import visit
 
 Open = Callable[..., Page]

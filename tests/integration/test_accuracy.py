@@ -10,12 +10,12 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from core import accuracy_run
-from core.accuracy_run import compare, known_accuracy, measure_accuracy, summary
-from core.errors import ModelError, SpecError
-from core.runner import run_job
+from core.process.runner import run_job
+from core.run import accuracy as accuracy_run
+from core.run.accuracy import compare, known_accuracy, measure_accuracy, summary
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
+from core.wire.errors import ModelError, SpecError
 from tests import tiny_models
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"

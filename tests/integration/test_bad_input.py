@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.machine_queue import MachineQueue
-from core.measurement import Trial
+from core.evidence.measurement import Trial
+from core.process.machine_queue import MachineQueue
 from core.store import Store
 from tests import tiny_models
 from tests.command_line import CommandLine, Done

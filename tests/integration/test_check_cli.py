@@ -9,11 +9,11 @@ import pytest
 
 from core.cli.check import document, lines
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
-from core.scorecard import Row, Subject
+from core.evidence.targets import Evidence, Judged, judge
+from core.run.scorecard import Row, Subject
 from core.spec import spec_from_dict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
-from core.targets import Evidence, Judged, judge
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 

@@ -21,14 +21,14 @@ import yaml
 from core import __version__
 from core.cli.options import Given, offered, provider_name, spec_data, with_settings
 from core.cli.output import EXIT_UNDECIDED
-from core.errors import SpecError
-from core.knobs import KNOBS, Knob
-from core.knobs.provider_options import KNOWN_PROVIDERS
-from core.machine_queue import MachineQueue
-from core.measurement import RESULT_FIELDS
+from core.evidence.measurement import RESULT_FIELDS
+from core.process.machine_queue import MachineQueue
+from core.run.sweep import axis_of_study
 from core.spec import TrialSpec, asked, spec_from_dict
+from core.spec.knobs import KNOBS, Knob
+from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.store import Store
-from core.sweep import axis_of_study
+from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 

@@ -18,11 +18,11 @@ from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.racing import announce, baseline_of, labels, named, unsure
 from core.cli.tables import comparison_lines
 from core.cli.watch import Progress
-from core.comparison import Comparison, Configuration, Contestant
-from core.errors import SpecError, StoreError
-from core.measurement import Trial
+from core.evidence.comparison import Comparison, Configuration, Contestant
+from core.evidence.measurement import Trial
 from core.spec import spec_from_dict
 from core.store import Store
+from core.wire.errors import SpecError, StoreError
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 

@@ -17,10 +17,10 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from core.benchmark import contestant as module
-from core.benchmark import inference, layout
-from core.benchmark.contestant import Contestant
-from core.errors import ModelError, SpecError, TunerError, WorkerError
+from core.wire.errors import ModelError, SpecError, TunerError, WorkerError
+from core.worker.measure import contestant as module
+from core.worker.measure import inference, layout
+from core.worker.measure.contestant import Contestant
 from tests import tiny_models
 from tests.integration.test_benchmark import CPU, make_plan, session_plan
 

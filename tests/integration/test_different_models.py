@@ -11,8 +11,8 @@ from onnx import numpy_helper
 
 from core.cli.compare import _who_races
 from core.cli.racing import labels, named
-from core.errors import SpecError
 from core.store import Store
+from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
 

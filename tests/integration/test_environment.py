@@ -11,8 +11,9 @@ from typing import Any
 import onnxruntime as ort
 import pytest
 
-from core import environment, provider_probe, wire
-from core.benchmark.footprint import parse_high_water_mark, peak_rss_bytes, reset_peak
+from core import wire
+from core.worker.machine import environment, provider_probe
+from core.worker.measure.footprint import parse_high_water_mark, peak_rss_bytes, reset_peak
 
 X86 = """processor\t: 0
 model name\t: AMD EPYC 7763 64-Core Processor
@@ -89,7 +90,7 @@ def test_the_fingerprint_is_stable_and_moves_with_what_computes(described: wire.
 def test_the_default_number_of_threads_is_what_onnx_runtime_starts() -> None:
     code = (
         "import core, os, sys, onnxruntime as ort\n"
-        "from core.provider_probe import IDENTITY_MODEL as model\n"
+        "from core.worker.machine.provider_probe import IDENTITY_MODEL as model\n"
         "before = len(os.listdir('/proc/self/task'))\n"
         "session = ort.InferenceSession(model, providers=['CPUExecutionProvider'])\n"
         "print(len(os.listdir('/proc/self/task')) - before + 1)\n"

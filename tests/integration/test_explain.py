@@ -10,10 +10,10 @@ from typing import Any
 import onnx
 import pytest
 
-from core.errors import Cancelled, ModelError, StoreError
-from core.profiling.difference import EndToEnd, difference
-from core.profiling.passes import Passes, passes_from_dict
-from core.runner import Progress, run_job
+from core.evidence.profile_difference import EndToEnd, difference
+from core.process.runner import Progress, run_job
+from core.wire.errors import Cancelled, ModelError, StoreError
+from core.wire.profile_passes import Passes, passes_from_dict
 from tests import tiny_models
 
 CPU = "CPUExecutionProvider"

@@ -20,17 +20,17 @@ import onnxruntime as ort
 import pytest
 
 from core import wire
-from core.catalog import DEFAULT_OPSET, RANDOM_WEIGHTS_NOTE, SAMPLE_EXPORTS, TORCHVISION_CLASSIFIERS
-from core.errors import ModelError, SpecError
-from core.models import inspect_model
+from core.wire.catalog import DEFAULT_OPSET, RANDOM_WEIGHTS_NOTE, SAMPLE_EXPORTS, TORCHVISION_CLASSIFIERS
+from core.wire.errors import ModelError, SpecError
+from core.worker.models import inspect_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
     import torch
     import torchvision
 
-    from core.export import export
-    from core.torch_programs import classifiers as torchvision_models
+    from core.worker.make.export import export
+    from core.worker.session.torch_programs import classifiers as torchvision_models
 
 SMALL = "squeezenet1_1"
 

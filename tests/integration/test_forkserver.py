@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="contestants are
 WITH_PROBE = """
 import ctypes, os, signal, sys
 import core.worker as worker
-import core.benchmark.contestant as contestant
+import core.worker.measure.contestant as contestant
 
 def probe(self, arguments):
     import random

@@ -14,15 +14,15 @@ import yaml
 from onnx import helper, numpy_helper
 
 from core.cli.tables import comparison_lines, history_lines, trial_lines
-from core.emit import emit_python, emit_yaml
-from core.errors import SpecError
-from core.library import import_file
-from core.measurement import Trial, model_words
-from core.runner import run_job
-from core.scheduler import Scheduler
+from core.evidence.measurement import Trial, model_words
+from core.process.runner import run_job
+from core.run.scheduler import Scheduler
+from core.run.variants import race_of_family
+from core.show.emit import emit_python, emit_yaml
 from core.spec import spec_from_dict, spec_from_yaml
 from core.store import ModelRecord, Store
-from core.variants import race_of_family
+from core.store.library import import_file
+from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
 

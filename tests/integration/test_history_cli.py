@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from core.cli.filtering import Filter
-from core.errors import SpecError
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.store import Store
+from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
 

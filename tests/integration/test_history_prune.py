@@ -14,8 +14,8 @@ import pytest
 
 from core import wire
 from core.cli import run
-from core.comparison import Comparison, Contestant
-from core.measurement import Trial
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database
 from tests.command_line import CommandLine, Done
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.errors import Cancelled, StoreError
-from core.machine_queue import MachineQueue, is_alive
+from core.process.machine_queue import MachineQueue, is_alive
+from core.wire.errors import Cancelled, StoreError
 
 ROOT = Path(__file__).parents[2]
 
 WORKS = """
 import sys, time
 from pathlib import Path
-from core.machine_queue import MachineQueue
+from core.process.machine_queue import MachineQueue
 
 folder, log, name, turns, hold_s = sys.argv[1:]
 for number in range(int(turns)):

@@ -15,10 +15,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from core import wire
-from core.errors import ModelError
-from core.models import MAX_IR_VERSION, MAX_OPSET, inspect_model
-from core.plan import feed_plan
+from core.run.plan import feed_plan
 from core.spec import WorkloadSpec
+from core.wire.errors import ModelError
+from core.worker.models import MAX_IR_VERSION, MAX_OPSET, inspect_model
 from tests import tiny_models as tiny
 
 

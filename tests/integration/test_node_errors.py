@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 from core import wire
-from core.errors import ModelError, SpecError
-from core.transform.node_errors import node_errors
+from core.wire.errors import ModelError, SpecError
+from core.worker.make.transform.node_errors import node_errors
 from tests import tiny_models as tiny
 from tests.quantizing import DIGITS, OPTIONS, TRANSFORMER, digits_dataset, feed_plans, quantize, silent
 

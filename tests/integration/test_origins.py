@@ -1,4 +1,4 @@
-"""core.models.origins on graphs that ONNX Runtime really makes: every node is traced to its model."""
+"""core.worker.models.origins on graphs that ONNX Runtime really makes: every node is traced to its model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from core import wire
-from core.models.origins import model_nodes, name_nodes, origins
-from core.profiling import parse_profile
+from core.worker.measure.profile_parser import parse_profile
+from core.worker.models.origins import model_nodes, name_nodes, origins
 from tests import tiny_models
 from tests.tiny_models import constant, save, value, weights
 

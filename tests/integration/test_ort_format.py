@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import ModelError
-from core.models import inspect_model, read_model
+from core.wire.errors import ModelError
+from core.worker.models import inspect_model, read_model
 from tests import tiny_models as tiny
 from tests.transforming import do, run
 

@@ -13,11 +13,11 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from core.environment import instructions, read_text
-from core.errors import ModelError, SpecError, WorkerError
-from core.models.graphs import graphs_of, nodes_of
-from core.transform import quantizer, saturation, whole
-from core.transform.applied import Applied
+from core.wire.errors import ModelError, SpecError, WorkerError
+from core.worker.machine.environment import instructions, read_text
+from core.worker.make.transform import quantizer, saturation, whole
+from core.worker.make.transform.applied import Applied
+from core.worker.models.graphs import graphs_of, nodes_of
 from tests import tiny_models as tiny
 from tests.quantizing import (
     DIGITS,

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from core import race as races
-from core.contrast import Precision
-from core.errors import TunerError
-from core.race import blocks, crew
-from core.race.record import Key
-from core.race.workers import Worker, Workers
-from core.runner import ROOT
+from core.evidence.contrast import Precision
+from core.evidence.record import Key
+from core.process.runner import ROOT
+from core.process.workers import Worker, Workers
+from core.run import race as races
+from core.run.race import blocks, crew
+from core.wire.errors import TunerError
 from tests import tiny_models
 from tests.real_races import (
     SHORT,
@@ -263,7 +263,7 @@ class TestStop:
         self, field: Field, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Ten times the rows are slower per run whatever the machine does; twins are never told apart."""
-        from core.race import standing
+        from core.evidence import standing
 
         monkeypatch.setattr(standing, "RICH_ROUNDS", 1)
         settled = standing.Standing._is_settled

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.contrast import Precision
-from core.errors import BudgetError
-from core.race.record import Entry, RaceRecord
-from core.race.schedule import GRACE_S, P50_RUNS
+from core.evidence.contrast import Precision
+from core.evidence.record import Entry, RaceRecord
+from core.run.race.schedule import GRACE_S, P50_RUNS
+from core.wire.errors import BudgetError
 from tests import tiny_models
 from tests.command_line import CommandLine
 from tests.real_races import (

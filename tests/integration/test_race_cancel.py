@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from core import race as races
-from core.errors import Cancelled
-from core.race import passes
-from core.race.crew import Crew
-from core.race.record import Entry
-from core.race.workers import Worker, _Line
+from core.evidence.record import Entry
+from core.process.workers import Worker, _Line
+from core.run import race as races
+from core.run.race import passes
+from core.run.race.crew import Crew
+from core.wire.errors import Cancelled
 from tests import tiny_models
 from tests.real_races import (
     ENDLESS,

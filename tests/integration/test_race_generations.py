@@ -13,14 +13,14 @@ from typing import Any
 import psutil
 import pytest
 
-from core import race as races
-from core.benchmark.layout import ALIGNMENT, PAGE
-from core.errors import WorkerError
-from core.race import crew
-from core.race import workers as workers_module
-from core.race.crew import Crew
-from core.race.record import Key, RaceRecord
-from core.race.workers import Worker
+from core.evidence.record import Key, RaceRecord
+from core.process import workers as workers_module
+from core.process.workers import Worker
+from core.run import race as races
+from core.run.race import crew
+from core.run.race.crew import Crew
+from core.wire.errors import WorkerError
+from core.worker.measure.layout import ALIGNMENT, PAGE
 from tests import tiny_models
 from tests.real_races import (
     Asked,
@@ -42,7 +42,7 @@ DUEL = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 WITH_WHERE = """
 import os
 import core.worker as worker
-import core.benchmark.contestant as contestant
+import core.worker.measure.contestant as contestant
 
 def where(self, arguments):
     call = self._loaded.contender.call

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.errors import Cancelled, ModelError, WorkerError
-from core.runner import Progress, run_job
+from core.process.runner import Progress, run_job
+from core.wire.errors import Cancelled, ModelError, WorkerError
 
 ROOT = Path(__file__).parents[2]
 
@@ -286,7 +286,7 @@ def test_files_in_the_users_folder_do_not_replace_modules(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "__init__.py").write_text("raise SystemExit('hijacked')")
     code = (
-        "from core.runner import run_job\nfrom core.errors import ModelError\n"
+        "from core.process.runner import run_job\nfrom core.wire.errors import ModelError\n"
         "try:\n    run_job('inspect', {'path': 'missing.onnx'})\nexcept ModelError:\n    print('fine')\n"
     )
     done = subprocess.run(
@@ -367,7 +367,7 @@ def test_what_a_worker_leaves_among_temporary_files_goes_with_it(worker, tmp_pat
 
 
 def test_a_worker_runs_where_it_can_have_no_folder_of_its_own(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("core.scratch.folder", no_folder)
+    monkeypatch.setattr("core.process.scratch.folder", no_folder)
     command = worker('print(json.dumps({"event": "result", "value": {"ok": 1}}))')
     assert run_job("measure", {}, command=command) == {"ok": 1}
 

@@ -12,8 +12,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from core.catalog import SAMPLE_EXPORTS
-from core.models import inspect_model
+from core.wire.catalog import SAMPLE_EXPORTS
+from core.worker.models import inspect_model
 
 FOLDER = Path(__file__).parents[2] / "sample_models"
 DIGITS = FOLDER / "digits_cnn.onnx"

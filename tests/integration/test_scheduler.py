@@ -19,16 +19,17 @@ from typing import Any
 import psutil
 import pytest
 
-from core import comparison_run, ledger, library
-from core import scheduler as scheduler_module
-from core.catalog import RANDOM_WEIGHTS_NOTE
-from core.comparison import ANCHOR_LABEL, Configuration
-from core.errors import Cancelled, SpecError, StoreError, WorkerError
-from core.machine_queue import MachineQueue
-from core.runner import Progress, run_job
-from core.scheduler import Scheduler
+from core.evidence.comparison import ANCHOR_LABEL, Configuration
+from core.process.machine_queue import MachineQueue
+from core.process.runner import Progress, run_job
+from core.run import comparison as comparison_run
+from core.run import ledger
+from core.run import scheduler as scheduler_module
+from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
-from core.store import Store
+from core.store import Store, library
+from core.wire.catalog import RANDOM_WEIGHTS_NOTE
+from core.wire.errors import Cancelled, SpecError, StoreError, WorkerError
 from tests import races, tiny_models
 
 ROOT = Path(__file__).parents[2]
@@ -247,7 +248,7 @@ def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
 def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
     code = (
         "import os, sys, threading\nsubmitted = threading.Event()\n"
-        "from core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"
@@ -285,7 +286,7 @@ def test_trial_of_another_host_is_believed_for_a_day():
 
 MEASURES = """
 import sys, time
-from core.scheduler import Scheduler
+from core.run.scheduler import Scheduler
 from core.store import Store
 
 log = open(sys.argv[1], "a", buffering=1)
@@ -751,7 +752,7 @@ def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
 def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
-        "import signal, sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
@@ -1051,7 +1052,7 @@ def test_machine_is_described_once(schedulers):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
     code = (
-        "import signal, sys, time\nfrom core.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"

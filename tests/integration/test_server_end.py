@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core import scratch
-from core.ledger import settle
-from core.machine_queue import MachineQueue
+from core.process import scratch
+from core.process.machine_queue import MachineQueue
+from core.run.ledger import settle
 from core.store import STORE_NAME, Store
 from tests import tiny_models
 

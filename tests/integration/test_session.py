@@ -8,8 +8,8 @@ from typing import Any
 import onnxruntime as ort
 import pytest
 
-from core.errors import ModelError, ProviderError, SpecError, WorkerError
-from core.session import BuiltSession, build_session, ort_errors
+from core.wire.errors import ModelError, ProviderError, SpecError, WorkerError
+from core.worker.session import BuiltSession, build_session, ort_errors
 from tests import tiny_models
 
 CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.errors import ModelError, SpecError
-from core.models import inspect_model
-from core.tensorflow_export import PACKAGES, export_tensorflow, require_packages
+from core.wire.errors import ModelError, SpecError
+from core.worker.make.tensorflow_export import PACKAGES, export_tensorflow, require_packages
+from core.worker.models import inspect_model
 from tests.command_line import CommandLine
 from tests.quantizing import silent
 

@@ -15,23 +15,23 @@ import onnxruntime as ort
 import pytest
 
 from core import wire
-from core.benchmark import outputs
-from core.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY
-from core.errors import ModelError, ProviderError, SpecError
-from core.feeds import make_feeds
-from core.models import inspect_model
-from core.plan import contestant_plan, feed_plan, session_plan, shape_feeds, torch_source
-from core.race.workers import Workers
+from core.process.workers import Workers
+from core.run.plan import contestant_plan, feed_plan, session_plan, shape_feeds, torch_source
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
+from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY
+from core.wire.errors import ModelError, ProviderError, SpecError
+from core.worker.measure import outputs
+from core.worker.models import inspect_model
+from core.worker.session.feeds import make_feeds
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
     import torch
 
-    from core import torch_engine
-    from core.export import export
-    from core.torch_programs import classifiers
+    from core.worker.make.export import export
+    from core.worker.session import torch_engine
+    from core.worker.session.torch_programs import classifiers
 
 pytestmark = pytest.mark.filterwarnings("ignore:::torch")
 SIZE = 64

@@ -12,11 +12,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 from core import wire
-from core.benchmark import outputs
-from core.errors import ModelError, SpecError
-from core.guard import judge
-from core.models import inspect_model
-from core.transform import _MODULES, _unchanged, dimensions, transform, whole
+from core.wire.errors import ModelError, SpecError
+from core.wire.guard import judge
+from core.worker.make.transform import _MODULES, _unchanged, dimensions, transform, whole
+from core.worker.measure import outputs
+from core.worker.models import inspect_model
 from tests import tiny_models as tiny
 from tests.quantizing import silent
 from tests.transforming import ROWS, SEEDS, do, feeds_of, plan_of, run

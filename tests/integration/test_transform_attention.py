@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import NodeProto, helper
 
-from core.transform.attention import fuse_attention
+from core.worker.make.transform.attention import fuse_attention
 from tests import tiny_models as tiny
 from tests.transforming import run
 

@@ -13,12 +13,12 @@ from onnx import helper, numpy_helper
 from core.cli.options import config_from, spec_data
 from core.cli.racing import baseline_of, named
 from core.cli.transform import chain, copy_out, sizes
-from core.errors import SpecError
-from core.library import import_file
-from core.machine_queue import MachineQueue
+from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_dict
-from core.steps import STEPS
+from core.spec.steps import STEPS
 from core.store import ModelRecord, Store
+from core.store.library import import_file
+from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.errors import ModelError, SpecError
-from core.models import inspect_model
+from core.wire.errors import ModelError, SpecError
+from core.worker.models import inspect_model
 from tests import tiny_models as tiny
 from tests.transforming import do, run
 

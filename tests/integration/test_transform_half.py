@@ -14,8 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from core.errors import ModelError, SpecError
-from core.models import inspect_model
+from core.wire.errors import ModelError, SpecError
+from core.worker.models import inspect_model
 from tests import tiny_models as tiny
 from tests.transforming import do, run
 

@@ -21,19 +21,20 @@ from typing import Any
 import psutil
 import pytest
 
-from core import quiet_wait
-from core import scheduler as scheduler_module
 from core.cli.output import EXIT_BAD_INPUT
 from core.cli.watch import Progress, describe
-from core.comparison_run import Ending, Outcome
-from core.errors import Cancelled
-from core.job import WAITING_QUIET, Status
-from core.machine_queue import MachineQueue
-from core.neighbours import CpuTime, Neighbours, Snapshot, between, snapshot
-from core.quiet_wait import Waited, wait_until_quiet
-from core.scheduler import Scheduler
+from core.evidence.neighbours import CpuTime, Neighbours, Snapshot, between
+from core.process.cpu_use import snapshot
+from core.process.machine_queue import MachineQueue
+from core.run import quiet_wait
+from core.run import scheduler as scheduler_module
+from core.run.comparison import Ending, Outcome
+from core.run.job import WAITING_QUIET, Status
+from core.run.quiet_wait import Waited, wait_until_quiet
+from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
+from core.wire.errors import Cancelled
 from dashboard.panels.queue_text import bar
 from tests import tiny_models
 from tests.command_line import CommandLine

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.measurement import Trial, latency_summary
+from core.evidence.measurement import Trial, latency_summary
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.store import Store
 from tests import tiny_models

@@ -223,8 +223,8 @@ def test_the_end_of_stdin_ends_a_busy_worker_at_once(workers: list[Worker], tmp_
     worker = start(
         workers,
         *with_job("""
-from core.benchmark.inference import prepare
-from core.session import build_session
+from core.worker.measure.inference import prepare
+from core.worker.session import build_session
 inference = prepare(build_session(payload["model_path"], payload["session"]), payload)
 progress("run", 0, 1)
 inference.call()

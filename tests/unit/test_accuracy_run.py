@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from core import wire
-from core.accuracy_run import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
-from core.accuracy_run.numbers import calibration_rows
-from core.comparison import same_request
-from core.errors import SpecError, StoreError
+from core.evidence.comparison import same_request
+from core.run.accuracy import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
+from core.run.accuracy.numbers import calibration_rows
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
 from core.store import Accuracy, Store, database
+from core.wire.errors import SpecError, StoreError
 
 DIGITS = Path(__file__).parents[2] / "sample_models" / "digits_test.npz"
 
@@ -149,7 +149,7 @@ def test_wrong_key_inside_the_dataset_is_named_by_its_path() -> None:
 
 
 def test_known_result_follows_the_question_but_not_other_data(store: Store, tmp_path: Path) -> None:
-    from core.accuracy_run import _key
+    from core.run.accuracy import _key
 
     data = tmp_path / "d.npz"
     data.write_bytes(DIGITS.read_bytes())
@@ -176,7 +176,7 @@ def test_known_result_follows_the_question_but_not_other_data(store: Store, tmp_
 
 
 def test_result_whose_scores_are_gone_is_not_known(store: Store) -> None:
-    from core.accuracy_run import _key
+    from core.run.accuracy import _key
 
     asked = spec()
     kept = replace(made(store, right(1), [0]), key=_key(asked, "sha"))
@@ -189,7 +189,7 @@ def test_result_whose_scores_are_gone_is_not_known(store: Store) -> None:
 
 
 def test_csv_with_a_changed_image_is_other_data(store: Store, tmp_path: Path) -> None:
-    from core.accuracy_run import _key
+    from core.run.accuracy import _key
 
     (tmp_path / "a.png").write_bytes(b"1")
     (tmp_path / "rows.csv").write_text("a.png;1\n")

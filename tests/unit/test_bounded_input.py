@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from core.datasets import describe_dataset
-from core.errors import ModelError, SpecError, nearest
-from core.feeds import archive
-from core.files import IrregularFile, expanded, open_regular
-from core.models import inspect_model
-from core.models.functions import expanded_nodes
 from core.spec import spec_from_yaml
 from core.spec.strict_yaml import load_strict
+from core.wire.errors import ModelError, SpecError, nearest
+from core.wire.files import IrregularFile, expanded, open_regular
+from core.worker.data.datasets import describe_dataset
+from core.worker.models import inspect_model
+from core.worker.models.functions import expanded_nodes
+from core.worker.session.feeds import archive
 from tests import tiny_models
 from tests.unit.test_datasets import plan as dataset
 from tests.unit.test_feeds import feed_plan, make, one_input

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.measurement import Trial
-from core.profiling import NodeTime, Profile, Span, parse_profile
-from core.sweep import BATCH, THREADS, Measured
+from core.evidence.measurement import Trial
+from core.run.sweep import BATCH, THREADS, Measured
+from core.wire.profile import NodeTime, Profile, Span
+from core.worker.measure.profile_parser import parse_profile
 from dashboard.charts import (
     MAX_SAMPLES,
     PALETTE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.cold_start import BreakEven, break_even
+from core.evidence.cold_start import BreakEven, break_even
 
 
 def result(*, creation_s: float | None, first_s: float = 0.002, p50_s: float = 0.001, rows: int = 1) -> Any:

@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from core.cli.tables import verdict as verdict_words
-from core.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant, line_up, same_request
-from core.contrast import Prior
-from core.errors import WorkerError
-from core.evidence import OUTCOMES, Evidence, self_test_result
-from core.guard import judge
-from core.plan import session_plan
-from core.race.record import Block, Discarded
+from core.evidence.comparison import (
+    ANCHOR_LABEL,
+    Comparison,
+    Configuration,
+    Contestant,
+    line_up,
+    same_request,
+)
+from core.evidence.contrast import Prior
+from core.evidence.record import Block, Discarded
+from core.evidence.result import OUTCOMES, Evidence, self_test_result
+from core.run.plan import session_plan
 from core.spec import TrialSpec, session_from_dict, spec_from_dict
+from core.wire.errors import WorkerError
+from core.wire.guard import judge
 from tests import races
 from tests.races import evidence
 
@@ -540,7 +547,7 @@ def test_what_departed_from_the_protocol_is_said_everywhere():
 def test_every_outcome_has_its_words():
     from typing import get_args
 
-    from core.race.record import Outcome
+    from core.evidence.record import Outcome
 
     assert set(OUTCOMES) == set(get_args(Outcome))
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from core import continuation
-from core.comparison import Comparison, Contestant
-from core.contrast import PRECISIONS
-from core.errors import SpecError
-from core.evidence import Evidence
-from core.measurement import Trial
-from core.race.record import RaceRecord
+from core.evidence import continuation
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.contrast import PRECISIONS
+from core.evidence.measurement import Trial
+from core.evidence.record import RaceRecord
+from core.evidence.result import Evidence
 from core.store import PRUNED
+from core.wire.errors import SpecError
 from tests import clockwork, races
 from tests.clockwork import Model
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.contrast import (
+from core.evidence.contrast import (
     ASSUMED,
     PRECISIONS,
     Prior,

@@ -12,9 +12,9 @@ import statistics
 import numpy as np
 import pytest
 
-from core import continuation
-from core.comparison import Comparison
-from core.contrast import (
+from core.evidence import continuation
+from core.evidence.comparison import Comparison
+from core.evidence.contrast import (
     ASSUMED,
     PRECISIONS,
     Prior,
@@ -24,11 +24,11 @@ from core.contrast import (
     predicted_units,
     settled,
 )
-from core.interference import stands
-from core.prior import spread
-from core.race.record import Settings
-from core.race.standing import Standing
-from core.ranking import ranks
+from core.evidence.interference import stands
+from core.evidence.ranking import ranks
+from core.evidence.record import Settings
+from core.evidence.standing import Standing
+from core.run.prior import spread
 
 QUICK = PRECISIONS["quick"]
 MARGIN = 0.02

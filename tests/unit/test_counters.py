@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from core.benchmark import counters
+from core.worker.measure import counters
 
 STAT = """\
 cpu  300 10 120 5000 30 5 15 40 0 0

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from core import wire
-from core.datasets import _shares, batches, describe_dataset, open_dataset
-from core.datasets.labels import check_range, from_array, from_text
-from core.errors import SpecError
 from core.spec.datasets import dataset_from_dict, dataset_plan
+from core.wire.errors import SpecError
+from core.worker.data.datasets import _shares, batches, describe_dataset, open_dataset
+from core.worker.data.datasets.labels import check_range, from_array, from_text
 
 DIGITS = Path(__file__).parents[2] / "sample_models" / "digits_test.npz"
 

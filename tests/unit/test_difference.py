@@ -1,4 +1,4 @@
-"""core.profiling.difference and its parts on invented passes, where every number can be worked out."""
+"""core.evidence.profile_difference and its parts on invented passes, where every number can be worked out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import WorkerError
-from core.profiling import middle_half, parse_profile
-from core.profiling.difference import Difference, EndToEnd, Row, difference
-from core.profiling.grouping import UNMATCHED, Group, half_width
-from core.profiling.passes import passes_from_dict
-from core.profiling.sentence import remarks, sentence
+from core.evidence.profile_difference import Difference, EndToEnd, Row, difference
+from core.evidence.profile_grouping import UNMATCHED, Group, half_width
+from core.evidence.profile_sentence import remarks, sentence
+from core.wire.errors import WorkerError
+from core.wire.profile import middle_half
+from core.wire.profile_passes import passes_from_dict
+from core.worker.measure.profile_parser import parse_profile
 from tests.invented_passes import (
     CPU,
     CUDA,

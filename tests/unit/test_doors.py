@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 
 from core import wire
-from core.datasets import describe_dataset
-from core.doors import FOLDERS_VARIABLE, expert_allowed
-from core.errors import SpecError
-from core.feeds.images import _files
-from core.knobs import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
-from core.named_files import check_named_files, named_files
-from core.runner import is_passed_on, run_job, worker_environment
+from core.process.runner import is_passed_on, run_job, worker_environment
+from core.run.named_files import check_named_files, named_files
 from core.spec import session_from_dict
 from core.spec.datasets import dataset_from_dict, dataset_plan
+from core.spec.knobs import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
+from core.wire.doors import FOLDERS_VARIABLE, expert_allowed
+from core.wire.errors import SpecError
+from core.worker.data.datasets import describe_dataset
+from core.worker.session.feeds.images import _files
 
 # --- settings that name files
 

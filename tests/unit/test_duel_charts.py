@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.interference import FLAGS
+from core.evidence.interference import FLAGS
 from dashboard.charts import Side, pruned
 from dashboard.charts.duel_charts import (
     CALM,

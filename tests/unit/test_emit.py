@@ -21,16 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import wire
-from core.emit import emit_python, emit_yaml
-from core.errors import SpecError
-from core.feeds import Feeds, make_feeds
-from core.measurement import Trial
-from core.models import inspect_model
-from core.plan import feed_plan, session_plan
-from core.session import build_session
+from core.evidence.measurement import Trial
+from core.run.plan import feed_plan, session_plan
+from core.show.emit import emit_python, emit_yaml
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml
-from core.steps import Step
-from core.transform import transform
+from core.spec.steps import Step
+from core.wire.errors import SpecError
+from core.worker.make.transform import transform
+from core.worker.models import inspect_model
+from core.worker.session import build_session
+from core.worker.session.feeds import Feeds, make_feeds
 from tests import tiny_models
 
 ENVIRONMENT = {"fingerprint": "f" * 16, "os": "Linux", "cpu": {"model": "a CPU"}, "providers": ["not kept"]}

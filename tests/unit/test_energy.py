@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.race import energy
+from core.run.race import energy
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""core.explanation.end_to_end: which verdict two stored results have, and how sure it is."""
+"""core.run.explanation.end_to_end: which verdict two stored results have, and how sure it is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.explanation import Pair, end_to_end, race_of, raced_together
-from core.measurement import Trial
+from core.evidence.measurement import Trial
+from core.run.explanation import Pair, end_to_end, race_of, raced_together
 from core.store import PRUNED
 
 MACHINE = {

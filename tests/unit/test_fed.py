@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import SpecError
-from core.fed import fed, fed_from_dict, fed_words
-from core.models import inspect_model
-from core.plan import feed_plan
+from core.evidence.fed import fed, fed_from_dict, fed_words
+from core.run.plan import feed_plan
 from core.spec import WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
+from core.wire.errors import SpecError
+from core.worker.models import inspect_model
 from tests import tiny_models
 
 

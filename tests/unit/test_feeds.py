@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import ModelError, SpecError
-from core.feeds import beside_data, make_feeds, rows_fed
+from core.wire.errors import ModelError, SpecError
+from core.worker.session.feeds import beside_data, make_feeds, rows_fed
 
 
 @dataclass

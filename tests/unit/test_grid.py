@@ -18,9 +18,9 @@ from core.cli.tables import (
     sweep_lines,
     table,
 )
-from core.comparison import Comparison, Contestant
-from core.measurement import Trial
-from core.sweep import Measured
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
+from core.run.sweep import Measured
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.guard import (
+from core.run.plan import session_plan
+from core.spec import session_from_dict
+from core.wire.guard import (
     TIED,
     TOLERANCES,
     breach,
@@ -18,8 +20,6 @@ from core.guard import (
     random_operators,
     tolerance_of,
 )
-from core.plan import session_plan
-from core.spec import session_from_dict
 
 
 def error(**changes: Any) -> Any:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.contrast import Contrast, contrast
-from core.interference import (
+from core.evidence.contrast import Contrast, contrast
+from core.evidence.interference import (
     CAUSES,
     FLAGS,
     Grade,
@@ -27,7 +27,7 @@ from core.interference import (
     summarize,
     windows,
 )
-from core.neighbours import Neighbours, Program
+from core.evidence.neighbours import Neighbours, Program
 from core.wire import Counters
 
 

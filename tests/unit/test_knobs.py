@@ -13,16 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import knobs, wire
-from core.errors import SpecError
-from core.knobs import KNOBS, check_config_entry, is_whole_number, knob
-from core.knobs.config_entries import (
-    INTEGER_CONFIG_ENTRIES,
-    KNOWN_CONFIG_ENTRIES,
-    KNOWN_OPTIMIZERS,
-    MIRROR_CONFIG_ENTRIES,
-)
-from core.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core import wire
 from core.spec import (
     JUDGED_BY,
     ExecutionMode,
@@ -34,8 +25,18 @@ from core.spec import (
     WorkloadSpec,
     asked,
     effective,
+    knobs,
     spec_from_dict,
 )
+from core.spec.knobs import KNOBS, check_config_entry, is_whole_number, knob
+from core.spec.knobs.config_entries import (
+    INTEGER_CONFIG_ENTRIES,
+    KNOWN_CONFIG_ENTRIES,
+    KNOWN_OPTIMIZERS,
+    MIRROR_CONFIG_ENTRIES,
+)
+from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire.errors import SpecError
 
 SECTIONS = {"session": SessionSpec, "workload": WorkloadSpec, "protocol": ProtocolSpec, "model": ModelRef}
 IDENTITY = {"path", "sha256"}  # which model, not how it is run

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from core.benchmark.layout import (
+from core.worker.measure.layout import (
     ALIGNMENT,
     AS_IT_COMES,
     MOST_FRAMES,

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core import library
-from core.errors import ModelError, StoreError
-from core.runner import run_job
-from core.store import Store
+from core.process.runner import run_job
+from core.store import Store, library
+from core.wire.errors import ModelError, StoreError
 from tests import tiny_models
 
 

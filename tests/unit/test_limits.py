@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core import limits
+from core.wire import limits
 
 
 @pytest.mark.parametrize(

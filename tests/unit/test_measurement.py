@@ -1,7 +1,7 @@
 """Trials, and the numbers that follow from the samples of one."""
 
-from core import measurement
-from core.measurement import Trial
+from core.evidence import measurement
+from core.evidence.measurement import Trial
 
 
 def result(latencies_ns, batch_size=4):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn
 
-from core import metrics
-from core.metrics import Paired
+from core.evidence import metrics
+from core.evidence.metrics import Paired
 
 SEEDS = range(6)
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from core import limits, neighbours
-from core.errors import Cancelled
-from core.interference import FOREIGN_CPUS, PRESSURE_SHARE, STEAL_SHARE
-from core.neighbours import (
+from core.evidence.interference import FOREIGN_CPUS, PRESSURE_SHARE, STEAL_SHARE
+from core.evidence.neighbours import (
     KERNEL,
     OTHERS,
     OUTSIDE,
@@ -24,13 +22,13 @@ from core.neighbours import (
     Snapshot,
     between,
     counted_cores,
-    parse_cpu_time,
     parse_pressure,
-    parse_process,
-    program,
-    snapshot,
 )
-from core.quiet_wait import QUIET_WINDOWS, WINDOW_S, Waited, seen, usable_cpus, wait_until_quiet
+from core.process import cpu_use
+from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot
+from core.run.quiet_wait import QUIET_WINDOWS, WINDOW_S, Waited, seen, usable_cpus, wait_until_quiet
+from core.wire import limits
+from core.wire.errors import Cancelled
 
 SERVER_PID = 100
 
@@ -245,7 +243,7 @@ def times(cpus: int, busy_s: float, steal_s: float, idle_s: float) -> CpuTime:
 
 
 def test_the_machines_time_is_summed_over_all_or_some_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_TICKS_PER_S", 100)
+    monkeypatch.setattr(cpu_use, "_TICKS_PER_S", 100)
     assert parse_cpu_time(STAT) == times(2, 1.7, 0.07, 10.2)
     assert parse_cpu_time(STAT, [1]) == times(1, 0.6, 0.03, 6.2)
     assert parse_cpu_time(STAT, [0, 1]) == times(2, 1.7, 0.07, 10.2)
@@ -266,7 +264,7 @@ def line(name: str, flags: int = 0) -> str:
 
 @pytest.mark.parametrize("name", ["yes", "Web Content", "a) S 1 (b", "(sd-pam)"])
 def test_a_process_is_read_whatever_it_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_TICKS_PER_S", 100)
+    monkeypatch.setattr(cpu_use, "_TICKS_PER_S", 100)
     assert parse_process(line(name)) == Process(
         pid=17, began=90.0, name=name, parent=3, group=4, cpu_s=2.0, reaped_s=0.5
     )
@@ -307,7 +305,7 @@ def test_a_program_has_its_whole_name(command: str, arguments: str, name: str) -
 
 
 def test_this_machine_can_be_read() -> None:
-    for found in (snapshot(), neighbours._by_psutil()):
+    for found in (snapshot(), cpu_use._by_psutil()):
         own = next(one for one in found.processes if one.pid == found.server)
         assert own.cpu_s > 0
         assert found.usable is not None

@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
-from core.node_savings import Savings, Unit, choices, expected_error, halving, original, savings, without
-from core.profiling.passes import Passes, passes_from_dict
+from core.evidence.node_savings import (
+    Savings,
+    Unit,
+    choices,
+    expected_error,
+    halving,
+    original,
+    savings,
+    without,
+)
+from core.wire.profile_passes import Passes, passes_from_dict
 from tests.invented_passes import US, node, passes, side
 
 

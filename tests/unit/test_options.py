@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.cli.options import config_from, seconds, share, spec_data
-from core.errors import SpecError
 from core.spec import TrialSpec, spec_from_dict
+from core.wire.errors import SpecError
 
 
 def spec(config: dict[str, Any] | None = None, **given: Any) -> TrialSpec:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from hypothesis.strategies import floats
 
-from core.benchmark import outputs
-from core.errors import WorkerError
+from core.wire.errors import WorkerError
+from core.worker.measure import outputs
 
 
 def scores(*rows: list[float], dtype: str = "float32") -> dict[str, Any]:

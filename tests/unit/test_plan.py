@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
-from core.errors import SpecError
-from core.knobs import KNOBS
-from core.plan import (
-    anchor,
+from core.run.plan import (
     contestant_plan,
     feed_plan,
     resolve_batch,
@@ -22,9 +19,11 @@ from core.plan import (
     thread_warning,
     torch_source,
 )
-from core.presets import PRESETS, preset
-from core.spec import SessionSpec, TrialSpec, WorkloadSpec, session_from_dict, spec_from_dict
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec, anchor, session_from_dict, spec_from_dict
+from core.spec.knobs import KNOBS
+from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
+from core.wire.errors import SpecError
 
 Shape = list[int | str] | None
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.comparison import Comparison, Contestant
-from core.contrast import PRECISIONS
-from core.measurement import Trial, latency_summary
-from core.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.contrast import PRECISIONS
+from core.evidence.measurement import Trial, latency_summary
+from core.run.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import Store
 from tests import clockwork, races

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import prior
-from core.contrast import ASSUMED
-from core.evidence import Evidence
-from core.prior import LEAST_SIGMA, MOST_DF, prior_of, spread
+from core.evidence.contrast import ASSUMED
+from core.evidence.result import Evidence
+from core.run import prior
+from core.run.prior import LEAST_SIGMA, MOST_DF, prior_of, spread
 from core.store import Store
 from tests import races
 from tests.races import evidence

@@ -1,4 +1,4 @@
-"""core.profiling on invented lines, where every number can be worked out by hand, and on recorded traces."""
+"""The reader of profiles on invented lines, where every number can be worked out, and on recorded traces."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import profiling
-from core.errors import WorkerError
-from core.profiling import NodeTime, Profile, Tensor, by_operator, by_provider, cast_facts, parse_profile
+from core.wire.errors import WorkerError
+from core.wire.profile import NodeTime, Profile, Tensor, by_operator, by_provider, cast_facts
+from core.worker.measure import profile_parser as profiling
+from core.worker.measure.profile_parser import parse_profile
 from tests.data import make_profiles
 
 DATA = Path(__file__).parent.parent / "data"
@@ -347,7 +348,7 @@ def test_every_layout_of_the_same_json_gives_the_same_profile(tmp_path: Path) ->
 def test_a_large_file_in_one_line_or_pretty_printed_is_read_too(
     tmp_path: Path, indent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.profiling.trace._LONGEST_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("core.worker.measure.trace._LONGEST_LINE_BYTES", 1 << 20)
     events = many_runs(runs=1500)
     wanted = parse(tmp_path, events)
     path = tmp_path / "other.json"

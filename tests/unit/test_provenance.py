@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.provenance import fingerprint, fingerprint_difference, in_words, thread_advice
+from core.wire.provenance import fingerprint, fingerprint_difference, in_words, thread_advice
 
 
 def machine(**changes: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.contrast import ASSUMED, PRECISIONS, predicted_units
-from core.evidence import self_test_result
-from core.quietness import answer, needed
+from core.evidence.contrast import ASSUMED, PRECISIONS, predicted_units
+from core.evidence.quietness import answer, needed
+from core.evidence.result import self_test_result
 from tests import races
 
 BUSY = {"words": "on a busy machine: chromium used 1.0 cores", "cores": 1.0}

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from core.errors import Cancelled, ModelError, WorkerError
-from core.race import passes
-from core.race import workers as module
-from core.race.blocks import Pace
-from core.race.record import Entry
-from core.race.workers import Worker, Workers, _ForkServer, _Line
+from core.evidence.record import Entry
+from core.process import workers as module
+from core.process.workers import Worker, Workers, _ForkServer, _Line
+from core.run.race import passes
+from core.run.race.blocks import Pace
+from core.wire.errors import Cancelled, ModelError, WorkerError
 from tests import races
 
 

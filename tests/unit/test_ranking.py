@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.contrast import ASSUMED, Prior
-from core.ranking import paired, ranks
+from core.evidence.contrast import ASSUMED, Prior
+from core.evidence.ranking import paired, ranks
 from tests.races import noise
 
 CALM = Prior(sigma_between=0.001, df=4.0, source="history")

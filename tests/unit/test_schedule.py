@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import BudgetError
-from core.race.record import RaceRecord
-from core.race.schedule import (
+from core.evidence.record import RaceRecord
+from core.evidence.standing import RICH_ROUNDS
+from core.run.race.schedule import (
     GRACE_S,
     MOST_ROUNDS,
     P50_RUNS,
@@ -23,7 +23,7 @@ from core.race.schedule import (
     rounds_for_p50,
     rounds_of_generation,
 )
-from core.race.standing import RICH_ROUNDS
+from core.wire.errors import BudgetError
 from tests.clockwork import Model, race
 
 LOOKS = 72  # as many generations as a quick race may make

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from core import scorecard, wire
-from core.errors import Cancelled, ModelError
-from core.measurement import Trial, latency_summary
-from core.scorecard import Row, Subject, accuracy_task, needed, on_model, rows, start
+from core import wire
+from core.evidence.measurement import Trial, latency_summary
+from core.run import scorecard
+from core.run.scorecard import Row, Subject, accuracy_task, needed, on_model, rows, start
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.targets import TargetSpec, target_from_dict
 from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, ModelError
 
 HERE = "this machine"
 SHA = "a" * 64

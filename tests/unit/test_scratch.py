@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core import scratch
+from core.process import scratch
 
 ROOT = Path(__file__).parents[2]
 HOLDS = """

@@ -10,18 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import SpecError
-from core.knobs import (
-    ENGINES,
-    EXECUTION_MODES,
-    GRAPH_OPTIMIZATION_LEVELS,
-    KNOBS,
-    MAX_BATCH,
-    MAX_THREADS,
-    PRECISIONS,
-)
-from core.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
-from core.presets import PRESETS, preset
 from core.spec import (
     TrialSpec,
     asked,
@@ -34,6 +22,18 @@ from core.spec import (
     yaml_from_spec,
 )
 from core.spec.checks import cpu_list
+from core.spec.knobs import (
+    ENGINES,
+    EXECUTION_MODES,
+    GRAPH_OPTIMIZATION_LEVELS,
+    KNOBS,
+    MAX_BATCH,
+    MAX_THREADS,
+    PRECISIONS,
+)
+from core.spec.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
+from core.spec.presets import PRESETS, preset
+from core.wire.errors import SpecError
 
 MODEL = {"path": "m.onnx"}
 

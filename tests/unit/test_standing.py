@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.contrast import ASSUMED, Precision, Prior
-from core.race.blocks import exact_pace, pace, split_runs, void_reason
-from core.race.record import Settings
-from core.race.standing import RICH_ROUNDS, RICH_S, Standing
+from core.evidence.contrast import ASSUMED, Precision, Prior
+from core.evidence.record import Settings
+from core.evidence.standing import RICH_ROUNDS, RICH_S, Standing
+from core.run.race.blocks import exact_pace, pace, split_runs, void_reason
 from tests import races
 
 LOOKS = (4, 8, 32)

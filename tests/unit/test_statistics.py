@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import statistics
-from core.measurement import latency_summary
+from core.evidence import statistics
+from core.evidence.measurement import latency_summary
 
 TRIALS = 200  # simulated samples per case; the binomial error of a share near 0.95 is then 1.5 %
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
-from core.errors import SpecError
-from core.steps import (
+from core.spec.steps import (
     STEPS,
     Option,
     Step,
@@ -22,6 +21,7 @@ from core.steps import (
     step_from_dict,
     step_type,
 )
+from core.wire.errors import SpecError
 
 OPTIONS = [(step.kind, option) for step in STEPS for option in step.options]
 

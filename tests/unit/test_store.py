@@ -18,12 +18,13 @@ from typing import Any, cast
 
 import pytest
 
-from core import scratch, wire
-from core.comparison import Comparison, Contestant
-from core.errors import StoreError
-from core.ledger import settle
-from core.measurement import Trial
+from core import wire
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
+from core.process import scratch
+from core.run.ledger import settle
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
+from core.wire.errors import StoreError
 
 ROOT = Path(__file__).parents[2]
 SHA = "0123456789abcdef" * 4
@@ -1122,7 +1123,7 @@ def test_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
 def test_processes_that_make_the_store_at_once_all_get_it(tmp_path):
     code = (
         "import sys; from pathlib import Path; from core.store import Store\n"
-        "from core.measurement import Trial\n"
+        "from core.evidence.measurement import Trial\n"
         "s = Store(Path(sys.argv[1]))\n"
         "for i in range(10):\n"
         "    s.create_trial(Trial(id=f'{sys.argv[2]}-{i}', kind='measure', state='FAIL', spec={},\n"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from core.cli import run
-from core.errors import StoreError
-from core.ledger import settle
+from core.run.ledger import settle
 from core.store import Accuracy, Store, database, restore
+from core.wire.errors import StoreError
 from tests.unit.test_store import (
     FORMAT_3,
     OLD_RAW,
@@ -364,7 +364,7 @@ def test_nothing_is_restored_while_a_trial_runs(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr("core.ledger._is_alive", lambda *_: True)
+    monkeypatch.setattr("core.run.ledger._is_alive", lambda *_: True)
     store.create_trial(trial(state="RUNNING"), process="p")
     assert run(["restore", str(tmp_path / "kept.db")]) == 2
     assert "`aaaaaa000001` is running" in capsys.readouterr().err

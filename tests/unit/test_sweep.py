@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from core import wire
-from core.comparison import Comparison, Contestant
-from core.errors import SpecError
-from core.measurement import Trial, latency_summary
-from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.sweep import (
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial, latency_summary
+from core.run.sweep import (
     BATCH,
     MAX_POINTS,
     THREADS,
@@ -37,6 +35,8 @@ from core.sweep import (
     surely_under,
     with_values,
 )
+from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.wire.errors import SpecError
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.comparison import same_request
-from core.errors import SpecError
+from core.evidence.comparison import same_request
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
 from core.spec.targets import METRICS, Metric, TargetSpec, limit_text, parse_limit, target_from_dict
+from core.wire.errors import SpecError
 
 MEASURABLE = st.sampled_from(list(METRICS.values()))
 
@@ -182,7 +182,7 @@ def test_a_target_says_what_it_is_about() -> None:
 
 
 def test_the_example_file_is_a_configuration_with_targets() -> None:
-    from core.library import ROOT
+    from core.store.library import ROOT
 
     spec = spec_from_yaml((ROOT / "sample_models" / "digits_scorecard.yaml").read_text())
     assert {one.about.source for one in spec.targets} == {"race", "accuracy", "file"}

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.measurement import latency_summary
-from core.metrics import wilson
-from core.spec.targets import METRICS, TargetSpec, target_from_dict
-from core.targets import (
+from core.evidence.measurement import latency_summary
+from core.evidence.metrics import wilson
+from core.evidence.targets import (
     UNTIMED,
     Evidence,
     Judged,
@@ -26,6 +25,7 @@ from core.targets import (
     quantity,
     rows_to_decide,
 )
+from core.spec.targets import METRICS, TargetSpec, target_from_dict
 
 MS = 1e-3
 BOUND = st.floats(min_value=1e-4, max_value=1.0)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from core.benchmark.timing import clock_share_ns, cpu_s, time_block, time_each, time_runs
-from core.errors import WorkerError
+from core.wire.errors import WorkerError
+from core.worker.measure.timing import clock_share_ns, cpu_s, time_block, time_each, time_runs
 
 
 class Clock:

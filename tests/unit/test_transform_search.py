@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
-from core.errors import ModelError
-from core.transform.agreement import all_zero, merged
-from core.transform.mixed import Found, search
+from core.wire.errors import ModelError
+from core.worker.make.transform.agreement import all_zero, merged
+from core.worker.make.transform.mixed import Found, search
 
 NAMES = [f"n{index}" for index in range(12)]
 

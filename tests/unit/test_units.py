@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.elements.lib.streamlit_plotly_theme import BG_COLOR, GRAY_90
 
-from core import units
 from core.cli import tables
+from core.evidence.targets import quantity
 from core.spec.targets import METRICS, target_from_dict
-from core.targets import quantity
+from core.wire import units
 from dashboard import charts, format
 
 ROOT = Path(__file__).resolve().parents[2]

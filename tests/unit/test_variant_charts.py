@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.node_savings import choices, without
+from core.evidence.node_savings import choices, without
 from dashboard.charts import variant_charts
 from tests.unit.test_node_savings import units
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from core import library, variants
-from core.comparison import Comparison, Contestant
-from core.errors import Cancelled, ModelError, SpecError
-from core.measurement import Trial
-from core.models import inspect_model
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
+from core.run import variants
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec
-from core.steps import Step
-from core.store import ModelRecord, Store
-from core.transform import transform
+from core.spec.steps import Step
+from core.store import ModelRecord, Store, library
+from core.wire.errors import Cancelled, ModelError, SpecError
+from core.worker.make.transform import transform
+from core.worker.models import inspect_model
 from tests import tiny_models
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from core.benchmark import warmup
+from core.worker.measure import warmup
 
 MS = 1_000_000
 

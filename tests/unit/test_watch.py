@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from core.cli.watch import Progress
-from core.job import Status
+from core.run.job import Status
 
 
 def test_nothing_of_others_can_steer_the_terminal() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.profiling.difference import EndToEnd, difference
-from core.profiling.passes import passes_from_dict
+from core.evidence.profile_difference import EndToEnd, difference
+from core.wire.profile_passes import passes_from_dict
 from dashboard.charts import why_charts
 from tests.invented_passes import US, fused, node, passes, side, unfused
 

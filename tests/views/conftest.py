@@ -10,10 +10,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE
-from core.library import import_files
-from core.runner import run_job
+from core.process.runner import run_job
 from core.store import ModelRecord
+from core.store.library import import_files
+from core.wire.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE
 from dashboard import state
 from tests import tiny_models
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
-from core.guard import judge
-from core.measurement import Trial, latency_summary
-from core.profiling import cast_facts, parse_profile
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
+from core.evidence.measurement import Trial, latency_summary
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
+from core.wire.guard import judge
+from core.wire.profile import cast_facts
+from core.worker.measure.profile_parser import parse_profile
 from tests.races import output_error
 
 DATA = Path(__file__).parents[1] / "data"

@@ -16,13 +16,13 @@ import streamlit as st
 import yaml
 from streamlit.testing.v1 import AppTest
 
-from core.accuracy_run import Accuracy
-from core.errors import Cancelled, SpecError, WorkerError, record_from_error
-from core.library import ROOT, import_file
-from core.scheduler import Status
+from core.run.accuracy import Accuracy
+from core.run.scheduler import Status
 from core.spec import ModelRef, TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, home
+from core.store.library import ROOT, import_file
+from core.wire.errors import Cancelled, SpecError, WorkerError, record_from_error
 from dashboard import state
 from dashboard.controls import dataset
 from dashboard.panels import accuracy_pair, accuracy_results, accuracy_threshold

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from core.cold_start import BreakEven
-from core.contrast import words
-from core.measurement import Trial, latency_summary
-from core.runner import run_job
+from core.evidence.cold_start import BreakEven
+from core.evidence.contrast import words
+from core.evidence.measurement import Trial, latency_summary
+from core.process.runner import run_job
 from dashboard.panels import cells
 from dashboard.panels.placement_text import cast_lines, placement_rows
 from tests.views.invented import guarded

@@ -12,11 +12,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
-from core.comparison import Comparison, Configuration
-from core.measurement import Trial
-from core.scheduler import Status
+from core.evidence.comparison import Comparison, Configuration
+from core.evidence.measurement import Trial
+from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented

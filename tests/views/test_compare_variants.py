@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.comparison import Configuration
-from core.library import import_file
-from core.steps import Step
+from core.evidence.comparison import Configuration
+from core.spec.steps import Step
 from core.store import ModelRecord
+from core.store.library import import_file
 from dashboard import contestants, state
 from tests import tiny_models
 from tests.views import invented

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.comparison import same_request
-from core.errors import SpecError
-from core.presets import PRESETS
+from core.evidence.comparison import same_request
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.presets import PRESETS
+from core.wire.errors import SpecError
 from dashboard.contestants import (
     LABEL_LIMIT,
     Entry,

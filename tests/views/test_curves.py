@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import sweep, wire
-from core.comparison import Comparison, Configuration
-from core.measurement import Trial
-from core.scheduler import Status
+from core import wire
+from core.evidence.comparison import Comparison, Configuration
+from core.evidence.measurement import Trial
+from core.run import sweep
+from core.run.scheduler import Status
+from core.run.sweep import Axis
 from core.store import ModelRecord
-from core.sweep import Axis
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented

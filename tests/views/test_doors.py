@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.comparison import Configuration
-from core.errors import TunerError
+from core.evidence.comparison import Configuration
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import fields, folders, state
 from tests import tiny_models
 from tests.views.conftest import APP, TIMEOUT_S

@@ -336,7 +336,7 @@ def test_the_scorecard_opens_with_the_targets_that_were_measured_last(
 
 
 def test_a_variant_has_an_address_that_brings_its_family(open_page: Open, add_model: Add) -> None:
-    from core.steps import Step
+    from core.spec.steps import Step
     from tests.views.test_variants import put_variant
 
     root = add_model()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.library import remove_model
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.spec import spec_from_yaml
 from core.store import ModelRecord
+from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.__main__ import serve
 from tests import tiny_models
@@ -73,7 +73,7 @@ def test_hostile_yaml_is_told_in_words(open_page: Open, mlp: ModelRecord, text: 
 
 
 def _broken() -> None:
-    from core.errors import SpecError
+    from core.wire.errors import SpecError
     from dashboard import state
 
     assert state.report_unexpected(ZeroDivisionError("nobody expected this"))

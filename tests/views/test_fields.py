@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import wire
-from core.errors import SpecError
-from core.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, PRECISIONS
-from core.presets import PRESETS, preset
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, PRECISIONS
+from core.spec.presets import PRESETS, preset
+from core.wire.errors import SpecError
 from dashboard import fields
 
 INFO: wire.ModelInfo = {

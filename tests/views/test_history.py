@@ -20,9 +20,9 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from core.library import remove_model
-from core.measurement import Trial
+from core.evidence.measurement import Trial
 from core.store import ModelRecord
+from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.panels import columns as columns_panel
 from tests import tiny_models

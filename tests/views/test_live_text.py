@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from core.comparison import Comparison, Contestant
-from core.job import WAITING_QUIET
-from core.measurement import Trial
-from core.scheduler import Status
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
+from core.run.job import WAITING_QUIET
+from core.run.scheduler import Status
 from dashboard import polling
 from dashboard.panels import live_text
 from dashboard.panels.live_text import Field

@@ -11,8 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.errors import WorkerError
-from core.scheduler import Status
+from core.run.scheduler import Status
+from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
 from dashboard.panels import machine as panel

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.errors import ModelError
-from core.scheduler import Status
+from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire.errors import ModelError
 from dashboard import fields, folders, state, upload
 from dashboard.controls import feeding
 from dashboard.panels import exporting

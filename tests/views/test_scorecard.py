@@ -11,12 +11,12 @@ import yaml
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.scheduler import Status
-from core.scorecard import Row, Subject
+from core.evidence.targets import Evidence, judge
+from core.run.scheduler import Status
+from core.run.scorecard import Row, Subject
 from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
-from core.targets import Evidence, judge
 from dashboard import state
 from dashboard.panels import scorecard, scorecard_targets
 from tests import tiny_models

@@ -11,8 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.store import ModelRecord
+from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import fields, state
 from dashboard.panels import results
 from tests import tiny_models

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.comparison import Comparison, Contestant, Role
-from core.measurement import Trial
+from core.evidence.comparison import Comparison, Contestant, Role
+from core.evidence.measurement import Trial
 from dashboard.panels import verdict
 from dashboard.panels.standings import (
     against_reference,

@@ -17,14 +17,14 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.comparison import ANCHOR_LABEL
-from core.errors import SpecError
-from core.knobs import KNOBS
-from core.library import remove_model
-from core.presets import PRESETS
-from core.scheduler import Status
-from core.steps import Step
+from core.evidence.comparison import ANCHOR_LABEL
+from core.run.scheduler import Status
+from core.spec.knobs import KNOBS
+from core.spec.presets import PRESETS
+from core.spec.steps import Step
 from core.store import ModelRecord
+from core.store.library import remove_model
+from core.wire.errors import SpecError
 from dashboard import fields, format, polling, state
 from dashboard.panels import verdict
 from tests import tiny_models

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from core.errors import SpecError
+from core.wire.errors import SpecError
 from dashboard import upload
 
 BATCH = "0" * 32

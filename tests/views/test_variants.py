@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import node_error_run, variants
-from core.errors import Cancelled, ModelError, record_from_error
-from core.scheduler import Status
-from core.steps import STEPS, Step, step_type
+from core.run import node_errors as node_error_run
+from core.run import variants
+from core.run.scheduler import Status
+from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
+from core.wire.errors import Cancelled, ModelError, record_from_error
 from dashboard import fields, state
 from dashboard.controls import steps as step_controls
 from dashboard.panels import variant_detail, variant_job, variant_text

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.comparison import Comparison, Contestant
-from core.contrast import contrast as estimate
-from core.contrast import words
-from core.measurement import Trial
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.contrast import contrast as estimate
+from core.evidence.contrast import words
+from core.evidence.measurement import Trial
 from core.store import PRUNED
 from dashboard import ratios
 from dashboard.panels import verdict

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.errors import Cancelled, WorkerError, record_from_error
-from core.explanation import pair, passes_path
-from core.measurement import Trial
-from core.scheduler import Status
+from core.evidence.measurement import Trial
+from core.run.explanation import pair, passes_path
+from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire.errors import Cancelled, WorkerError, record_from_error
 from dashboard import state
 from tests import invented_passes, tiny_models
 from tests.invented_passes import fused, node, passes, side, unfused

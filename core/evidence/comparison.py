@@ -1,0 +1,134 @@
+"""What a comparison is: contestants that raced in interleaved rounds, and the verdicts that follow.
+
+Every measurement is a comparison: a single trial races against its baseline and ONNX Runtime's default.
+`Comparison` is the stored record, `line_up` says who races. Pure data: no clock, no file, no worker. How
+results follow from a race is `evidence`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from core.evidence.measurement import TrialState
+from core.spec import JUDGED_BY, TrialSpec, anchor
+from core.wire.errors import ErrorRecord
+
+Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
+
+ANCHOR_LABEL = "ORT default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One configuration of a comparison; its numbers are the result of its trial."""
+
+    trial: str  # id
+    label: str  # short, for tables and legends: "preset:edge", "batch_size 8", "ORT default"
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Contestants that raced together. `result` is None until there were rounds; see `evidence`."""
+
+    id: str
+    state: TrialState
+    model_name: str
+    model_sha256: str
+    contestants: tuple[Contestant, ...]
+    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed
+    created_at: float  # seconds since the epoch
+    study: str = ""
+    owner: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    error: ErrorRecord | None = None
+    result: dict[str, Any] | None = None
+    fingerprint: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def baseline(self) -> str:
+        """Trial that the others are put against: the baseline where there is one, else the anchor."""
+        by_role = {one.role: one.trial for one in reversed(self.contestants)}
+        return by_role.get("baseline") or by_role.get("anchor") or self.contestants[0].trial
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data, as `--json` prints it."""
+        data = asdict(self)
+        data["comparison"] = data.pop("id")
+        result = data.pop("result") or {}
+        return {**data, **result}
+
+
+# --- who races --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One configuration that shall race, and what to call it."""
+
+    spec: TrialSpec
+    label: str
+    role: Role = "candidate"
+    model: str = ""  # name of its model; empty: that of the file
+
+
+def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
+    """Return everybody who races: candidates, the baseline, and ONNX Runtime's default on the same workload.
+
+    The default is added only where nobody asks for it already; a candidate that is the default stands first,
+    so that `Comparison.baseline` finds it. How well to measure is one thing for all: what the first candidate
+    asks for (its precision, budget, margin and number of runs).
+
+    Args:
+        asked: at least one candidate, at most one baseline. The anchor's workload is the first candidate's.
+    """
+    candidates = [one for one in asked if one.role == "candidate"]
+    assert candidates, "nobody to compare"
+    first = candidates[0].spec
+    shared = {name: getattr(first.protocol, name) for name in ("precision", "budget_s", "margin", "runs")}
+    everybody = [*candidates, *(one for one in asked if one.role == "baseline")]
+    default = anchor(first)
+    everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
+    if not any(same_request(one.spec, default) for one in everybody):
+        label = _anchor_label(candidates[0], asked)
+        everybody.append(Configuration(spec=default, label=label, role="anchor"))
+    return [
+        Configuration(
+            spec=one.spec.model_copy(update={"protocol": one.spec.protocol.model_copy(update=shared)}),
+            label=one.label,
+            role=one.role,
+            model=one.model,
+        )
+        for one in everybody
+    ]
+
+
+def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
+    """Where several models race, it is said which of them the default runs."""
+    if not several_models([one.spec for one in asked]):
+        return ANCHOR_LABEL
+    return f"{ANCHOR_LABEL} ({first.model or Path(first.spec.model.path).stem})"
+
+
+def several_models(specs: Sequence[TrialSpec]) -> bool:
+    """Whether specs name several models, by their paths and, where all are known, by their hashes."""
+    paths, hashes = {one.model.path for one in specs}, {one.model.sha256 for one in specs}
+    return len(paths) > 1 and (None in hashes or len(hashes) > 1)
+
+
+def same_request(one: TrialSpec, other: TrialSpec) -> bool:
+    """Whether two specs ask for the same thing, however well it is to be measured."""
+    return _request(one) == _request(other)
+
+
+def _request(spec: TrialSpec) -> dict[str, Any]:
+    data = {name: part for name, part in spec.to_dict().items() if name not in ("protocol", *JUDGED_BY)}
+    identity = "path" if spec.model.sha256 is None else "sha256"
+    ignored = {"path", "sha256"} - {identity}
+    data["model"] = {name: value for name, value in data["model"].items() if name not in ignored}
+    return {**data, "cpus": spec.protocol.cpus, "warmup_runs": spec.protocol.warmup_runs}

@@ -1,0 +1,140 @@
+"""Going on with a finished race: its raw record from what the store kept, and the looks that are left to it.
+
+More generations join those that there are, and the answer is that of all of them. A race that looked at its
+numbers before has spent some of its 5 %: what is left is split over the looks to come. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.evidence.comparison import Comparison
+from core.evidence.contrast import PRECISIONS
+from core.evidence.measurement import Trial
+from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
+from core.evidence.statistics import CONFIDENCE
+from core.wire.errors import SpecError
+
+MORE_LOOKS = 3  # at least, behind the generations that there are
+GROWTH = 1.5  # from one look to the next
+MOST_ALPHA = 1.25 * (1 - CONFIDENCE)  # however often a race goes on, its intervals hold with 93.75 %
+
+
+def check(race: Comparison, trials: Sequence[Trial]) -> None:
+    """Refuse what cannot be gone on with.
+
+    Raises:
+        SpecError: the race has no result, is of an older version, had an exact number of runs, or its raw
+            samples are gone.
+    """
+    reason = ""
+    if not race.result:
+        reason = "has no result"
+    elif not race.result.get("generations"):
+        reason = "was raced by an older version, with one process of each configuration"
+    elif race.protocol.get("runs"):
+        reason = "was asked for an exact number of runs"
+    elif any(trial.state != "COMPLETE" for trial in trials):
+        reason = "has contestants that did not come through"
+    elif any("blocks" not in (trial.result or {}) for trial in trials):
+        reason = "has lost its raw samples"
+    if reason:
+        raise SpecError(
+            f"Comparison {race.id} {reason}, so that nothing can be added to it.", hint="Race them anew."
+        )
+
+
+def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[str, Any]:
+    """Return how a race goes on: its protocol, with a budget of its own and looks behind what there is.
+
+    Args:
+        race: the finished one.
+        precision: name, of the race that goes on.
+        budget_s: seconds; None: the precision's.
+    """
+    asked = PRECISIONS[precision]
+    made = len((race.result or {})["generations"])
+    used = [look for look in race.protocol["looks"] if race.protocol.get("made", 0) < look <= made]
+    looks = list(asked.looks)
+    while sum(look > made for look in looks) < MORE_LOOKS:
+        looks.append(round(GROWTH * max(looks[-1], made)))
+    alpha = 1 - CONFIDENCE
+    spent = race.protocol.get("spent", 0.0) + len(used) * alpha / splits(race.protocol)
+    left = max(alpha - spent, (MOST_ALPHA - spent) / 2) / sum(look > made for look in looks)
+    return {
+        **race.protocol,
+        "precision": precision,
+        "target": asked.target,
+        "budget_s": asked.budget_s if budget_s is None else budget_s,
+        "looks": looks,
+        "splits": alpha / left,
+        "spent": spent,
+        "made": made,
+        "least": min(look for look in looks if look > made),  # whoever asks for more gets more
+        "continues": race.id,
+    }
+
+
+def splits(protocol: Mapping[str, Any]) -> float:
+    """Return by what the 5 % of an interval of a race are divided: the number of its looks, as a rule."""
+    return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
+
+
+def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
+    """Return the raw record of a race.
+
+    Args:
+        race: that `check` let pass.
+        trials: of all its contestants, in their order, with their samples.
+    """
+    result = race.result or {}
+    ids = [trial.id for trial in trials]
+    record = RaceRecord(ran=[_ran(trial) for trial in trials])
+    record.blocks = sorted(
+        (block for index, trial in enumerate(trials) for block in _blocks(index, trial)),
+        key=lambda block: (block.round, block.position),
+    )
+    record.orders = [[ids.index(one) for one in order] for order in result["orders"]]
+    record.generations = [_generation(one, ids) for one in result["generations"]]
+    return record
+
+
+def _ran(trial: Trial) -> Ran:
+    load: Any = {"batch_size": (trial.result or {})["batch_size"]}  # all that a race takes from it
+    return Ran(load=load)
+
+
+def _blocks(index: int, trial: Trial) -> list[Block]:
+    result = trial.result or {}
+    blocks, latencies = result["blocks"], result["latencies_s"]
+    ends = itertools.accumulate(one["runs"] for one in blocks)
+    return [
+        Block(
+            contestant=index,
+            copy=one["copy"],
+            generation=one["generation"],
+            round=one["round"],
+            position=one["position"],
+            at_s=one["at_s"],
+            refill_s=one["refill_s"],
+            latencies_s=latencies[end - one["runs"] : end],
+            counters=one["counters"],
+        )
+        for one, end in zip(blocks, ends, strict=True)
+    ]
+
+
+def _generation(one: Mapping[str, Any], ids: Sequence[str]) -> Generation:
+    def key(process: str) -> Key:
+        trial, _, copy = process.partition("/")
+        return ids.index(trial), int(copy or 0)
+
+    return Generation(
+        number=one["generation"],
+        order=[key(process) for process in one["order"]],
+        layouts={key(process): layout for process, layout in one["layouts"].items()},
+        start_s=one["start_s"],
+        rounds=one["rounds"],
+    )

@@ -1,0 +1,226 @@
+"""What a measurement is: a trial, its raw samples, and the numbers derived from them.
+
+A `Trial` is one spec and its part in a comparison, or a profile. Its result keeps every sample in run order;
+percentiles, intervals and doubts are computed from them here and in `statistics.py`, whatever takes two sides
+in `evidence.py`. Seconds and bytes throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.evidence.statistics import (
+    MIN_BLOCKS,
+    PERCENTILES,
+    Estimate,
+    Needs,
+    drift,
+    mean_estimate,
+    percentile_estimate,
+    percentile_needs,
+    standard_deviation,
+)
+from core.wire.errors import ErrorRecord
+
+TrialKind = Literal["measure", "profile", "reference"]  # reference: raced beside a candidate, not asked for
+TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on the disk
+
+DRIFT_WARNING = 0.05  # the last third of the runs 5 % off the first: the number depends on when one stops
+WIDE_INTERVAL = 0.10  # a p50 interval wider than ±10 % cannot rank settings that differ by less
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One spec and what became of it.
+
+    `result` is None until the trial has ended. One that failed or was cancelled in the middle of its race
+    keeps what it had measured, and only its `state` says that it is not whole.
+    """
+
+    id: str
+    kind: TrialKind
+    state: TrialState
+    spec: dict[str, Any]
+    model_name: str
+    model_sha256: str  # content of the model, external data included; "" until it was inspected
+    key: str
+    created_at: float  # seconds since the epoch
+    study: str = ""
+    owner: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    error: ErrorRecord | None = None
+    result: dict[str, Any] | None = None
+    fingerprint: str = ""
+    comparison: str = ""  # id of the comparison it raced in; "" for a profile
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contract of `--json`: every name is always there, null where there is nothing to tell."""
+        data: dict[str, Any] = {
+            "trial": self.id,
+            "kind": self.kind,
+            "state": self.state,
+            "error": self.error,
+            "model": self._model(),
+            "spec": self.spec,
+            "comparison": self.comparison or None,
+        }
+        result = self.result or {}
+        data |= {name: result.get(name) for name in RESULT_FIELDS}
+        data |= {name: value for name, value in result.items() if name not in data}
+        data |= {
+            "fingerprint": self.fingerprint,
+            "study": self.study,
+            "owner": self.owner,
+            "created_at": self.created_at,
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+        }
+        return data
+
+    def _model(self) -> dict[str, Any]:
+        """What was asked for, and what the model is: an INT8 variant of which no copy is asked is no FP32."""
+        facts = (self.result or {}).get("model") or {}
+        told = {name: facts[name] for name in ("variant_of", "steps") if facts.get(name)}
+        asked = {"sha256": None, "precision": facts.get("precision", "fp32"), **self.spec.get("model", {})}
+        return {**asked, **told, "name": self.model_name}
+
+
+def model_words(result: Mapping[str, Any] | None) -> str:
+    """Say what the model of a result is beside its name; "" for an original in FP32.
+
+    "int8, variant of `resnet18`: int8_dynamic".
+    """
+    told = result or {}
+    facts = told.get("model")
+    if facts is None:  # of an earlier version, which said it in a note
+        notes = (str(note) for note in told.get("notes") or ())
+        return next((note for note in notes if note.startswith("variant of `")), "")
+    parts = [facts["precision"]] if facts["precision"] != "fp32" else []
+    if facts["variant_of"]:
+        made = f": {facts['steps']}" if facts["steps"] else ""
+        parts.append(f"variant of `{facts['variant_of']}`{made}")
+    return ", ".join(parts)
+
+
+RESULT_FIELDS = (
+    "role",
+    "contrasts",
+    "grade",
+    "grade_reason",
+    "remedy",
+    "busy",
+    "generations",
+    "requested_providers",
+    "effective_providers",
+    "fallback",
+    "placement",
+    "batch_size",
+    "runs",
+    "latencies_s",
+    "blocks",
+    "warmup_latencies_s",
+    "steady",
+    "session_creation_s",
+    "first_run_s",
+    "new_shapes",
+    "latency",
+    "throughput_per_s",
+    "cpu_s_per_inference",
+    "idle_cpu_s",
+    "idle_wall_s",
+    "energy_j_per_inference",
+    "energy_note",
+    "load_peak_rss_bytes",
+    "peak_rss_bytes",
+    "gpu_memory_bytes",
+    "affinity",
+    "output_error",
+    "guard",
+    "interference",
+    "environment",
+    "seed",
+    "tool_version",
+)
+
+
+def latency_summary(
+    latencies_s: Sequence[float],
+    rounds: Sequence[int] | None = None,
+    processes: Sequence[Hashable] | None = None,
+) -> dict[str, Any]:
+    """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
+
+    A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
+    take in all. From five processes on the intervals hold for new processes; below, they know rounds only.
+
+    Args:
+        latencies_s: in run order.
+        rounds: number of runs of each round of the race, in order; None: the runs were made in one go.
+        processes: which process made each round; None: one made them all.
+    """
+    made = None if rounds is None else len(rounds)
+    if rounds is not None and processes is not None and len(set(processes)) >= MIN_BLOCKS:
+        latencies_s, rounds = _by_process(latencies_s, rounds, processes)
+    mean = mean_estimate(latencies_s, rounds)
+    summary: dict[str, Any] = {
+        **_fields("mean_s", mean),
+        "std_s": standard_deviation(latencies_s),
+        "min_s": min(latencies_s),
+        "max_s": max(latencies_s),
+    }
+    needs: dict[str, Needs] = {}
+    for p in PERCENTILES:
+        name = f"p{round(p * 100)}_s"
+        estimate = percentile_estimate(latencies_s, p, rounds, made=made)
+        summary |= _fields(name, estimate)
+        if estimate is None:
+            needs[name] = percentile_needs(latencies_s, p, rounds, made=made)
+    summary["needs_runs"] = {name: need.runs for name, need in needs.items()}
+    summary["needs_rounds"] = {name: need.rounds for name, need in needs.items() if need.rounds}
+    return summary
+
+
+def _by_process(
+    latencies_s: Sequence[float], rounds: Sequence[int], processes: Sequence[Hashable]
+) -> tuple[list[float], list[int]]:
+    """The latencies of one process after those of another, and how many each made."""
+    found: dict[Hashable, list[float]] = {process: [] for process in processes}
+    ends = itertools.accumulate(rounds)
+    for process, size, end in zip(processes, rounds, ends, strict=True):
+        found[process] += latencies_s[end - size : end]
+    return [one for own in found.values() for one in own], [len(own) for own in found.values()]
+
+
+def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    if estimate is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str]:
+    """Say in words why a trial's own times deserve doubt; empty when they do not.
+
+    Args:
+        latencies_s: in run order.
+        latency: `latency_summary` of them.
+    """
+    found: list[str] = []
+    moved = drift(latencies_s)
+    if moved is not None and abs(moved) > DRIFT_WARNING:
+        found.append(
+            f"The latency moved by {moved:+.0%} from the first third of the runs to the last: the machine "
+            "changed meanwhile. What is compared within rounds does not suffer; the times themselves do."
+        )
+    median, low, high = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
+    if median and low is not None:
+        half = ((high if high is not None else max(latencies_s)) - low) / 2 / median
+        if half > WIDE_INTERVAL:
+            found.append(
+                f"The p50 is only known to ±{half:.0%}: as a time of its own it is rough. "
+                "More generations (`--precision publish`), or a quieter machine, would narrow it."
+            )
+    return found

@@ -1,0 +1,276 @@
+"""Why two results differ: where the time between them goes, and what is left unexplained.
+
+The rows of a `Difference` add up to the p50 of each result, and so their differences to the difference of the
+two: time in nodes, time outside of them, and what the results have that the profiled passes have not. Nodes
+are matched by `grouping`; `sentence` puts the result into words. Pure; the parent's side only. Times are
+seconds, per run or per row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from core.evidence.profile_grouping import Group, GroupNode, Timed, group, half_width, mean, typical_passes
+from core.wire.profile_passes import Passes, Side
+
+Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED"]
+RowKind = Literal["operator", "inserted", "unmatched", "outside", "unseen"]
+
+OUTSIDE = "outside the nodes"
+UNSEEN = "not seen in the passes"
+
+_HOST_TIMED = frozenset(
+    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEnd:
+    """The p50 of both results, and what is known of the difference; per run, or per row with `per_row`."""
+
+    baseline_s: float
+    candidate_s: float
+    low_s: float | None  # 95 % interval of the difference; None: not known
+    high_s: float | None
+    verdict: Verdict
+    words: str  # the verdict with its numbers
+    raced: bool  # in the same rounds of one comparison
+    per_row: bool  # the two fed different numbers of rows
+
+    @property
+    def difference_s(self) -> float:
+        """Candidate minus baseline: below zero the candidate is faster."""
+        return self.candidate_s - self.baseline_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One part of both results."""
+
+    label: str
+    kind: RowKind
+    baseline_s: float
+    candidate_s: float
+    half_width_s: (
+        float | None
+    )  # of the difference, 95 %, from its scatter between the passes; None: not known
+    baseline_nodes: int = 0
+    candidate_nodes: int = 0
+
+    @property
+    def difference_s(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate_s - self.baseline_s
+
+    @property
+    def clear(self) -> bool:
+        """True where the passes agree on the sign of the difference."""
+        return self.half_width_s is not None and abs(self.difference_s) > self.half_width_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Nodes that one side ran on other providers than the other; the times of their groups."""
+
+    label: str
+    baseline: tuple[str, ...]  # providers
+    candidate: tuple[str, ...]
+    nodes: int  # of the model
+    baseline_s: float
+    candidate_s: float
+
+    @property
+    def difference_s(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate_s - self.baseline_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Why one result is faster than the other."""
+
+    end: EndToEnd
+    rows: tuple[Row, ...]  # largest difference first; `outside` and `unseen` last
+    groups: tuple[Group, ...]  # largest difference first
+    moves: tuple[Move, ...]
+    seen_s: float  # the difference of the passes' own runs, without the profiler
+    seen_half_width_s: float | None
+    instrument_s: float  # taken off every call of a node: what the profiler adds to it
+    scales: tuple[float, float]  # of the times of nodes, see `grouping.Timed`; 1 where nothing was scaled
+    passes: int  # of each side
+    runs: tuple[int, int]  # of each pass
+    overlapping: bool  # nodes of one run ran at the same time: their times add up to more than the run
+    host_timed: bool  # times of some nodes are those of starting a kernel on a GPU, not of the kernel
+    origins_known: tuple[bool, bool]  # False: fused nodes of that side could not be traced to the model
+    notes: tuple[str, ...]
+
+    @property
+    def in_nodes(self) -> Row:
+        """All rows of nodes as one."""
+        rows = [row for row in self.rows if row.kind not in ("outside", "unseen")]
+        return Row(
+            label="in nodes",
+            kind="operator",
+            baseline_s=math.fsum(row.baseline_s for row in rows),
+            candidate_s=math.fsum(row.candidate_s for row in rows),
+            half_width_s=None,
+            baseline_nodes=sum(row.baseline_nodes for row in rows),
+            candidate_nodes=sum(row.candidate_nodes for row in rows),
+        )
+
+    def share(self, part: Row | Group | Move) -> float | None:
+        """Return how much of the whole difference a part makes: 0.62; below zero where it works against it.
+
+        None where there is no difference.
+        """
+        whole = self.end.difference_s
+        return part.difference_s / whole if whole else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; every row, group and move with its `difference_s` and `share`."""
+        data = asdict(self)
+        data["end"]["difference_s"] = self.end.difference_s
+        for name in ("rows", "groups", "moves"):
+            for plain, part in zip(data[name], getattr(self, name), strict=True):
+                plain |= {"difference_s": part.difference_s, "share": self.share(part)}
+        for plain, one in zip(data["groups"], self.groups, strict=True):
+            plain |= {
+                "baseline_s": one.baseline_s,
+                "candidate_s": one.candidate_s,
+                "half_width_s": one.half_width_s,
+            }
+        return data
+
+
+def difference(passes: Passes, end: EndToEnd) -> Difference:
+    """Put the two sides against each other.
+
+    Times of a side are means over its typical passes. From every call of a node comes off what the profiler
+    adds to it, the same on both sides: no more than the cheapest call of all took, and no more than
+    profiling cost per call.
+
+    Args:
+        passes: what was seen of both.
+        end: the two results to explain.
+    """
+    instrument_s = profiler_cost_s(passes)
+    baseline, candidate = (
+        Timed(side, instrument_s=instrument_s, rows=side.batch_size if end.per_row else 1)
+        for side in passes.sides
+    )
+    groups = sorted(group(baseline, candidate), key=_size)
+    providers = {node.provider for side in passes.sides for node in side.nodes}
+    one, other = passes.sides
+    return Difference(
+        end=end,
+        rows=_rows(groups, baseline, candidate, end),
+        groups=tuple(groups),
+        moves=_moves(groups),
+        seen_s=candidate.plain_s - baseline.plain_s,
+        seen_half_width_s=half_width(baseline.plain_by_pass, candidate.plain_by_pass),
+        instrument_s=instrument_s,
+        scales=(baseline.scale, candidate.scale),
+        passes=len(one.run_s),
+        runs=(one.runs, other.runs),
+        overlapping=one.parallel or other.parallel,
+        host_timed=bool(providers & _HOST_TIMED),
+        origins_known=(one.origins is not None, other.origins is not None),
+        notes=tuple(dict.fromkeys((*_fallbacks(one, other), *one.notes, *other.notes))),
+    )
+
+
+def _fallbacks(*sides: Side) -> list[str]:
+    """Mark a side that did not run on what was asked for."""
+    return [
+        f"Fallback of the {name}: asked for {', '.join(side.requested_providers)}, ran on "
+        f"{', '.join(side.effective_providers)}."
+        for name, side in zip(("baseline", "candidate"), sides, strict=True)
+        if side.fallback
+    ]
+
+
+def _size(part: Row | Group | Move) -> tuple[float, str]:
+    """Sorts the largest difference first, and equal ones by name."""
+    return -abs(part.difference_s), part.label
+
+
+def profiler_cost_s(passes: Passes) -> float:
+    """Return what to take off every call of a node, the same on both sides; see `difference`."""
+    return min(_instrument_s(side) for side in passes.sides)
+
+
+def _instrument_s(side: Side) -> float:
+    """What the profiler adds to the time of one call, at most."""
+    typical = typical_passes(side)
+    calls = math.fsum(node.calls_per_run for node in side.nodes)
+    each = [mean(node.self_s, typical) / node.calls_per_run for node in side.nodes if node.calls_per_run]
+    if not each:
+        return 0.0
+    cost_s = mean(side.run_s, typical) - mean(side.plain_s, typical)
+    return max(0.0, min(cost_s / calls, *each))
+
+
+def _rows(groups: Sequence[Group], baseline: Timed, candidate: Timed, end: EndToEnd) -> tuple[Row, ...]:
+    named: dict[tuple[RowKind, str], list[Group]] = defaultdict(list)
+    for one in groups:
+        named[one.kind, one.label].append(one)
+    rows = sorted((_row(label, kind, members) for (kind, label), members in named.items()), key=_size)
+    outside = Row(
+        label=OUTSIDE,
+        kind="outside",
+        baseline_s=baseline.plain_s - math.fsum(row.baseline_s for row in rows),
+        candidate_s=candidate.plain_s - math.fsum(row.candidate_s for row in rows),
+        half_width_s=half_width(baseline.outside_by_pass, candidate.outside_by_pass),
+    )
+    unseen = Row(
+        label=UNSEEN,
+        kind="unseen",
+        baseline_s=end.baseline_s - baseline.plain_s,
+        candidate_s=end.candidate_s - candidate.plain_s,
+        half_width_s=None,
+    )
+    return (*rows, outside, unseen)
+
+
+def _row(label: str, kind: RowKind, groups: Sequence[Group]) -> Row:
+    return Row(
+        label=label,
+        kind=kind,
+        baseline_s=math.fsum(one.baseline_s for one in groups),
+        candidate_s=math.fsum(one.candidate_s for one in groups),
+        half_width_s=half_width(
+            [math.fsum(column) for column in zip(*(one.baseline_by_pass for one in groups), strict=True)],
+            [math.fsum(column) for column in zip(*(one.candidate_by_pass for one in groups), strict=True)],
+        ),
+        baseline_nodes=sum(node.nodes for one in groups for node in one.baseline),
+        candidate_nodes=sum(node.nodes for one in groups for node in one.candidate),
+    )
+
+
+def _moves(groups: Sequence[Group]) -> tuple[Move, ...]:
+    """Groups that ran on other providers, added up by operator and providers."""
+    moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Group]] = defaultdict(list)
+    for one in groups:
+        before, after = _providers(one.baseline), _providers(one.candidate)
+        if one.kind != "inserted" and before and after and before != after:
+            moved[one.label, before, after].append(one)
+    moves = [
+        Move(
+            label=label,
+            baseline=before,
+            candidate=after,
+            nodes=sum(len(one.model) or len(one.candidate) for one in members),
+            baseline_s=math.fsum(one.baseline_s for one in members),
+            candidate_s=math.fsum(one.candidate_s for one in members),
+        )
+        for (label, before, after), members in moved.items()
+    ]
+    return tuple(sorted(moves, key=_size))
+
+
+def _providers(nodes: Sequence[GroupNode]) -> tuple[str, ...]:
+    return tuple(sorted({node.provider for node in nodes}))

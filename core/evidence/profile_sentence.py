@@ -1,0 +1,202 @@
+"""The difference of two results in plain words, and how to read its numbers. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from core.evidence.profile_difference import Difference, Row
+from core.wire.units import ms
+
+NAMED_SHARE = 0.05  # of the whole difference, from which a part is named
+BACK_SHARE = 0.01  # the same for a part that works against it
+MOST_NAMED, MOST_BACK = 3, 2
+UNSEEN_SHARE = 0.25  # from which it is said how much of the difference the passes have not seen
+LEAST_INSTRUMENT_S = 5e-8  # less is not worth a line
+NOT_SCALED = 0.995  # a factor that is 1 on the screen
+SEEN_SHARE = 0.5  # the passes must have seen so much of it, else they explain something else
+
+_SIDES = ("baseline", "candidate")
+
+
+def sentence(difference: Difference) -> str:
+    """Say why one result is faster than the other, or why that cannot be said.
+
+    "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the gain is in Conv
+    and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
+
+    A part is named only where the passes agree on the sign of its difference.
+    """
+    end = difference.end
+    if end.verdict not in ("FASTER", "SLOWER") or not end.difference_s:
+        return _nothing_to_explain(difference)
+    less = end.difference_s < 0
+    begin = (
+        f"The candidate takes {ms(abs(end.difference_s), 3)} {'less' if less else 'more'} per "
+        f"{'row' if end.per_row else 'run'} ({end.words})"
+    )
+    if doubt := _doubt(difference):
+        return f"{begin}, but {doubt}"
+    return " ".join([f"{begin}: {_parts(difference)}.", *_more(difference)])
+
+
+def _nothing_to_explain(difference: Difference) -> str:
+    end = difference.end
+    if end.verdict == "EQUIVALENT":
+        return f"There is nothing to explain: {end.words}."
+    how = "" if end.raced else " Race them to find out."
+    return f"There is nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
+
+
+def _doubt(difference: Difference) -> str:
+    """Why the passes cannot explain the results; empty where they can."""
+    whole, seen = difference.end.difference_s, difference.seen_s
+    scatter = difference.seen_half_width_s
+    if scatter is None or scatter > abs(whole):
+        width = "an unknown amount" if scatter is None else f"±{ms(scatter, 3)}"
+        return (
+            f"the difference of the profiled passes is only known to {width}: too much to say where it "
+            "comes from. Explain it again on a quieter machine."
+        )
+    if seen / whole < SEEN_SHARE and abs(seen - whole) > scatter:
+        again = "the other way round" if seen / whole < 0 else f"only {ms(abs(seen), 3)} of it"
+        return (
+            f"the passes made to explain it saw {again}: the machine, or what ran beside it, was another. "
+            "Measure both again, then explain them."
+        )
+    return ""
+
+
+# --- where it is --------------------------------------------------------------------------------------------
+
+
+def _parts(difference: Difference) -> str:
+    gain = difference.end.difference_s < 0
+    rows = [row for row in difference.rows if row.clear and row.kind != "unseen"]
+    rows.sort(key=lambda row: -abs(row.difference_s))
+    shares = [(row, difference.share(row) or 0.0) for row in rows]
+    named = [(row, share) for row, share in shares if share >= NAMED_SHARE][:MOST_NAMED]
+    against = [(row, -share) for row, share in shares if share <= -BACK_SHARE][:MOST_BACK]
+    text = _named(named, gain=gain) if named else _nothing_stands_out(difference, gain=gain)
+    if against:
+        text += "; " + " and ".join(_against(row, share, gain=gain) for row, share in against)
+    return text
+
+
+def _named(named: Sequence[tuple[Row, float]], *, gain: bool) -> str:
+    parts = [f"{_percent(share)} {_where(row)}" for row, share in named]
+    first, rest = parts[0].split(" ", 2), parts[1:]
+    start = f"{first[0]} {first[1]} of the {'gain' if gain else 'loss'} is {first[2]}"
+    return _listed([start, *rest])
+
+
+def _nothing_stands_out(difference: Difference, *, gain: bool) -> str:
+    rows = [row for row in difference.rows if row.kind not in ("outside", "unseen")]
+    largest = max(rows, key=lambda row: difference.share(row) or 0.0, default=None)
+    share = difference.share(largest) if largest is not None else None
+    word = "gain" if gain else "loss"
+    if largest is None or not share or share <= 0:
+        return f"no operator shows a clear part of the {word}"
+    return (
+        f"no operator shows a clear part of the {word}; the largest is {_percent(share)} {_where(largest)}, "
+        "which is within what the passes scatter"
+    )
+
+
+def _where(row: Row) -> str:
+    match row.kind:
+        case "outside":
+            return "outside the nodes"
+        case "unmatched":
+            return "in nodes that could not be matched"
+        case "inserted":
+            return f"in inserted {row.label} nodes ({row.baseline_nodes} → {row.candidate_nodes})"
+    return f"in {row.label}"
+
+
+def _against(row: Row, share: float, *, gain: bool) -> str:
+    """What works against the difference: it costs part of a gain back, or takes part of a loss away."""
+    verb = ("costs", "cost") if gain else ("saves", "save")
+    of_it = f"{_percent(share)} of it back" if gain else f"{_percent(share)} of it"
+    if row.kind == "inserted" and not row.baseline_nodes:
+        one = row.candidate_nodes == 1
+        return f"{row.candidate_nodes} inserted {row.label} node{'' if one else 's'} {verb[not one]} {of_it}"
+    if row.kind == "inserted":
+        counts = f"{row.baseline_nodes} → {row.candidate_nodes}"
+        return f"inserted {row.label} nodes ({counts}) {verb[1]} {of_it}"
+    names = {"outside": ("what is outside the nodes", 0), "unmatched": ("nodes that could not be matched", 1)}
+    name, plural = names.get(row.kind, (row.label, 0))
+    return f"{name} {verb[plural]} {of_it}"
+
+
+# --- what else must be known --------------------------------------------------------------------------------
+
+
+def _more(difference: Difference) -> list[str]:
+    more = []
+    unseen = difference.share(difference.rows[-1]) or 0.0
+    if unseen >= UNSEEN_SHARE:
+        more.append(f"{_percent(unseen)} of the difference was not seen again in the profiled passes.")
+    if difference.moves:
+        more.append(_moved(difference))
+    return more
+
+
+def _moved(difference: Difference) -> str:
+    count = sum(move.nodes for move in difference.moves)
+    first = difference.moves[0]
+    before, after = (" and ".join(map(_short, side)) for side in (first.baseline, first.candidate))
+    share = math.fsum(difference.share(move) or 0.0 for move in difference.moves)
+    others = (
+        ", and others elsewhere" if len({(m.baseline, m.candidate) for m in difference.moves}) > 1 else ""
+    )
+    return (
+        f"{count} node{'s' * (count != 1)} moved from {before} to {after}{others}: {_percent(share)} of the "
+        "difference."
+    )
+
+
+def remarks(difference: Difference) -> list[str]:
+    """Say how the numbers were made, and what a reader must know of them."""
+    one, other = difference.runs
+    runs = f"{one}" if one == other else f"{one} and {other}"
+    notes = [f"{difference.passes} passes of each side in turns, {runs} runs each."]
+    if difference.instrument_s > LEAST_INSTRUMENT_S:
+        own = ms(difference.instrument_s, 2)
+        notes.append(f"{own} were taken off each call of a node as the profiler's own.")
+    for name, scale in zip(_SIDES, difference.scales, strict=True):
+        if scale < NOT_SCALED:
+            notes.append(
+                f"With the profiler on, the nodes of the {name} took longer than a whole run without it: "
+                f"their times were scaled by {scale:.2f}."
+            )
+    if difference.overlapping:
+        notes.append("Nodes ran at the same time, so their times add up to more than a run.")
+    if difference.host_timed:
+        notes.append(
+            "Times of CUDA and TensorRT nodes are those of starting the kernels; what the GPU takes is "
+            "outside the nodes."
+        )
+    for name, known in zip(_SIDES, difference.origins_known, strict=True):
+        if not known:
+            notes.append(
+                f"ONNX Runtime could not save the optimized graph of the {name}, so what it fused is not "
+                "matched."
+            )
+    return [*notes, *difference.notes]
+
+
+# --- numbers ------------------------------------------------------------------------------------------------
+
+
+def _short(provider: str) -> str:
+    return provider.removesuffix("ExecutionProvider")
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """One, "one and two", "one, two and three"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %" if abs(share) >= 0.095 else f"{share * 100:.1f} %".replace(".0 %", " %")

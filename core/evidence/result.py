@@ -1,0 +1,664 @@
+"""What follows from a race: contrasts, grade, ranks, and the result of every contestant.
+
+`Evidence` reads the raw record that `race` leaves, by the pure functions of `contrast`, `interference` and
+`statistics`: no clock, no file, no worker. No sample is dropped; where rounds are left out of a contrast, it
+is by their counters alone, and both versions are told. Seconds and bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from core import __version__, wire
+from core.evidence.comparison import Contestant
+from core.evidence.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
+from core.evidence.fed import fed
+from core.evidence.interference import (
+    Grade,
+    Summary,
+    biased,
+    busy,
+    fineness,
+    flag_blocks,
+    grade,
+    stands,
+    summarize,
+)
+from core.evidence.measurement import doubts, latency_summary
+from core.evidence.ranking import Key as PerRoundKey
+from core.evidence.ranking import PerRound, paired, ranks
+from core.evidence.statistics import mean_estimate
+from core.wire.errors import WorkerError
+from core.wire.guard import MARK, Pairs, Verdict, apart_words, computed_in, judge
+from core.wire.units import ms
+
+if TYPE_CHECKING:  # the record alone: what runs a race stays out
+    from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
+
+MAX_RANKED = 32  # ranks compare every pair; a curve of hundreds of points is no ranking
+CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # so many without a flagged block carry a verdict of their own
+LEAST_WARM_UP = 4  # runs, with the first of all: fewer cannot show a steady latency
+COPIES = (0, 1)  # processes of a contestant in a generation, at most
+CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
+
+OUTCOMES: Mapping[str, str] = {
+    "decided": "Every verdict is as sure as was asked for.",
+    "rounds": "All rounds of the protocol were run.",
+    "hopeless": "It stopped early: more rounds would not have decided it within the budget.",
+    "budget": "The time budget was used up.",
+    "disturbed": "It stopped early: the machine disturbed too many rounds.",
+    "cancelled": "It was cancelled.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A contestant of a race, and what is known of it from elsewhere."""
+
+    contestant: Contestant
+    precision: str  # of the model, as `guard` knows it
+    feeds: wire.FeedPlan
+    model: Mapping[str, str] | None = None  # name, sha256, precision, variant_of, steps
+    origin: str = ""  # content hash of the original of its model, and its name
+    origin_name: str = ""
+    notes: tuple[str, ...] = ()  # what a reader of its numbers must know
+    placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
+    casts: Mapping[str, Any] | None = None
+    tolerance: float | None = None  # the largest output error that the user allows; None: by precision
+    reference: Mapping[str, str] | None = None  # {model, sha256} that its outputs are held against
+    session: wire.SessionPlan | None = None  # as asked for; None: it computes in the model's precision
+    random: tuple[str, ...] = ()  # operators of the model that draw random numbers
+
+    @property
+    def trial(self) -> str:
+        """Id of its trial."""
+        return self.contestant.trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A race, and the verdicts, grades and numbers that follow from its raw record.
+
+    `baseline` and `anchor` are indices of entrants. One of them that failed is replaced by the other; where
+    both did, there are no contrasts.
+    """
+
+    record: RaceRecord
+    entrants: Sequence[Entrant]
+    looks: float  # by which the 5 % are divided: how often the race could look at its numbers
+    margin: float
+    baseline: int
+    anchor: int
+    environment: wire.Environment | None
+    comparison: str = ""  # id
+    apart: Pairs = field(default_factory=dict)  # of the originals, where they are several
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result of the comparison as plain JSON data.
+
+        Keys: `rounds`, `generations` [{generation, rounds, start_s, order, layouts}], `wall_s`, `outcome`,
+        `outcome_text`, `orders` (trials in the order of each round), `contrasts` (see `contrasts`), `ranks`
+        [{trial, rank, ties}] (empty for a grade F), `grade`, `grade_reason`, `remedy`, `busy` (see
+        `interference.busy`), `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds, log_ratios}],
+        `interference` (`Summary.to_dict()`), `breaches` (trial -> why its outputs are not what they should
+        be), `frozen`, `groups` (of trials), `discarded` [{reason, blocks: [{trial, latencies_s, …}]}],
+        `notes`, `environment`, `fingerprint`, `tool_version`.
+        """
+        record = self.record
+        return {
+            "rounds": len(record.orders),
+            "generations": [self._generation(one) for one in record.generations],
+            "wall_s": record.wall_s,
+            "outcome": record.outcome,
+            "outcome_text": OUTCOMES[record.outcome],
+            "orders": [[self.entrants[index].trial for index in order] for order in record.orders],
+            "contrasts": self.contrasts,
+            "ranks": self._ranks(),
+            "grade": self.grade.grade,
+            "grade_reason": self.grade.reason,
+            "remedy": self.grade.remedy,
+            "busy": self.busy,
+            "self_tests": [] if self.aa is None else [self._self_test()],
+            "interference": self.interference.to_dict(),
+            "breaches": {
+                entrant.trial: one.why
+                for entrant, one in zip(self.entrants, self._verdicts, strict=True)
+                if one.breach
+            },
+            "frozen": record.frozen,
+            "groups": [[self.entrants[index].trial for index in group] for group in record.groups],
+            "discarded": [
+                {"reason": one.reason, "blocks": [self._discarded(block) for block in one.blocks]}
+                for one in record.discarded
+            ],
+            "notes": self.notes,
+            **self._provenance(),
+        }
+
+    def _self_test(self) -> dict[str, Any]:
+        assert self.aa is not None
+        runs_s = [
+            statistics.median(one.latencies_s) for one in self.record.blocks if one.contestant == self.anchor
+        ]
+        return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
+
+    def _generation(self, one: Generation) -> dict[str, Any]:
+        return {
+            "generation": one.number,
+            "rounds": one.rounds,
+            "start_s": one.start_s,
+            "order": [self._process(key) for key in one.order],
+            "layouts": {self._process(key): dict(layout) for key, layout in one.layouts.items()},
+        }
+
+    def _process(self, key: Key) -> str:
+        """What a record calls a process: its trial, and `/1` behind it for the twin of the anchor."""
+        return f"{self.entrants[key[0]].trial}{'/1' if key[1] else ''}"
+
+    def _discarded(self, block: Block) -> dict[str, Any]:
+        """A block that does not count keeps its samples all the same."""
+        trial = self.entrants[block.contestant].trial
+        return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
+
+    def _provenance(self) -> dict[str, Any]:
+        machine = self.environment
+        return {
+            "environment": dict(machine) if machine is not None else None,
+            "fingerprint": machine["fingerprint"] if machine is not None else "",
+            "tool_version": __version__,
+        }
+
+    # --- contrasts ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def contrasts(self) -> list[dict[str, Any]]:
+        """Everybody against the baseline, and against the anchor where that is another.
+
+        Each is `contrast.Contrast.to_dict()` with `candidate` and `baseline` (trials), `grade`, `wall_s`,
+        `holds` (False: the A/A test does not let its verdict stand, which is UNDECIDED then) and
+        `holds_reason`, `per_row` (the sides fed different numbers of rows), `flagged_rounds`,
+        `without_flagged` (the contrast of the other rounds; None where there are too few, or none is
+        flagged), `contradicted` (the two decide differently, so that the verdict is UNDECIDED),
+        `outputs_differ` (those of the candidate from what they should be, or its model's from those of the
+        baseline's; None: not known), `something_else` (why two different models do not compute the same;
+        empty: they do, or both have one original) and `notes`.
+        """
+        references = dict.fromkeys(
+            one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
+        )
+        return [
+            self._contrast(index, reference)
+            for reference in references
+            for index in range(len(self.entrants))
+            if index != reference and self._stands(index) and self._meet(index, reference)
+        ]
+
+    @cached_property
+    def _reference(self) -> int | None:
+        return next((one for one in (self.baseline, self.anchor) if self._stands(one)), None)
+
+    def _stands(self, index: int) -> bool:
+        """Whether a contestant has come through: a crash makes its numbers no result."""
+        return self.record.ran[index].error is None and bool(self._per_row[index])
+
+    def _meet(self, one: int, other: int) -> bool:
+        """Whether both ran in some round."""
+        return not self._per_row[one].keys().isdisjoint(self._per_row[other])
+
+    def _contrast(self, candidate: int, baseline: int) -> dict[str, Any]:
+        own, other = self._per_row[candidate], self._per_row[baseline]
+        found = self._estimate(paired(own, other))
+        flagged = (self._flagged[candidate] | self._flagged[baseline]) & own.keys() & other.keys()
+        clean = self._without(flagged, own, other) if flagged else None
+        rows = [self._rows(one) for one in (candidate, baseline)]
+        notes = []
+        if rows[0] != rows[1]:
+            notes.append(
+                f"The batch sizes differ ({rows[0]} and {rows[1]} rows): times per row are compared."
+            )
+        if found.drifting:
+            notes.append("The ratio itself moved from the first generations to the last.")
+        contradicted = clean is not None and _contradict(found, clean)
+        if clean is not None and contradicted:
+            notes.append(
+                f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
+                f"disturbed say {clean.verdict}: this is undecided."
+            )
+        doubt = stands(found, self.aa)
+        notes += [doubt] if doubt else []
+        notes += self._outputs(candidate, baseline)
+        apart, told = self._apart(candidate, baseline)
+        notes += [told] if told else []
+        return {
+            "candidate": self.entrants[candidate].trial,
+            "baseline": self.entrants[baseline].trial,
+            **found.to_dict(),
+            "verdict": "UNDECIDED" if contradicted or doubt else found.verdict,
+            "holds": not doubt,
+            "holds_reason": doubt,
+            "grade": "F" if doubt else fineness(found.half_width),
+            "wall_s": self.record.wall_s,
+            "per_row": rows[0] != rows[1],
+            "flagged_rounds": len(flagged),
+            "without_flagged": clean.to_dict() if clean is not None else None,
+            "contradicted": contradicted,
+            "outputs_differ": _either(self._verdicts[candidate].breach, apart is not None and apart.breach),
+            "something_else": told if apart is not None and apart.breach is not False else "",
+            "notes": notes,
+        }
+
+    def _estimate(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
+        return contrast(log_ratios, looks=self.looks, margin=self.margin, prior=self.record.prior)
+
+    def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
+        """The contrast without rounds in which either side was disturbed: chosen by counters alone."""
+        kept = paired({key: value for key, value in own.items() if key not in flagged}, other)
+        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
+            return None
+        return self._estimate(kept)
+
+    @cached_property
+    def aa(self) -> Contrast | None:
+        """The anchor against its twin, whose truth is 1; None: they never ran in the same round."""
+        return contrast(self._aa, margin=DEFAULT_MARGIN, prior=self.record.prior) if self._aa else None
+
+    @cached_property
+    def _aa(self) -> list[list[float]]:
+        """Log ratios of the A/A test, by generation."""
+        return paired(self._of_copy(self.anchor, 1), self._of_copy(self.anchor, 0))
+
+    def _outputs(self, candidate: int, baseline: int) -> list[str]:
+        """Which of two sides computes something else than it should."""
+        found = []
+        if self._verdicts[candidate].breach:
+            found.append(f"{MARK}: {self._verdicts[candidate].why}")
+        if self._verdicts[baseline].breach:
+            name = self.entrants[baseline].contestant.label
+            found.append(f"{MARK} of `{name}`, which it is put against: {self._verdicts[baseline].why}")
+        return found
+
+    def _apart(self, candidate: int, baseline: int) -> tuple[Verdict | None, str]:
+        """Whether the originals of two sides compute the same, and that in words; None: they have one."""
+        one, other = self.entrants[candidate], self.entrants[baseline]
+        found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
+        if found is None or one.origin == other.origin:
+            return None, ""
+        return found, f"{apart_words(one.origin_name, other.origin_name, found)}."
+
+    @cached_property
+    def _verdicts(self) -> list[Verdict]:
+        """Of everybody, whether its outputs are still right."""
+        found = []
+        for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
+            unknown = ran.not_compared or _why_not_compared(self.record, entrant)
+            found.append(
+                judge(
+                    ran.output_error,
+                    _computed_in(entrant, ran),
+                    entrant.tolerance,
+                    unknown=unknown,
+                    random=entrant.random,
+                )
+            )
+        return found
+
+    def _ranks(self) -> list[dict[str, Any]]:
+        standing = [index for index in range(len(self.entrants)) if self._stands(index)]
+        if self.grade.grade == "F" or not 2 <= len(standing) <= MAX_RANKED:
+            return []
+        per_round = {self.entrants[index].trial: self._per_row[index] for index in standing}
+        found = ranks(per_round, looks=self.looks, margin=self.margin, prior=self.record.prior)
+        return [{"trial": one.name, "rank": one.rank, "ties": list(one.ties)} for one in found]
+
+    # --- what happened --------------------------------------------------------------------------------------
+
+    @cached_property
+    def grade(self) -> Grade:
+        """How fine the comparison is, and whether any verdict of it stands."""
+        holding = [one["holds"] for one in self.contrasts]
+        rejected = not any(holding) if holding else biased(self.aa)
+        reference = None if self._reference is None else self.entrants[self._reference].trial
+        widths = [one["half_width"] for one in self.contrasts if one["baseline"] == reference]
+        return grade(self.aa, widths, self.interference, rejected=rejected, frozen=self.record.frozen)
+
+    @cached_property
+    def busy(self) -> dict[str, Any] | None:
+        """Who else used the machine meanwhile, see `interference.busy`."""
+        return busy(self.interference, self.record.neighbours)
+
+    @cached_property
+    def interference(self) -> Summary:
+        """What disturbed the blocks of everybody."""
+        return summarize([block.counters for block in self.record.blocks], self._flags)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of any verdict must know."""
+        record = self.record
+        failed = [
+            f"`{entrant.contestant.label}` failed: {ran.error.message}"
+            for entrant, ran in zip(self.entrants, record.ran, strict=True)
+            if ran.error is not None
+        ]
+        if self.baseline != self._reference is not None:
+            failed.append(
+                f"The baseline has no result: the others are put against "
+                f"`{self.entrants[self._reference].contestant.label}`."
+            )
+        return [
+            *([] if record.outcome in ("decided", "rounds") else [OUTCOMES[record.outcome]]),
+            *failed,
+            *self._how(),
+            *record.notes,
+        ]
+
+    def _how(self) -> list[str]:
+        """Where the race departed from its protocol."""
+        found, record = [], self.record
+        if len(record.groups) > 1:
+            found.append(
+                f"Memory did not hold everybody at once: {len(record.groups)} groups raced in turn, each "
+                "with the references. Ranks across groups are ties."
+            )
+        if not record.frozen:
+            found.append(
+                "parked_workers_live: workers that waited could not be stopped, so their idle threads may "
+                "have disturbed the one that ran."
+            )
+        if lost := len(record.discarded):
+            reasons = "; ".join(dict.fromkeys(one.reason for one in record.discarded))
+            found.append(f"{lost} round{'s' * (lost != 1)} did not count: {reasons}.")
+        return found
+
+    @cached_property
+    def _flags(self) -> list[list[str]]:
+        blocks = self.record.blocks
+        cpus = max((len(ran.load["affinity"]) for ran in self.record.ran if ran.load is not None), default=0)
+        counters = [block.counters for block in blocks]
+        return flag_blocks(counters, [block.contestant for block in blocks], cpus=max(1, cpus))
+
+    @cached_property
+    def _flagged(self) -> list[set[PerRoundKey]]:
+        """Contestant -> rounds in which something disturbed it."""
+        found: list[set[PerRoundKey]] = [set() for _ in self.entrants]
+        for block, flags in zip(self.record.blocks, self._flags, strict=True):
+            if flags:
+                found[block.contestant].add((block.generation, block.round))
+        return found
+
+    @cached_property
+    def _per_row(self) -> list[dict[PerRoundKey, float]]:
+        """Contestant -> round -> ln(median seconds per row), the mean over its processes in that round."""
+        found: list[dict[PerRoundKey, float]] = []
+        for index in range(len(self.entrants)):
+            copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
+            keys = set[PerRoundKey]().union(*copies)
+            values = {key: [one[key] for one in copies if key in one] for key in sorted(keys)}
+            found.append({key: math.fsum(one) / len(one) for key, one in values.items()})
+        return found
+
+    def _of_copy(self, index: int, copy: int) -> dict[PerRoundKey, float]:
+        """Round -> ln(median seconds per row) of one process of each generation."""
+        return self._per_process.get((index, copy), {})
+
+    @cached_property
+    def _per_process(self) -> dict[Key, dict[PerRoundKey, float]]:
+        found: dict[Key, dict[PerRoundKey, float]] = {}
+        for block in self.record.blocks:
+            per_row = statistics.median(block.latencies_s) / self._rows(block.contestant)
+            rounds = found.setdefault((block.contestant, block.copy), {})
+            rounds[block.generation, block.round] = math.log(per_row)
+        return found
+
+    def _rows(self, index: int) -> int:
+        load = self.record.ran[index].load
+        return max(1, load["batch_size"]) if load is not None else 1
+
+    # --- one contestant -------------------------------------------------------------------------------------
+
+    def trial_result(self, index: int) -> dict[str, Any] | None:
+        """Return the result of one contestant's trial under the names of the `--json` contract.
+
+        What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
+        block. The anchor's result holds the runs of its twin, which is the same configuration.
+        `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and system
+        time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
+        """
+        ran, entrant = self.record.ran[index], self.entrants[index]
+        found = [
+            (block, flags)
+            for block, flags in zip(self.record.blocks, self._flags, strict=True)
+            if block.contestant == index
+        ]
+        if ran.load is None or not found:
+            return None
+        blocks = [block for block, _ in found]
+        latencies = [one for block in blocks for one in block.latencies_s]
+        latency = latency_summary(
+            latencies,
+            rounds=[len(block.latencies_s) for block in blocks],
+            processes=[(block.generation, block.copy) for block in blocks],
+        )
+        busy_s = math.fsum(latencies)
+        counters = [block.counters for block in blocks]
+        own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
+        return {
+            "model": _plain(entrant.model),
+            **_facts(ran, ran.load),
+            **_costs(ran, self.record.energy_note),
+            **_cpu_spread(blocks),
+            "guard": {
+                "error": ran.output_error,
+                **self._verdicts[index].to_dict(),
+                "reference": _plain(entrant.reference),
+            },
+            "placement": _plain(entrant.placement),
+            "casts": _plain(entrant.casts),
+            "runs": len(latencies),
+            "latencies_s": latencies,
+            "latency": latency,
+            "throughput_per_s": ran.load["batch_size"] * len(latencies) / busy_s if busy_s > 0 else None,
+            "timed_wall_s": math.fsum(one["wall_s"] for one in counters),
+            "comparison": self.comparison,
+            "role": entrant.contestant.role,
+            "contrasts": own,
+            "grade": self.grade.grade,
+            "grade_reason": self.grade.reason,
+            "remedy": self.grade.remedy,
+            "busy": self.busy,
+            "generations": len({block.generation for block in blocks}),
+            "blocks": [_block(block, flags) for block, flags in found],
+            "interference": summarize(counters, [flags for _, flags in found]).to_dict(),
+            "notes": [
+                *_notes(ran, latency),
+                *entrant.notes,
+                *self._differing(index, own),
+                *self._how(),
+                *doubts(latencies, latency),
+            ],
+            "seed": entrant.feeds["seed"],
+            "fed": [one.to_dict() for one in fed([entrant.feeds], None, ran.load["inputs"])],
+            **self._provenance(),
+        }
+
+    def _differing(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Notes of its contrasts, each once; outputs that differ are told of one without a contrast, too."""
+        verdict = self._verdicts[index]
+        mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
+        if verdict.breach is None and self.record.ran[index].output_error is not None:
+            mark = [f"The outputs are neither right nor wrong: {verdict.why}."]
+        return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
+
+
+def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return an A/A test as it is stored: the ratio of two processes of one configuration, whose truth is 1.
+
+    Args:
+        when: "during" a race, or "alone".
+        found: their contrast.
+        log_ratios: of every round, by generation.
+    """
+    names = ("ratio", "ratio_low", "ratio_high", "half_width", "sigma", "sigma_between", "rounds")
+    return {
+        "when": when,
+        **{name: getattr(found, name) for name in (*names, "generations")},
+        "excess_between": excess_between(log_ratios),
+        "log_ratios": [one for rounds in log_ratios for one in rounds],
+    }
+
+
+def self_test_result(evidence: Evidence) -> dict[str, Any]:
+    """Return the A/A test of a race that a configuration made against itself.
+
+    Raises:
+        WorkerError: there was no A/A test, because the second process failed.
+    """
+    found = evidence.to_dict()
+    if evidence.aa is None:
+        raise WorkerError(
+            f"There was no A/A test. {' '.join(evidence.record.notes)}".strip(), hint="Run it again."
+        )
+    kept = ("grade", "grade_reason", "remedy", "busy", "interference", "environment", "fingerprint")
+    generations = evidence.record.generations
+    seconds = evidence.record.wall_s / max(1, len(generations))
+    return {
+        **found["self_tests"][0],
+        "when": "alone",
+        "seconds_per_generation": seconds,
+        "rounds_per_generation": evidence.aa.rounds / max(1, evidence.aa.generations),
+        **{name: found[name] for name in kept},
+    }
+
+
+def _computed_in(entrant: Entrant, ran: Ran) -> str:
+    """What it computes in by the providers that ran: those with nodes, where the placement tells."""
+    if entrant.session is None:
+        return entrant.precision
+    providers = None if ran.load is None else ran.load["effective_providers"]
+    if entrant.placement:
+        providers = [name for name, part in entrant.placement.items() if part["ran_nodes"]] or providers
+    return computed_in(entrant.precision, entrant.session, providers)
+
+
+def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
+    if record.outcome == "cancelled":
+        return "The outputs were not compared: the race was cancelled before that."
+    if entrant.reference is None:
+        return "The outputs were not compared: there is nothing to hold them against; see the notes."
+    return ""
+
+
+def _either(one: bool | None, other: bool | None) -> bool | None:
+    """Whether one of two holds, of which None says that it is not known."""
+    if one or other:
+        return True
+    return None if None in (one, other) else False
+
+
+def _contradict(one: Contrast, other: Contrast) -> bool:
+    return "UNDECIDED" not in (one.verdict, other.verdict) and one.verdict != other.verdict
+
+
+# --- parts of a trial's result ------------------------------------------------------------------------------
+
+
+def _facts(ran: Ran, load: wire.LoadReply) -> dict[str, Any]:
+    """What a contestant answered when it was loaded and warmed up."""
+    warm = ran.warm
+    return {
+        "requested_providers": load["requested_providers"],
+        "effective_providers": load["effective_providers"],
+        "fallback": load["fallback"],
+        "fallback_reason": load["fallback_reason"],
+        "batch_size": load["batch_size"],
+        "inputs": load["inputs"],
+        "outputs": load["outputs"],
+        "session_creation_s": load["session_creation_s"],
+        "first_run_s": load["first_run_ns"] / 1e9,
+        "warmup_latencies_s": [
+            ns / 1e9 for ns in (load["first_run_ns"], *(warm["latencies_ns"] if warm is not None else []))
+        ],
+        "steady": warm["steady"] if warm is not None else None,
+        "affinity": load["affinity"],
+        "libraries": load["libraries"],
+    }
+
+
+def _costs(ran: Ran, energy_note: str) -> dict[str, Any]:
+    """What a run costs beside its latency; None where the pass that finds it was not reached."""
+    cost, footprint, load = ran.cost, ran.footprint, ran.load
+    assert load is not None
+    load_peak = load["load_peak_rss_bytes"] if ran.load_peak_rss_bytes is None else ran.load_peak_rss_bytes
+    run_peak = footprint["run_peak_rss_bytes"] if footprint is not None else None
+    return {
+        "cpu_s_per_inference": cost["cpu_s_per_run"] if cost is not None else None,
+        "idle_cpu_s": cost["idle_cpu_s"] if cost is not None else None,
+        "idle_wall_s": cost["idle_wall_s"] if cost is not None else None,
+        "baseline_rss_bytes": load["baseline_rss_bytes"],
+        "load_peak_rss_bytes": load_peak,
+        "run_peak_rss_bytes": run_peak,
+        "peak_rss_bytes": max(load_peak, run_peak or 0),
+        "gpu_memory_bytes": footprint["gpu_memory_bytes"] if footprint is not None else None,
+        "energy_j_per_inference": ran.energy_j_per_run,
+        "energy_note": energy_note,
+        "output_error": ran.output_error,
+        "new_shapes": [
+            {
+                "batch_size": one["batch_size"],
+                "first_run_s": one["first_run_ns"] / 1e9,
+                "next_run_s": one["next_run_ns"] / 1e9,
+            }
+            for one in ran.shapes
+        ],
+    }
+
+
+def _cpu_spread(blocks: Sequence[Block]) -> dict[str, float | None]:
+    """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser."""
+    # a run for the caches comes before the others, where runs are short
+    per_run = [one.counters["cpu_s"] / (len(one.latencies_s) + (one.refill_s is not None)) for one in blocks]
+    spread = mean_estimate(per_run, rounds=[1] * len(per_run))
+    return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
+
+
+def _block(block: Block, flags: list[str]) -> dict[str, Any]:
+    return {
+        "generation": block.generation,
+        "copy": block.copy,
+        "round": block.round,
+        "position": block.position,
+        "at_s": block.at_s,
+        "runs": len(block.latencies_s),
+        "refill_s": block.refill_s,
+        "median_s": statistics.median(block.latencies_s),
+        "counters": dict(block.counters),
+        "flags": flags,
+    }
+
+
+def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
+    """What a contestant said of itself, and what its numbers say of the way they were found."""
+    load, footprint = ran.load, ran.footprint
+    assert load is not None
+    found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]
+    if ran.warm is not None and not ran.warm["steady"]:
+        made = len(ran.warm["latencies_ns"]) + 1
+        still = f"the latency still moved after {made} warm-up runs"
+        short = f"{made} warm-up runs are too few to show whether the latency is; the budget held no more"
+        found.append(f"not_steady: {still if made > LEAST_WARM_UP else short}.")
+    typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
+    if typical_s and clock_s >= CLOCK_WARNING * typical_s:
+        found.append(
+            f"The clock and the loop add {ms(clock_s, 2)} to each run, {clock_s / typical_s:.1%} of "
+            "it: of so short a run, read ratios rather than times."
+        )
+    return found
+
+
+def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(value) if value is not None else None

@@ -1,0 +1,173 @@
+"""Who stands how to whom while a race runs, and when it may stop: numbers in, answers out.
+
+Looks and split alpha make stopping honest; they come at the end of generations. A race that has its answer
+early goes on for a few seconds or 40 rounds, because people also want a p99; the interval that counts is the
+one at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+
+from core.evidence.contrast import (
+    ASSUMED,
+    Contrast,
+    contrast,
+    hopeless,
+    predicted_units,
+    settled,
+    sufficient_look,
+)
+from core.evidence.ranking import paired
+from core.evidence.record import Key, Outcome, Settings
+
+RICH_ROUNDS = 40  # carry a p99
+RICH_S = 5.0  # nobody waits longer than this for one
+
+
+class Standing:
+    """The medians of every round so far, and what follows from them."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin without rounds."""
+        self.settings = settings
+        self.looks = settings.precision.looks
+        self.splits = settings.splits or len(self.looks)
+        self.prior = ASSUMED  # until the race knows how long a run is
+        self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per row)
+
+    def add(self, key: Key, generation: int, number: int, seconds_per_row: float) -> None:
+        """Take the median of one block."""
+        self.medians.setdefault(key, {})[generation, number] = math.log(seconds_per_row)
+
+    def reference(self, live: Collection[int]) -> int | None:
+        """Who the others are put against: the baseline, or the anchor when the baseline has failed."""
+        return next((one for one in (self.settings.baseline, self.settings.anchor) if one in live), None)
+
+    def contrasts(self, racing: Sequence[int], live: Collection[int]) -> dict[int, Contrast]:
+        """How the contestants of `racing` stand to the reference.
+
+        Where the anchor races alone, it stands against its own twin.
+        """
+        return {index: self._contrast(one) for index, one in self._log_ratios(racing, live).items() if one}
+
+    def p50_s(self, index: int) -> float | None:
+        """Median over the medians of all blocks of a contestant so far, in seconds a row."""
+        values = [one for key, rounds in self.medians.items() if key[0] == index for one in rounds.values()]
+        return math.exp(statistics.median(values)) if values else None
+
+    def stop(
+        self,
+        racing: Sequence[int],
+        live: Collection[int],
+        generations: int,
+        *,
+        rounds: int,
+        elapsed_s: float,
+        left: int,
+    ) -> Outcome | None:
+        """Say why to stop after `generations`; None: go on.
+
+        Args:
+            racing: who still races.
+            live: who has not failed.
+            generations: that were made.
+            rounds: that were made in all.
+            elapsed_s: that they took.
+            left: generations that the budget still holds.
+        """
+        found = list(self.contrasts(racing, live).values())
+        answered = bool(found) and all(map(self._is_settled, found))
+        rich = rounds >= RICH_ROUNDS or elapsed_s >= RICH_S
+        if generations >= self.looks[-1]:
+            return "decided" if answered else "rounds"
+        if left <= 0:
+            return "decided" if answered else "budget"
+        if generations < self.settings.least:
+            return None
+        if not found:
+            return "rounds" if rich and generations >= self.looks[0] else None
+        if generations not in self.looks:
+            return "decided" if rich and answered and self._was_answered(racing, live, generations) else None
+        if answered:
+            return "decided" if rich else None
+        open_ones = [one for one in found if not self._is_settled(one)]
+        most = min(left, self.looks[-1] - generations)
+        if all(hopeless(one, looks=self.splits, left=most) for one in open_ones):
+            return "hopeless"
+        return None
+
+    def still_open(
+        self, racing: Sequence[int], generations: int, rounds: int, live: Collection[int]
+    ) -> list[int]:
+        """Who goes on after `generations`: at a look, whoever is settled leaves; the references stay."""
+        if generations not in self.looks or rounds < RICH_ROUNDS:
+            return list(racing)
+        found = self.contrasts(racing, live)
+        return [i for i in racing if i not in found or not self._is_settled(found[i])]
+
+    def predicted(self, racing: Sequence[int], live: Collection[int]) -> int:
+        """Generations that the widest contrast will take, as it stands."""
+        needed = [self.looks[0]]
+        for one in self.contrasts(racing, live).values():
+            if one.standard_error:
+                deviation = one.standard_error * math.sqrt(one.generations)
+                prior_df = self.prior.df
+                precision = self.settings.precision
+                target = max(precision.target, precision.of_effect * abs(math.log(one.ratio)))
+                needed.append(predicted_units(deviation, target, looks=self.splits, prior_df=prior_df))
+        return sufficient_look(max(needed), self.looks) or self.looks[-1]
+
+    def variance_ratio(self, racing: Sequence[int], live: Collection[int]) -> float | None:
+        """Variance of a round within a generation over that between processes; None: not known yet."""
+        ratios = [
+            one.sigma**2 / one.sigma_between**2
+            for one in self.contrasts(racing, live).values()
+            if one.sigma and one.sigma_between
+        ]
+        return statistics.median(ratios) if ratios else None
+
+    def _was_answered(self, racing: Sequence[int], live: Collection[int], generations: int) -> bool:
+        """Whether all were settled at the last look: then the race may end between two looks."""
+        last = max((look for look in self.looks if look <= generations), default=0)
+        found = [one[:last] for one in self._log_ratios(racing, live).values()]
+        return bool(last and found) and all(
+            any(one) and self._is_settled(self._contrast(one)) for one in found
+        )
+
+    def _log_ratios(self, racing: Sequence[int], live: Collection[int]) -> dict[int, list[list[float]]]:
+        """Of the contestants in `racing`: ln(reference / contestant) of the rounds that both ran in."""
+        reference = self.reference(live)
+        if reference is None:
+            return {}
+        references = {self.settings.baseline, self.settings.anchor}
+        others = [index for index in racing if index not in references]
+        if not others:  # the anchor against the baseline
+            others = [index for index in racing if index != reference]
+        if not others:  # the anchor against itself
+            return {reference: paired(self._of((reference, 1)), self._of((reference, 0)))}
+        found = {index: paired(self._mean(index), self._mean(reference)) for index in others}
+        return {index: one for index, one in found.items() if one}
+
+    def _of(self, key: Key) -> Mapping[tuple[int, int], float]:
+        return self.medians.get(key, {})
+
+    def _mean(self, index: int) -> dict[tuple[int, int], float]:
+        """Of each round the mean over the copies of a contestant that ran in it."""
+        copies = [rounds for key, rounds in self.medians.items() if key[0] == index]
+        if len(copies) == 1:
+            return copies[0]
+        found: dict[tuple[int, int], list[float]] = {}
+        for rounds in copies:
+            for number, value in rounds.items():
+                found.setdefault(number, []).append(value)
+        return {number: math.fsum(values) / len(values) for number, values in found.items()}
+
+    def _contrast(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
+        return contrast(log_ratios, looks=self.splits, margin=self.settings.margin, prior=self.prior)
+
+    def _is_settled(self, one: Contrast) -> bool:
+        precision = self.settings.precision
+        return settled(one, precision.target, precision.of_effect)

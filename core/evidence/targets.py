@@ -1,0 +1,435 @@
+"""Targets against what was measured: Met, Missed or not yet known, and what to do about it.
+
+A target is met when the whole 95 % interval lies inside the limit and missed when it lies outside; in between
+it is not known, and neither is it where nothing was measured. Whatever makes a machine busy only makes times
+worse: a time met in spite of it is met, one that is not met there is not known. Pure: results as they are
+stored in, verdicts out; no clock, no file, no worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from core.evidence.statistics import mean_estimate
+from core.spec.targets import METRICS, TargetSpec
+from core.wire.units import significant, size_scale, span
+
+State = Literal["MET", "MISSED", "UNKNOWN"]
+Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
+
+UNTIMED = ("peak_rss", "output_error")  # metrics of a race that a neighbour's load does not change
+
+STATE_WORDS: Mapping[State, str] = {"MET": "Met", "MISSED": "Missed", "UNKNOWN": "Not yet known"}
+PERCENTILES: Mapping[str, str] = {"latency_p50": "p50_s", "latency_p95": "p95_s", "latency_p99": "p99_s"}
+# Peaks of 20 equal processes each of digits_cnn, tiny_transformer and mobilenet_v3_small at batch 1 to 16 lay
+# within 8 % of their median, without ONNX Runtime's arena within 23 %: malloc has more ways to go.
+MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA = 0.10, 0.25
+MOST_ROWS = 10_000_000  # beyond, more rows are no advice
+_Z = 1.959963984540054  # 97.5 % of a standard normal variable lie below
+
+Result = Mapping[str, Any]
+Condition = tuple[int | str | None, float | None]  # positive class, threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of one configuration on this machine.
+
+    Attributes:
+        batch_size: rows that the configuration feeds by itself.
+        races: rows fed -> results of complete trials with their raw samples, newest first.
+        failures: rows asked for -> why the newest trial has no result.
+        size_bytes: of the model, with external data.
+        summaries: (positive class, threshold) of a target -> what `accuracy_run.summary` says.
+        accuracy_failure: why there are none, where that is known.
+        has_dataset: the configuration names labelled data.
+        arena: the configuration keeps ONNX Runtime's CPU arena.
+    """
+
+    batch_size: int
+    races: Mapping[int, Sequence[Result]] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+    size_bytes: int | None = None
+    summaries: Mapping[Condition, Result] = field(default_factory=dict)
+    accuracy_failure: str = ""
+    has_dataset: bool = False
+    arena: bool = True
+
+    def rows_of(self, target: TargetSpec) -> int:
+        """Rows at which `target` holds."""
+        return target.batch_size or self.batch_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One target and what the evidence says of it. Numbers are in the metric's unit; None: not known."""
+
+    target: TargetSpec
+    state: State
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    margin: float | None = None  # from the worse end of the interval to the limit; negative: beyond it
+    why: str = ""  # in words
+    todo: str = ""  # one imperative sentence; empty where nothing is to be done
+    cause: Cause = ""  # of UNKNOWN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**asdict(self), "target": self.target.model_dump(mode="json", exclude_none=True)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    value: float
+    low: float | None
+    high: float | None
+    why: str
+    busy: str = ""  # what made the machine busy, where that made this number worse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gap:
+    """There is no reading."""
+
+    cause: Cause
+    why: str
+    todo: str
+
+
+def judge(target: TargetSpec, evidence: Evidence) -> Judged:
+    """Say whether `target` is met.
+
+    An end of the interval that the sample cannot support is taken as unbounded: without an upper bound
+    nothing is at most anything.
+    """
+    found = _read(target, evidence)
+    if isinstance(found, _Gap):
+        return Judged(target=target, state="UNKNOWN", why=found.why, todo=found.todo, cause=found.cause)
+    state, busy = _state(target, found), False
+    if found.busy and state != "MET":
+        state, busy = "UNKNOWN", True
+    worse = found.high if target.about.smaller_is_better else found.low
+    return Judged(
+        target=target,
+        state=state,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        margin=None if worse is None else _margin(target, worse),
+        why=_why(found, state, busy=busy),
+        todo=_BUSY_TODO if busy else _narrower(target, found, evidence) if state == "UNKNOWN" else "",
+        cause="busy" if busy else "wide" if state == "UNKNOWN" else "",
+    )
+
+
+_BUSY_TODO = "Measure it again with *Wait for quiet* (`--wait-quiet 5m`), or on a machine of its own."
+
+
+def _why(found: _Reading, state: State, *, busy: bool) -> str:
+    if busy:
+        return f"Measured {found.busy}, which can only have made it worse. {found.why}"
+    if state == "UNKNOWN":
+        return f"The interval holds the limit. {found.why}"
+    return f"{found.why} Measured {found.busy}." if found.busy else found.why
+
+
+def overall(judged: Iterable[Judged]) -> State:
+    """Return MISSED where one target is missed, else UNKNOWN where one is not known, else MET."""
+    states = {one.state for one in judged}
+    return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
+
+
+def _state(target: TargetSpec, found: _Reading) -> State:
+    low = -math.inf if found.low is None else found.low
+    high = math.inf if found.high is None else found.high
+    if target.about.smaller_is_better:
+        return "MET" if high <= target.limit else "MISSED" if low > target.limit else "UNKNOWN"
+    return "MET" if low >= target.limit else "MISSED" if high < target.limit else "UNKNOWN"
+
+
+def _margin(target: TargetSpec, worse: float) -> float:
+    return target.limit - worse if target.about.smaller_is_better else worse - target.limit
+
+
+def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
+    """What would decide a target whose limit lies in the interval."""
+    if target.about.source == "race":
+        return "Measure longer: a higher precision and a larger budget narrow the interval."
+    summary = evidence.summaries.get((target.positive_class, target.threshold), {})
+    share = _of_summary(target, summary) or {}
+    rows = rows_to_decide(found.value, target.limit, count=share.get("total") or 0)
+    if rows is None:
+        return "Use more labelled rows; the value is so near to the limit that very many are needed."
+    return (
+        f"Use more labelled rows: about {rows:,} of this kind would decide it, if the share stays the same."
+    )
+
+
+def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
+    """Return about how many rows would put the whole Wilson interval of `share` on one side of `limit`.
+
+    None: more than ten million, or it is not known how many there are now.
+
+    Source: Wilson (1927); the limit p0 leaves the interval when n (share - p0)² > z² p0 (1 - p0).
+    """
+    distance = abs(share - limit)
+    if count <= 0 or distance**2 * MOST_ROWS < _Z**2 * limit * (1 - limit) or distance == 0:
+        return None
+    return max(count, math.ceil(_Z**2 * limit * (1 - limit) / distance**2)) + 1
+
+
+# --- readings -----------------------------------------------------------------------------------------------
+
+
+def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+    if target.about.source == "accuracy":
+        return _from_accuracy(target, evidence)
+    if target.about.source == "race":
+        return _from_races(target, evidence)
+    if evidence.size_bytes is None:
+        return _Gap(cause="missing", why="The size of the model is not known.", todo="Add the model again.")
+    size = float(evidence.size_bytes)
+    return _Reading(value=size, low=size, high=size, why="The file with its external data; exact.")
+
+
+def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+    """From the newest race at that batch that can answer; a busy one only if no quiet one does."""
+    rows = evidence.rows_of(target)
+    gap: _Gap | None = None
+    busy: _Reading | None = None
+    for result in evidence.races.get(rows, ()):
+        found = _from_race(target, result, arena=evidence.arena)
+        if isinstance(found, _Gap):
+            gap = gap or found
+        elif found.busy and _state(target, found) != "MET":
+            busy = busy or found  # an earlier, quiet race may know
+        else:
+            return found
+    if busy is not None or gap is not None:
+        return busy or gap  # type: ignore[return-value] # one of them is there
+    if why := evidence.failures.get(rows):
+        return _Gap(cause="failed", why=f"It could not be measured: {why}", todo="Correct that, or drop it.")
+    return _Gap(cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it.")
+
+
+def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
+    found = _of_result(target, result, arena=arena)
+    if isinstance(found, _Gap) or target.metric in UNTIMED:
+        return found
+    busy = result.get("busy") or {}
+    return replace(found, busy=busy.get("words") or "")
+
+
+def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
+    one_process = result.get("generations") is None  # an older version's, which rejected busy races
+    if one_process and result.get("grade") == "F" and target.metric not in UNTIMED:
+        reason = result.get("grade_reason") or "the machine was too disturbed."
+        todo = result.get("remedy") or "Measure again on a quieter machine."
+        return _Gap(cause="rejected", why=f"The race was graded F: {reason}", todo=todo)
+    if target.metric in PERCENTILES:
+        return _percentile(PERCENTILES[target.metric], result)
+    if target.metric == "peak_rss":
+        return _memory(result, MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA)
+    return _OF_A_RACE[target.metric](result)
+
+
+def _percentile(name: str, result: Result) -> _Reading | _Gap:
+    latency = result.get("latency") or {}
+    value = latency.get(name)
+    if value is None:
+        runs = (latency.get("needs_runs") or {}).get(name)
+        rounds = (latency.get("needs_rounds") or {}).get(name)
+        needed = " and ".join(
+            f"{number:,} {what}" for number, what in ((runs, "runs"), (rounds, "rounds")) if number
+        )
+        why = f"The {result.get('runs') or 0:,} runs are too few for this percentile"
+        why += f": it takes about {needed}." if needed else "."
+        return _Gap(cause="thin", why=why, todo="Measure longer: use a higher precision.")
+    low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
+    return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs.")
+
+
+def _throughput(result: Result) -> _Reading | _Gap:
+    """Rows over the mean time of a run: the interval of the mean, turned over."""
+    latency, rows = result.get("latency") or {}, result.get("batch_size")
+    mean_s = latency.get("mean_s")
+    if not mean_s or not rows:
+        return _not_in_race("throughput")
+    low_s, high_s = latency.get("mean_s_low"), latency.get("mean_s_high")
+    return _Reading(
+        value=rows / mean_s,
+        low=rows / high_s if high_s else None,
+        high=rows / low_s if low_s else None,
+        why=f"{rows:,} rows a run, over the mean of {result.get('runs') or 0:,} runs.",
+    )
+
+
+def _cpu(result: Result) -> _Reading | _Gap:
+    """The pass that measures CPU time, and the spread that the same counter has from round to round.
+
+    The pass gives one number without a spread; the blocks of the race have the counter too, less exactly. The
+    interval is that of the rounds, widened to hold the number of the pass.
+    """
+    value = result.get("cpu_s_per_inference")
+    if value is None:
+        return _not_in_race("CPU time")
+    low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
+    if low is None:  # an older version's
+        counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
+        per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in counted]
+        spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None
+        low, high = (spread.low, spread.high) if spread is not None else (None, None)
+    if low is None or high is None:
+        return _Reading(value=value, low=None, high=None, why="One pass; its spread is not known.")
+    why = "A pass of its own; the interval also holds the counters of the rounds."
+    return _Reading(value=value, low=min(value, low), high=max(value, high), why=why)
+
+
+def _memory(result: Result, spread: float) -> _Reading | _Gap:
+    """The larger peak of fresh processes, give or take what equal processes differ by."""
+    value = result.get("peak_rss_bytes")
+    if not value:
+        return _not_in_race("peak memory")
+    return _Reading(
+        value=float(value),
+        low=value * (1 - spread),
+        high=value * (1 + spread),
+        why=f"The peak of a fresh process; equal ones are known to differ by up to ±{spread:.0%}.",
+    )
+
+
+def _error(result: Result) -> _Reading | _Gap:
+    error = result.get("output_error")
+    if error is None:
+        return _not_in_race("output error")
+    value = error.get("max_rel")
+    if value is None or not math.isfinite(value):
+        why = error.get("difference") or "the outputs hold numbers that are not finite"
+        return _Reading(value=math.inf, low=math.inf, high=math.inf, why=f"Not comparable: {why}.")
+    return _Reading(value=value, low=value, high=value, why="On the feeds of the race; exact for these.")
+
+
+def _not_in_race(what: str) -> _Gap:
+    return _Gap(cause="missing", why=f"The race did not find the {what}.", todo="Measure it again.")
+
+
+_OF_A_RACE = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
+
+
+def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+    summary = evidence.summaries.get((target.positive_class, target.threshold))
+    if summary is None:
+        return _no_accuracy(evidence)
+    if why := summary.get("failure"):
+        return _Gap(cause="failed", why=why, todo="Correct the target or the dataset.")
+    found = _of_summary(target, summary)
+    if found is None:
+        return _Gap(
+            cause="failed",
+            why="It is not said which class is the positive one.",
+            todo="Name the positive class in the target or in the dataset.",
+        )
+    if found.get("value") is None:
+        return _Gap(
+            cause="failed",
+            why=f"No row tells the {target.about.title}.",
+            todo="Use data with rows of the class and of others.",
+        )
+    counted = f"{found['count']:,} of {found['total']:,} rows." if found.get("total") else ""
+    why = counted or f"Of {summary['rows']:,} rows."
+    return _Reading(value=found["value"], low=found["low"], high=found["high"], why=why)
+
+
+def _no_accuracy(evidence: Evidence) -> _Gap:
+    if not evidence.has_dataset:
+        return _Gap(cause="missing", why="No labelled data are named.", todo="Choose a dataset.")
+    if evidence.accuracy_failure:
+        why = f"It could not be measured: {evidence.accuracy_failure}"
+        return _Gap(cause="failed", why=why, todo="Correct that, or drop the target.")
+    return _Gap(cause="missing", why="Not measured on these data yet.", todo="Measure it.")
+
+
+def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
+    """The number of `accuracy_run.summary` that the target is about; None: it needs a positive class."""
+    if target.metric == "top5":  # with five classes or fewer, every label is among the five highest
+        found: Result = summary["top5"] or _sure(summary)
+        return found
+    positive: Result | None = summary["positive"]
+    if target.about.at_threshold:
+        return positive[target.metric] if positive is not None else None
+    if target.metric == "roc_auc" and positive is not None:
+        found = positive["roc_auc"]
+        return found
+    found = summary[target.metric]
+    return found
+
+
+def _sure(summary: Result) -> Result:
+    """Every row that has an answer at all."""
+    rows, answered = summary["rows"], summary["rows"] - summary["not_finite"]
+    share = answered / rows
+    return {"value": share, "low": share, "high": share, "count": answered, "total": rows}
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+_SCALES: Mapping[str, tuple[float, str]] = {
+    "time": (1e-3, "ms"),
+    "rate": (1.0, "rows/s"),
+    "share": (0.01, "%"),
+    "number": (1.0, ""),
+}
+
+
+def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -> str:
+    """Return a number of this target's metric with its unit; a dash where it is not known."""
+    if value is None:
+        return "–"
+    scale, unit = _scale(target, value)
+    if not math.isfinite(value / scale):
+        return "not a number" if math.isnan(value) else "unbounded"
+    text = significant(value / scale, signed=signed)
+    unit = "pp" if signed and unit == "%" else unit  # a difference of two shares
+    return f"{text} {unit}".rstrip()
+
+
+def interval(one: Judged) -> str:
+    """Return the interval in the unit of the value: `2.280 to 2.350 ms`; a dash where there is none."""
+    if one.low is None and one.high is None:
+        return "–"
+    if one.low == one.high:
+        return "exact"
+    scale, unit = _scale(one.target, one.low if one.value is None else one.value)
+    low, high = (None if end is None else end / scale for end in (one.low, one.high))
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        ends = [quantity(one.target, end) if end is not None else "unbounded" for end in (one.low, one.high)]
+        return " to ".join(ends)
+    return span(low, high, unit)
+
+
+def margin(one: Judged) -> str:
+    """Return how far inside the limit the worse end of the interval lies, with its sign."""
+    if one.margin is None or not math.isfinite(one.margin):
+        return "–"
+    return quantity(one.target, one.margin, signed=True)
+
+
+def cell(one: Judged) -> str:
+    """Return a judged target in one line: `Met · 2.310 ms [2.280 to 2.350 ms] · margin +0.6500 ms`."""
+    word = STATE_WORDS[one.state]
+    if one.value is None:
+        return word
+    text = f"{word} · {quantity(one.target, one.value)}"
+    if (within := interval(one)) not in ("–", "exact"):
+        text += f" [{within}]"
+    return text if one.margin is None else f"{text} · margin {margin(one)}"
+
+
+def _scale(target: TargetSpec, value: float | None) -> tuple[float, str]:
+    """The one unit of a kind of number; of a size the binary one that leaves 1 or more."""
+    kind = METRICS[target.metric].quantity
+    return size_scale(value or 0.0) if kind == "size" else _SCALES[kind]

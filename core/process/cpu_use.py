@@ -1,0 +1,187 @@
+"""CPU time of all processes and of the machine, read from the system; `evidence.neighbours` reads it.
+
+Formats: Linux, Documentation/filesystems/proc.rst. Elsewhere psutil tells, as far as the system lets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from core.evidence.neighbours import KERNEL, CpuTime, Process, Snapshot
+from core.wire import limits
+from core.wire.limits import parse_pressure
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: from here every process of the machine is seen
+_READ_BYTES = 4096
+_COMMAND_MOST = 15  # characters that the kernel keeps of a process's name
+_NAME_MOST = 40
+
+
+def snapshot() -> Snapshot:
+    """Read the CPU time of every process that can be read, and of the machine.
+
+    On a virtual machine of two CPUs it takes COST; psutil takes five times as long.
+    """
+    if sys.platform != "linux":
+        return _by_psutil()
+    stat = _text("/proc/stat")
+    return Snapshot(
+        at_s=time.monotonic(),
+        processes=tuple(_processes()),
+        machine=parse_cpu_time(stat),
+        usable=parse_cpu_time(stat, limits.allowed_cpus()),
+        pressure_s=parse_pressure(_text("/proc/pressure/cpu")),
+        whole=_sees_the_machine(),
+        server=os.getpid(),
+    )
+
+
+def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | None:
+    """Sum the time of `cpus` in `/proc/stat`, of all CPUs where none are named.
+
+    Returns:
+        None where a line is missing or too short.
+    """
+    lines = dict(re.findall(r"^cpu(\d*) +([\d ]+)$", stat, re.MULTILINE))
+    names = [""] if cpus is None else [str(cpu) for cpu in cpus]
+    rows = [[int(field) for field in lines.get(name, "").split()[:8]] for name in names]
+    if not rows or any(len(row) < 8 for row in rows):
+        return None
+    user, nice, system, idle, waiting, irq, softirq, steal = (
+        sum(column) / _TICKS_PER_S for column in zip(*rows, strict=True)
+    )
+    return CpuTime(
+        cpus=len(lines) - 1 if cpus is None else len(rows),
+        busy_s=user + nice + system + irq + softirq,
+        steal_s=steal,
+        idle_s=idle + waiting,
+    )
+
+
+def parse_process(line: str) -> Process | None:
+    """Read `/proc/PID/stat`, in which a name may hold blanks and brackets; None where it is no such line."""
+    start, _, named = line.partition("(")
+    name, _, rest = named.rpartition(")")
+    fields = rest.split()
+    try:
+        user_s, system_s, reaped_user_s, reaped_system_s = (int(one) / _TICKS_PER_S for one in fields[11:15])
+        return Process(
+            pid=int(start),
+            began=int(fields[19]) / _TICKS_PER_S,
+            name=KERNEL if int(fields[6]) & _KERNEL_THREAD else printable(name),
+            parent=int(fields[1]),
+            group=int(fields[2]),
+            cpu_s=user_s + system_s,
+            reaped_s=reaped_user_s + reaped_system_s,
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def program(command: str, arguments: str) -> str:
+    """Return the name of a program.
+
+    Args:
+        command: what the kernel calls the process: cut after 15 characters, and helpers such as Firefox's
+            "Web Content" and Node's "MainThread" change it.
+        arguments: `/proc/PID/cmdline`, or nothing where the process does not show it.
+    """
+    if " " in command or command.endswith("MainThread"):
+        return printable(re.split(r"[\0 ]", arguments)[0].rpartition("/")[2]) or command
+    if len(command) < _COMMAND_MOST:
+        return command
+    match = re.search(re.escape(command) + r"[^\s/\0]*", arguments)
+    return printable(match[0]) if match else command
+
+
+def printable(name: str) -> str:
+    """Whatever a stranger's program calls itself, as a short line of text."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_MOST])
+
+
+def _processes() -> Iterator[Process]:
+    for pid in os.listdir("/proc"):  # noqa: PTH208 - names, without objects
+        found = parse_process(_text(f"/proc/{pid}/stat")) if pid.isdigit() else None
+        if found is None:  # no process, or it has ended by now
+            continue
+        odd = len(found.name) >= _COMMAND_MOST or " " in found.name or found.name.endswith("MainThread")
+        if odd and found.name != KERNEL:
+            found = replace(found, name=program(found.name, _text(f"/proc/{pid}/cmdline")))
+        yield found
+
+
+def _text(path: str) -> str:
+    """The text of a file of `/proc`, without a file object, as there are hundreds; empty where none is."""
+    parts: list[bytes] = []
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while part := os.read(descriptor, _READ_BYTES):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
+    return b"".join(parts).decode("utf-8", errors="replace")
+
+
+@cache
+def _sees_the_machine() -> bool:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _FIRST_NAMESPACE
+    except OSError:
+        return True
+
+
+def _by_psutil() -> Snapshot:
+    """The same where there is no `/proc`: no steal, no pressure, and other users' processes may be hidden."""
+    at_s, times = time.monotonic(), psutil.cpu_times()
+    machine = CpuTime(
+        cpus=psutil.cpu_count() or 1,
+        busy_s=times.user + times.system + getattr(times, "nice", 0.0) + getattr(times, "irq", 0.0),
+        steal_s=0.0,
+        idle_s=times.idle,
+    )
+    asked = ["pid", "ppid", "name", "create_time", "cpu_times"]
+    return Snapshot(
+        at_s=at_s,
+        processes=tuple(
+            _from_psutil(one.info) for one in psutil.process_iter(asked) if one.info["cpu_times"]
+        ),
+        machine=machine,
+        usable=machine,
+        pressure_s=None,
+        whole=True,
+        server=os.getpid(),
+    )
+
+
+def _from_psutil(info: dict[str, Any]) -> Process:
+    used = info["cpu_times"]
+    group = 0
+    if hasattr(os, "getpgid"):
+        with contextlib.suppress(OSError):
+            group = os.getpgid(info["pid"])
+    return Process(
+        pid=info["pid"],
+        began=info["create_time"] or 0.0,
+        name=printable(info["name"] or ""),
+        parent=info["ppid"] or 0,
+        group=group,
+        cpu_s=used.user + used.system,
+        reaped_s=getattr(used, "children_user", 0.0) + getattr(used, "children_system", 0.0),
+    )
+
+
+# -- what lies between -------------------------------------------------------------------------------------

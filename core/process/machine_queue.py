@@ -1,0 +1,279 @@
+"""Whose turn it is on this machine, across servers, users and the command line.
+
+Two measurements at once would slow each other down and both numbers would be wrong. So every job that
+loads the machine takes a ticket (a small JSON file in a folder that all users share), waits until no older
+ticket of a living process is left, and holds a file lock while it works. The tickets give the order and tell
+people who runs; the lock alone guarantees that nobody else does, and the kernel frees it when its holder is
+killed.
+
+Everybody may write into that folder, so nothing in it is believed: a ticket counts only when whoever owns the
+file owns the process that it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import filelock
+import psutil
+
+from core.wire.errors import Cancelled, StoreError
+
+LOCK_NAME = "machine.lock"
+FIRST_POLLS_S = 0.2
+LATER_POLLS_S = 0.5  # a long wait must not wake up often: the one who measures shares the machine with us
+PATIENT_AFTER_S = 5.0
+START_TOLERANCE_S = (
+    2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
+)
+MAX_TICKET_BYTES = 10_000
+MOST_TEXT = 200  # of what others say of themselves
+MOST_PID = 2**31 - 1
+# Not by a link; and a FIFO must not hold whoever opens it.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One waiting or running job of this machine."""
+
+    ticket: str
+    owner: str
+    what: str
+    pid: int
+    since: float  # seconds since the epoch
+    running: bool
+
+    @property
+    def text(self) -> str:
+        """Who it is, for a person."""
+        return f"{self.owner}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ticket:
+    """What stands in a ticket file."""
+
+    pid: int
+    started: float  # the process's start, seconds since the epoch: a reused pid has another one
+    owner: str
+    what: str
+    since: float
+    running: bool
+    uid: int | None = None  # who owns the file; not written in it. None: this system does not say
+
+
+class MachineQueue:
+    """First come, first served, on one machine; `turn` is the only way in."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        named = os.environ.get("ORTUNE_QUEUE")
+        self.folder = folder or (Path(named) if named else Path(tempfile.gettempdir()) / "ortune-queue")
+
+    @contextmanager
+    def turn(
+        self,
+        owner: str,
+        what: str,
+        cancel: threading.Event | None = None,
+        on_wait: Callable[[int, str], None] | None = None,
+    ) -> Iterator[None]:
+        """Wait for the machine and hold it for the body of the `with`.
+
+        Args:
+            owner: who asks, for the others to read.
+            what: what will run, for the others to read.
+            cancel: set it to leave the queue.
+            on_wait: called at every look with the number of jobs ahead and the text of the one that runs.
+
+        Raises:
+            Cancelled: `cancel` was set while waiting.
+            StoreError: the folder of the queue cannot be used.
+        """
+        self._prepare()
+        ticket = _Ticket(
+            pid=os.getpid(),
+            started=psutil.Process().create_time(),
+            owner=owner,
+            what=what,
+            since=time.time(),
+            running=False,
+        )
+        path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
+        try:
+            _write(path, ticket)
+            with self._acquired(path, ticket, cancel or threading.Event(), on_wait):
+                yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def entries(self) -> list[Entry]:
+        """Return who runs and who waits, in order; tickets of processes that are gone are removed."""
+        found = [_entry(path.name, ticket) for path, ticket in self._living()]
+        return sorted(found, key=lambda entry: (not entry.running, entry.ticket))
+
+    @contextmanager
+    def _acquired(
+        self,
+        path: Path,
+        ticket: _Ticket,
+        cancel: threading.Event,
+        on_wait: Callable[[int, str], None] | None,
+    ) -> Iterator[None]:
+        lock = filelock.FileLock(self.folder / LOCK_NAME, mode=0o666)
+        began = time.monotonic()
+        pause = 0.0
+        while True:
+            if cancel.wait(pause):
+                raise Cancelled(
+                    "The job was cancelled while it waited for the machine.", hint="Start it again."
+                )
+            living = self._living()
+            ahead = sum(other.name < path.name for other, _ in living)
+            if ahead == 0 and _locked(lock):
+                break
+            if on_wait is not None:
+                holders = [_entry(other.name, there).text for other, there in living if there.running]
+                on_wait(max(ahead, 1), holders[0] if holders else "")
+            if not path.exists():  # a cleaner of temporary files took it: the place stays ours
+                _write(path, ticket)
+            pause = LATER_POLLS_S if time.monotonic() - began > PATIENT_AFTER_S else FIRST_POLLS_S
+        try:
+            _write(path, _running(ticket))
+            yield
+        finally:
+            lock.release()
+
+    def _living(self) -> list[tuple[Path, _Ticket]]:
+        """Tickets of living processes by age; foreign and unreadable files do not count and stay."""
+        found: list[tuple[Path, _Ticket]] = []
+        for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []:
+            ticket = _read(path)
+            if ticket is None:
+                continue
+            if is_alive(ticket.pid, ticket.started, uid=ticket.uid):
+                found.append((path, ticket))
+            else:
+                with contextlib.suppress(
+                    OSError
+                ):  # another user's ticket in a sticky folder: ignored is enough
+                    path.unlink()
+        return found
+
+    def _prepare(self) -> None:
+        """Make the folder, writable for every user; sticky, so that nobody removes another's ticket."""
+        try:
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.chmod(0o1777)
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+
+
+def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
+    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
+
+    Args:
+        pid: whatever number somebody gave.
+        started: likewise.
+        uid: who must own it; None: anybody.
+    """
+    if not 0 < pid <= MOST_PID:
+        return False
+    try:
+        process = psutil.Process(pid)
+        return (
+            abs(process.create_time() - started) <= START_TOLERANCE_S
+            and process.status() != psutil.STATUS_ZOMBIE
+            and (uid is None or uid in process.uids()[:2])
+        )
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return uid is None  # it exists, and that is all that this user may know
+
+
+def _running(ticket: _Ticket) -> _Ticket:
+    return _Ticket(**{**asdict(ticket), "running": True, "since": time.time()})
+
+
+def _entry(name: str, ticket: _Ticket) -> Entry:
+    return Entry(
+        ticket=name,
+        owner=ticket.owner,
+        what=ticket.what,
+        pid=ticket.pid,
+        since=ticket.since,
+        running=ticket.running,
+    )
+
+
+def _locked(lock: filelock.BaseFileLock) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        return False
+    except OSError as error:
+        raise _unusable(Path(lock.lock_file), error) from error
+    return True
+
+
+def _write(path: Path, ticket: _Ticket) -> None:
+    """Write whole or not at all: a reader never meets half a ticket."""
+    draft = path.with_suffix(f".{secrets.token_hex(8)}")
+    try:
+        with draft.open("x") as file:  # never into a file, or along a link, that somebody laid there
+            file.write(json.dumps({name: value for name, value in asdict(ticket).items() if name != "uid"}))
+        draft.chmod(0o644)
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise _unusable(path.parent, error) from error
+
+
+def _read(path: Path) -> _Ticket | None:
+    try:
+        with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                return None
+            data = json.loads(file.read(MAX_TICKET_BYTES))
+        since = float(data["since"])
+        return _Ticket(
+            pid=int(data["pid"]),
+            started=float(data["started"]),
+            owner=_readable(data["owner"]),
+            what=_readable(data["what"]),
+            since=since if math.isfinite(since) and 0 <= since <= time.time() else time.time(),
+            running=data["running"] is True,
+            uid=facts.st_uid if hasattr(os, "getuid") else None,
+        )
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def _readable(text: object) -> str:
+    """What somebody says of himself, so that it cannot steer a terminal."""
+    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
+    return "".join(signs)[:MOST_TEXT]
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"The machine's queue needs `{path}`, but it cannot be used: {error.strerror or error}.",
+        hint="Set ORTUNE_QUEUE to a folder that every user of this machine may write.",
+    )

@@ -1,0 +1,413 @@
+"""Start a worker process, stream its progress, time it out, cancel it, decode its answer.
+
+`run_job` is the only way ORTune opens a model: in a fresh process group that is gone, with all its children,
+when the function returns. What the worker prints outside the protocol is never an answer; the end of its
+standard error is kept for the message of a crash. Nothing here knows what a job does.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.process import scratch
+from core.wire.errors import Cancelled, TunerError, WorkerError, error_from_record
+
+TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
+TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
+EXIT_GRACE_S = 3.0  # a worker that has answered may take this long to leave by itself
+STDERR_TAIL_BYTES = 4096
+MAX_LINE_BYTES = 1 << 30  # an answer larger than this is a flood
+CHUNK_BYTES = 1 << 16
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a worker is: `done` of `total` steps of `stage`; a total of 0 means unknown."""
+
+    stage: str
+    done: int
+    total: int
+    text: str = ""
+
+
+def run_job(
+    job: wire.JobName,
+    payload: Mapping[str, Any],
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancel: threading.Event | None = None,
+    timeout_s: float = 600.0,
+    command: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Run `job` in a worker of its own and return what it answers.
+
+    Args:
+        job: name of the job.
+        payload: its plan, plain JSON data.
+        on_progress: called in this thread for every step that the worker reports.
+        cancel: set it from any thread to stop the worker.
+        timeout_s: seconds from the start of the process to its answer.
+        command: the worker's command line, for tests; None: `python -m core.worker`.
+
+    Raises:
+        Cancelled: `cancel` was set.
+        WorkerError: the worker crashed, hung, or answered nonsense.
+        TunerError: whatever error the worker reported.
+    """
+    if cancel is not None and cancel.is_set():
+        raise _cancelled(job)
+    request = json.dumps({"job": job, "payload": payload}, separators=(",", ":")).encode() + b"\n"
+    with contextlib.ExitStack() as ends:
+        environment = worker_environment(job) | _own_folder(ends)
+        process = _start(list(command) if command is not None else worker_command(), environment)
+        answered = False
+        try:
+            with _Conversation(job, process, request) as conversation:
+                value = conversation.answer(on_progress, cancel, time.monotonic() + timeout_s, timeout_s)
+            answered = True
+            return value
+        finally:
+            _end(process, answered=answered)
+
+
+def worker_command() -> list[str]:
+    """The command line of a worker."""
+    # -P: a file called queue.py in the user's folder must not replace the standard library's
+    return [sys.executable, "-P", "-m", "core.worker"]
+
+
+PASSED_ON = (
+    # what a worker needs to run as a program of this user would; a name that ends in * stands for all like it
+    *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_*"),
+    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "MALLOC_*"),
+    *("OMP_*", "KMP_*", "GOMP_*", "MKL_*", "OPENBLAS_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*"),
+    *("CUDA_*", "CUDNN_*", "NVIDIA_*", "TENSORRT_*", "ROCR_*", "HIP_*", "HSA_*", "MIGRAPHX_*"),
+    *("ORT_*", "ORTUNE_*", "TORCH*", "PYTORCH_*", "TRITON_*", "TF_*", "CC", "CXX"),
+    # Windows starts no Python without these
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
+    *("USERPROFILE", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
+)
+ONLINE: Mapping[str, Sequence[str]] = {
+    # job that downloads -> how it gets there; a proxy's address may hold a password
+    "export": ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
+ALSO_VARIABLE = "ORTUNE_WORKER_ENV"  # further names with commas between them
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
+
+
+def is_passed_on(name: str, *, also: Collection[str] = ()) -> bool:
+    """Whether workers get the environment variable `name`; `also` holds more that they get, in upper case.
+
+    Models and data are of unknown origin, and so is what a library does with them: secrets of the server stay
+    with the server.
+    """
+    listed = any(fnmatchcase(name.upper(), pattern) for pattern in PASSED_ON)
+    return name.upper() in also or (listed and not _SECRET.search(name))
+
+
+def worker_environment(job: str = "") -> dict[str, str]:
+    """The environment variables of a worker: those of ours that it needs, and where to find this package."""
+    also = {name.strip().upper() for name in os.environ.get(ALSO_VARIABLE, "").split(",")}
+    also.update(ONLINE.get(job, ()))
+    environment = {name: text for name, text in os.environ.items() if is_passed_on(name, also=also)}
+    if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: the worker finds us by path
+        path = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])
+    return environment
+
+
+def _own_folder(ends: contextlib.ExitStack) -> dict[str, str]:
+    """A folder for the worker's temporary files, which goes after it: one that is killed cannot tidy up."""
+    try:
+        return {"TMPDIR": str(ends.enter_context(scratch.folder()))}
+    except OSError:  # a full disk: most jobs need none
+        return {}
+
+
+def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            bufsize=0,
+            start_new_session=True,  # one process group, so that children of the worker end with it
+        )
+    except OSError as error:
+        raise WorkerError(
+            f"The worker process could not be started: {error.strerror or error}.",
+            hint="Free memory or processes on this machine and try again.",
+        ) from error
+
+
+def _cancelled(job: str) -> Cancelled:
+    return Cancelled(f"The job `{job}` was cancelled.", hint="Start it again when you want its result.")
+
+
+class _Conversation:
+    """The three pipes of one worker, read and written without ever blocking on one of them."""
+
+    def __init__(self, job: str, process: subprocess.Popen[bytes], request: bytes) -> None:
+        self.job = job
+        self.process = process
+        self.unsent = memoryview(request)
+        self.line = bytearray()
+        self.lines: collections.deque[bytes] = collections.deque()
+        self.stderr_tail = b""
+        self.noise = ""
+        self.stage = ""
+        self.selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> _Conversation:
+        for pipe, event in (
+            (self.process.stdin, selectors.EVENT_WRITE),
+            (self.process.stdout, selectors.EVENT_READ),
+            (self.process.stderr, selectors.EVENT_READ),
+        ):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self.selector.register(pipe, event)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.selector.close()
+
+    def answer(
+        self,
+        on_progress: Callable[[Progress], None] | None,
+        cancel: threading.Event | None,
+        deadline: float,
+        timeout_s: float,
+    ) -> dict[str, Any]:
+        """Talk until the worker has answered, failed, left, or must be stopped."""
+        while True:
+            if cancel is not None and cancel.is_set():
+                raise _cancelled(self.job)
+            if time.monotonic() > deadline:
+                raise self._timed_out(timeout_s)
+            left = _has_exited(self.process)
+            self._exchange()
+            while self.lines:
+                value = self._handle(self.lines.popleft(), on_progress)
+                if value is not None:
+                    return value
+            if left and self._drained():
+                raise self._no_answer()
+
+    def _exchange(self) -> None:
+        """Move bytes for up to one tick."""
+        for key, _ in self.selector.select(TICK_S):
+            if key.fileobj is self.process.stdin:
+                self._send(key)
+            else:
+                self._receive(key)
+
+    def _drained(self) -> bool:
+        """Read what a worker that has left wrote last; a child of it may hold the pipes open for ever."""
+        ready = [key for key, event in self.selector.select(0) if event & selectors.EVENT_READ]
+        return not ready and not self.lines
+
+    def _send(self, key: selectors.SelectorKey) -> None:
+        try:
+            self.unsent = self.unsent[os.write(key.fd, self.unsent[:CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it left without reading: how it left is the error
+            self.unsent = self.unsent[:0]
+        if not self.unsent:
+            self.selector.unregister(key.fileobj)  # but stays open: its end tells the worker that we are gone
+
+    def _receive(self, key: selectors.SelectorKey) -> None:
+        try:
+            data = os.read(key.fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self.selector.unregister(key.fileobj)
+        elif key.fileobj is self.process.stderr:
+            self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        else:
+            self._split(data)
+
+    def _split(self, data: bytes) -> None:
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self.lines.append(bytes(self.line) + part)
+            self.line.clear()
+        self.line += rest
+        if len(self.line) > MAX_LINE_BYTES:
+            raise WorkerError(
+                f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
+                hint="Use fewer runs.",
+            )
+
+    def _handle(self, line: bytes, on_progress: Callable[[Progress], None] | None) -> dict[str, Any] | None:
+        """Return the worker's result; raise its error; pass its progress on; remember noise."""
+        message = _decoded(line)
+        match message:
+            case {"event": "result", "value": dict() as value}:
+                return value
+            case {"event": "error", "error": {"type": str(), "message": str(), "hint": str()} as record}:
+                raise error_from_record(record)
+            case {"event": "progress", "stage": str(stage), "done": int(done), "total": int(total)}:
+                self.stage = stage
+                if on_progress is not None:
+                    text = str(message.get("text", ""))
+                    on_progress(Progress(stage=stage, done=done, total=total, text=text))
+            case _:
+                self.noise = self.noise or _shortened(line)
+        return None
+
+    def _timed_out(self, timeout_s: float) -> WorkerError:
+        return WorkerError(
+            f"The worker for `{self.job}` did not finish within {timeout_s:g} s{self._where()}.",
+            hint="Raise the time limit (`timeout_s`), or ask for fewer runs or a smaller batch.",
+        )
+
+    def _where(self) -> str:
+        return f"; it was at stage `{self.stage}`" if self.stage else ""
+
+    def _no_answer(self) -> TunerError:
+        code = _exit_code(self.process)
+        if self.line:
+            self.noise = self.noise or _shortened(bytes(self.line))
+        said = last_words(self.stderr_tail)
+        if code < 0:
+            return crash_error(self.job, -code, self._where(), said)
+        if self.noise:
+            return WorkerError(
+                f"The worker for `{self.job}` answered with something that is no result: "
+                f"`{self.noise}`.{said}",
+                hint="Look for a library or a sitecustomize file that prints when Python starts.",
+            )
+        return WorkerError(
+            f"The worker for `{self.job}` ended with exit code {code} and no result{self._where()}.{said}",
+            hint="Check the installation with `python -m core machine`.",
+        )
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    """Return the JSON object on `line`, or an empty one when it holds none."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+_CRASH_HINTS: Mapping[str, tuple[str, str]] = {
+    # signal -> (what it usually means, what to do)
+    "SIGKILL": (
+        ", probably because memory ran out",
+        "Use a smaller batch or model, or give this machine or container more memory.",
+    ),
+    "SIGILL": (
+        ", because this CPU lacks an instruction that the library uses",
+        "Install an ONNX Runtime build made for this CPU.",
+    ),
+    "SIGBUS": (
+        ", usually because a mapped model file shrank or a disk is full",
+        "Check the model file and the free disk space.",
+    ),
+}
+
+
+def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
+    """What to say of a worker that signal `number` ended."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    cause, hint = _CRASH_HINTS.get(
+        name, ("", "Try fewer settings, for example no graph optimizations, to find what it cannot stand.")
+    )
+    verb = "was killed" if name == "SIGKILL" else "crashed"
+    error = WorkerError(f"The worker for `{job}` {verb} ({name}){cause}{where}.{said}", hint=hint)
+    error.signal = name
+    return error
+
+
+def last_words(stderr: bytes) -> str:
+    """Return a sentence with the last thing said before Python's own report of a crash."""
+    last = _last_line(stderr)
+    return f" Its last words: {last}" if last else ""
+
+
+def _last_line(stderr: bytes) -> str:  # the report itself says only where
+    said = stderr.decode(errors="replace").split("Fatal Python error:")[0]
+    lines = [line.strip() for line in said.splitlines()]
+    return _clipped(next((line for line in reversed(lines) if line), ""), 300)
+
+
+def _shortened(line: bytes) -> str:
+    return _clipped(line[:400].decode(errors="replace").strip(), 80)
+
+
+def _clipped(text: str, limit: int) -> str:
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+
+
+def _has_exited(process: subprocess.Popen[bytes]) -> bool:
+    """Look without reaping where the system allows: while it is a zombie nobody gets its process id."""
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return process.returncode is not None or (
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    )
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """Reap a worker that has left, after the last of its children."""
+    _kill_group(process, signal.SIGKILL)
+    return process.wait()
+
+
+def _wait_exit(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    deadline, pause = time.monotonic() + seconds, 0.001
+    while not _has_exited(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+def _kill_group(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _end(process: subprocess.Popen[bytes], *, answered: bool) -> None:
+    """Leave no process: wait a moment for one that has answered, then end the whole group and reap."""
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        with contextlib.suppress(OSError):
+            pipe.close()
+    if process.returncode is not None:
+        return
+    if not (answered and _wait_exit(process, EXIT_GRACE_S)):
+        _kill_group(process, signal.SIGTERM)
+        _wait_exit(process, TERM_GRACE_S)
+    _kill_group(process, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,406 @@
+"""Live workers of a race: start them, talk to them, freeze and thaw them, and leave none behind.
+
+One fork server, preloaded with onnxruntime, forks a worker per contestant; what must not be forked (GPU
+providers, PyTorch) and systems that cannot fork get a fresh process. A worker that is not measuring is
+stopped with SIGSTOP, because the idle threads of ONNX Runtime go on spinning long after a run. Nothing here
+knows what a command does, and nothing outlives `Workers`, a context manager, or the process that made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import psutil
+
+from core.process.runner import crash_error, last_words, worker_command, worker_environment
+from core.wire.errors import Cancelled, TunerError, WorkerError, error_from_record
+
+START_S = 60.0  # to load numpy and onnxruntime on a busy machine
+FREEZE_S = 2.0  # a process that does not stop within this is called unfreezable
+FREEZE_POLL_S = 0.0001  # asleep, so that on a busy machine the worker gets a CPU to stop on
+TICK_S = 0.1  # how late a cancel is noticed
+REAP_S = 2.0
+CHUNK_BYTES = 1 << 16
+STDERR_TAIL_BYTES = 4096
+
+
+def can_fork() -> bool:
+    """Whether this system offers what the fork server needs."""
+    return hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
+class _Line:
+    """Requests and replies as JSON lines over a socket, with a deadline and a way to stop."""
+
+    def __init__(self, end: socket.socket, who: str, cancel: threading.Event) -> None:
+        self.socket = end
+        self.who = who
+        self.cancel = cancel
+        self.buffer = bytearray()
+        self.asked = 0  # number of the last request
+
+    def send(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self.asked += 1
+        data = json.dumps({"id": self.asked, **message}, separators=(",", ":")).encode() + b"\n"
+        self.socket.settimeout(START_S)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is noticed by `receive`
+            sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
+            self.socket.sendall(data[sent:])
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return the reply to the last request; None when the other side is gone.
+
+        A reply to an earlier one, which was given up, is passed over; what has no number is for the last.
+
+        Raises:
+            Cancelled: the wait was called off.
+            TimeoutError: nothing came in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            message = self._next(deadline)
+            if message is None or message.get("id") in (None, self.asked):
+                return message
+
+    def _next(self, deadline: float) -> dict[str, Any] | None:
+        while (end := self.buffer.find(b"\n")) < 0:
+            if self.cancel.is_set():
+                raise Cancelled("The race was cancelled.", hint="Start it again when you want its result.")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            if not select.select([self.socket], [], [], min(left, TICK_S))[0]:
+                continue
+            try:
+                data = self.socket.recv(CHUNK_BYTES)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self.buffer += data
+        line = bytes(self.buffer[:end])
+        del self.buffer[: end + 1]
+        return _decoded(line, self.who)
+
+
+def _decoded(line: bytes, who: str) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise WorkerError(
+            f"The worker of {who} answered with something that is no reply: `{line[:80]!r}`.",
+            hint="Check the installation with `python -m core machine`.",
+        )
+    return message
+
+
+class Worker:
+    """One contestant's process: obeys one command at a time and is frozen in between."""
+
+    def __init__(self, owner: Workers, label: str, pid: int, end: socket.socket, stderr: IO[bytes]) -> None:
+        self.label = label
+        self.pid = pid
+        self._owner = owner
+        self._line = _Line(end, f"`{label}`", owner.cancel)
+        self._stderr = stderr
+        self._frozen = False
+        self.alive = True
+
+    def ask(self, command: str, arguments: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Thaw the worker, have it obey `command`, and return its reply.
+
+        Raises:
+            Cancelled: the race was cancelled meanwhile.
+            WorkerError: the worker crashed, hung or answered nonsense; it is gone then.
+            TunerError: the error that it reported; it lives on.
+        """
+        self.thaw()
+        self._line.send({"do": command, "with": arguments})
+        try:
+            reply = self._line.receive(timeout_s)
+        except TimeoutError:
+            self.kill()
+            raise WorkerError(
+                f"The worker of `{self.label}` did not finish `{command}` within {timeout_s:.0f} s.",
+                hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
+            ) from None
+        match reply:
+            case {"ok": dict() as value}:
+                return value
+            case {"error": {"type": str(), "message": str(), "hint": str()} as record}:
+                raise error_from_record(record)
+        raise self._died(command, noise="" if reply is None else str(reply)[:80])
+
+    def _died(self, command: str, *, noise: str) -> TunerError:
+        status = None if noise else self._owner.exit_status(self)
+        said = last_words(self._stderr_tail())
+        self.kill()
+        if status is not None and status < 0:
+            return crash_error(f"{self.label}", -status, f"; it was at `{command}`", said)
+        what = f"answered `{noise}`" if noise else f"ended with exit code {status}"
+        return WorkerError(
+            f"The worker of `{self.label}` {what} at `{command}`.{said}",
+            hint="Check the installation with `python -m core machine`.",
+        )
+
+    def _stderr_tail(self) -> bytes:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - STDERR_TAIL_BYTES))
+        return self._stderr.read()
+
+    def freeze(self) -> bool:
+        """Stop all its threads where they are; False where that does not work, and then it runs on."""
+        if not self.alive or self._frozen:
+            return True
+        if not _signal_group(self.pid, signal.SIGSTOP):
+            return False
+        deadline = time.monotonic() + FREEZE_S
+        while not _is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                _signal_group(self.pid, signal.SIGCONT)
+                return False
+            time.sleep(FREEZE_POLL_S)
+        self._frozen = True
+        return True
+
+    def thaw(self) -> None:
+        """Let it run again."""
+        if self._frozen:
+            self._frozen = False
+            _signal_group(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, frozen or not; nothing of it stays."""
+        if self.alive:
+            self.alive = False
+            try:
+                self._owner.end(self)
+            finally:
+                self._line.socket.close()
+                self._stderr.close()
+
+
+def _signal_group(pid: int, number: int) -> bool:
+    """Signal a worker and the children that it may have; False where that is not allowed or it is gone."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:  # not yet the leader of a group of its own
+        try:
+            os.kill(pid, number)
+        except OSError:
+            return False
+    except OSError:
+        return False
+    return True
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        pass
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return True  # gone: nothing of it runs
+
+
+class Workers:
+    """All live workers of one race; leaving the `with` ends every one of them."""
+
+    def __init__(self, cancel: threading.Event) -> None:
+        """Start nothing yet.
+
+        Args:
+            cancel: ends every wait for a worker.
+        """
+        self.cancel = cancel
+        self.pids: set[int] = set()  # of all processes that were ever started
+        self._live: dict[int, Worker] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
+        self._server: _ForkServer | None = None
+        self._files = contextlib.ExitStack()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.ExitStack() as ends:  # every one of them runs, whatever another raises
+            ends.callback(self._files.close)
+            if self._server is not None:
+                ends.callback(self._server.close)
+            for process in self._processes.values():
+                if process.stdin is not None:
+                    ends.callback(process.stdin.close)
+            for worker in list(self._live.values()):
+                ends.callback(worker.kill)
+
+    def start(self, label: str, *, fresh_process: bool = False) -> Worker:
+        """Start a worker that waits for its first command.
+
+        Args:
+            label: of the contestant, for messages.
+            fresh_process: not forked, as GPU libraries and PyTorch need it.
+
+        Raises:
+            WorkerError: the process could not be started.
+        """
+        ours, theirs = socket.socketpair()
+        stderr = self._files.enter_context(tempfile.TemporaryFile(prefix="ortune-"))  # noqa: SIM115
+        try:
+            with theirs:
+                if fresh_process or not can_fork():
+                    process = _start(
+                        {"job": "contestant", "payload": {"fd": theirs.fileno()}}, theirs, stderr
+                    )
+                    pid = process.pid
+                    self._processes[pid] = process
+                else:
+                    if self._server is None:
+                        self._server = _ForkServer(self.cancel)
+                        self.pids.add(self._server.pid)
+                    pid = self._server.fork(theirs, stderr)
+        except BaseException:
+            ours.close()
+            raise
+        self.pids.add(pid)
+        worker = Worker(self, label, pid, ours, stderr)
+        self._live[pid] = worker
+        return worker
+
+    def end(self, worker: Worker) -> None:
+        """Kill a worker and wait until it is gone."""
+        if self._live.pop(worker.pid, None) is None:
+            return
+        _signal_group(worker.pid, signal.SIGKILL)
+        self.exit_status(worker)
+        process = self._processes.pop(worker.pid, None)
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+
+    def exit_status(self, worker: Worker) -> int | None:
+        """Return how a worker that is leaving left (negative: the signal); None when it does not leave."""
+        process = self._processes.get(worker.pid)
+        if process is not None:
+            try:
+                status: int | None = process.wait(REAP_S)
+            except subprocess.TimeoutExpired:
+                return None
+        else:
+            assert self._server is not None
+            status = self._server.exit_status(worker.pid)
+        if status is not None:
+            self._live.pop(worker.pid, None)
+        return status
+
+
+class _ForkServer:
+    """The process that is loaded once and forks the workers."""
+
+    def __init__(self, cancel: threading.Event) -> None:
+        ours, theirs = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
+        with theirs:
+            self._process = _start(
+                {"job": "forkserver", "payload": {"fd": theirs.fileno()}}, theirs, self._stderr
+            )
+        self._line = _Line(ours, "the fork server", cancel)
+        try:
+            self._expect(START_S)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fork(self, channel: socket.socket, stderr: IO[bytes]) -> int:
+        self._line.send({"do": "fork"}, (channel.fileno(), stderr.fileno()))
+        return int(self._expect(START_S)["pid"])
+
+    def exit_status(self, pid: int) -> int | None:
+        deadline, pause = time.monotonic() + REAP_S, 0.0005
+        cancel, self._line.cancel = self._line.cancel, threading.Event()  # also when cancelled
+        try:
+            while time.monotonic() < deadline:
+                self._line.send({"do": "reap", "with": {"pid": pid}})
+                status = self._expect(REAP_S)["status"]
+                if status is not None:
+                    return os.waitstatus_to_exitcode(status)
+                time.sleep(pause)
+                pause = min(pause * 2, 0.02)
+        except TunerError:
+            return None  # the server is gone, and its children with it
+        finally:
+            self._line.cancel = cancel
+        return None
+
+    def _expect(self, timeout_s: float) -> dict[str, Any]:
+        try:
+            reply = self._line.receive(timeout_s)
+        except TimeoutError:
+            reply = None
+        match reply:
+            case {"ok": dict() as value}:
+                return value
+            case {"error": {"type": str(), "message": str(), "hint": str()} as record}:
+                raise error_from_record(record)
+        self._stderr.seek(0)
+        said = last_words(self._stderr.read()[-STDERR_TAIL_BYTES:])
+        raise WorkerError(
+            f"The process that starts the workers is gone or hangs.{said}",
+            hint="Free memory or processes on this machine and try again.",
+        )
+
+    def close(self) -> None:
+        self._line.socket.close()  # it kills its children and leaves
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(REAP_S)
+        except subprocess.TimeoutExpired:
+            _signal_group(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._stderr.close()
+
+
+def _start(job: Mapping[str, Any], channel: socket.socket, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start `python -m core.worker` with `job`; stdin stays open, and its end says that we are gone."""
+    try:
+        process = subprocess.Popen(
+            worker_command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=worker_environment() | {"PYTHONHASHSEED": "0"},
+            pass_fds=(channel.fileno(),),
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise WorkerError(
+            f"The worker process could not be started: {error.strerror or error}.",
+            hint="Free memory or processes on this machine and try again.",
+        ) from error
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(job).encode() + b"\n")
+    return process

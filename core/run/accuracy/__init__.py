@@ -1,0 +1,302 @@
+"""Accuracy on a labelled dataset, from a spec to numbers with intervals: measuring, keeping, and comparing.
+
+A worker feeds the rows and leaves the scores of every class; everything else is computed here from those
+scores (`numbers`), so that another threshold or another class needs no new run. No queue: the scheduler's
+tasks call it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from core import wire
+from core.run.accuracy.numbers import (
+    DELTA,
+    calibration_note,
+    calibration_rows,
+    class_number,
+    compare,
+    curve,
+    decision,
+    roc,
+    scores_of,
+    summary,
+)
+from core.run.plan import feed_plan, session_plan
+from core.run.trial import Resolved, Run, describe, looked_at, prepare_trial, resolve_trial
+from core.run.variants import variant_of
+from core.spec import TrialSpec, WorkloadSpec
+from core.spec.datasets import DatasetSpec, dataset_plan
+from core.store import Accuracy, Store
+from core.wire.errors import SpecError
+from core.wire.files import MOST_LIST_BYTES, open_regular
+
+__all__ = [
+    "DELTA",
+    "Accuracy",
+    "calibration_note",
+    "check_accuracy_before",
+    "class_number",
+    "compare",
+    "curve",
+    "decision",
+    "known_accuracy",
+    "measure_accuracy",
+    "roc",
+    "score_outputs",
+    "scores_of",
+    "summary",
+]
+
+TIMEOUT_S = 6 * 3600.0  # a large dataset takes hours on a CPU, and can be cancelled
+BATCH_ROWS = 32  # fed at once where the spec does not say
+QUANTIZED_AS_IT_RUNS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
+BATCH_NOTE = (
+    "The model finds its quantization ranges while it runs, over all rows that are fed at once: at another "
+    "batch size than {rows} the answers may differ."
+)
+
+
+def measure_accuracy(
+    store: Store,
+    spec: TrialSpec,
+    *,
+    run: Run,
+    environment: Callable[[], wire.Environment] | None = None,
+    reuse: bool = True,
+) -> Accuracy:
+    """Run `spec` over its dataset and keep the scores; the same on the same machine is not run twice.
+
+    Args:
+        store: keeps the result, and holds the library and the caches.
+        spec: the model, the session and, in `dataset`, the data; of the workload the batch and the free
+            dimensions count.
+        run: starts a worker, called like `run_job`.
+        environment: tells the machine; None: a worker is asked.
+        reuse: take an earlier result of the same model, session, data and machine.
+
+    Raises:
+        SpecError: no dataset, or one that cannot be read or does not fit the model.
+        ModelError: there is no such model, or it is no classifier.
+        TunerError: what else broke in a worker.
+    """
+    asked = _asked(spec)
+    resolved = resolve_trial(spec, store, run)
+    machine, unknown = describe(environment or (lambda: cast(wire.Environment, run("environment", {}))))
+    fingerprint = machine["fingerprint"] if machine is not None else ""
+    model = resolved.record.content_sha256
+    known = known_accuracy(store, resolved.spec, model_sha256=model, fingerprint=fingerprint)
+    calibrated = _calibrated(resolved)
+    if reuse and known is not None and (calibrated is None or "calibration" in known.reply):
+        store.put_accuracy(known)  # it may be asked about another class or threshold now
+        return known
+    key = _key(resolved.spec, model)  # of the data before they are read
+    plan, notes = _plan(asked, resolved, store, run)
+    one = secrets.token_hex(8)
+    plan["scores_path"] = str(store.scores_path(one))
+    reply = cast(wire.AccuracyReply, run("accuracy", plan, timeout_s=TIMEOUT_S))
+    reply["notes"] = [*reply["notes"], *notes, *unknown]
+    if calibrated is not None:
+        reply["calibration"] = calibration_rows(reply["scores_path"], calibrated)
+    accuracy = Accuracy(
+        id=one,
+        key=key,
+        model_sha256=model,
+        model_name=resolved.record.name,
+        spec=resolved.spec.to_dict(),
+        dataset=asked.to_dict(),
+        reply=reply,
+        scores_path=reply["scores_path"],
+        created_at=time.time(),
+        fingerprint=fingerprint,
+    )
+    store.put_accuracy(accuracy)
+    return accuracy
+
+
+def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
+    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+
+    Args:
+        store: holds the library.
+        spec: as for `measure_accuracy`.
+        run: starts the worker that looks at a model which nobody has looked at.
+
+    Raises:
+        TunerError: no data, no such model, or a workload that it does not take.
+    """
+    asked = _asked(spec)
+    dataset_plan(asked)
+    resolved = looked_at(spec, store, run)
+    if resolved is None:
+        return
+    info = resolved.record.info
+    feed_plan(_fed(spec.workload, info, live=_is_live(info)), info)
+
+
+def known_accuracy(
+    store: Store, spec: TrialSpec, *, model_sha256: str, fingerprint: str | None = None
+) -> Accuracy | None:
+    """Return the newest stored result of `spec` on its data as they are now, or None; starts no worker.
+
+    The result says what `spec` asks now: the positive class and the threshold need no new run.
+
+    Args:
+        store: keeps the results.
+        spec: the session and, in `dataset`, the data.
+        model_sha256: content of the model.
+        fingerprint: of the machine; None: any machine.
+
+    Raises:
+        SpecError: no dataset, or there is nothing at its path.
+    """
+    asked = _asked(spec)
+    found = store.find_accuracy(_key(spec, model_sha256), fingerprint)
+    if found is None or not Path(found.scores_path).is_file():
+        return None
+    return replace(found, spec=spec.to_dict(), dataset=asked.to_dict())
+
+
+def score_outputs(info: wire.ModelInfo) -> tuple[list[str], str]:
+    """Return the outputs that can hold a score for each class, and why there are none (else empty).
+
+    A score output is floating and has numbers, or one number, for each row that is fed: [rows],
+    [rows, classes], or more dimensions of size 1. What its numbers mean no file tells: a sentence embedding
+    looks the same.
+    """
+    if not info["batch_axes"] and info["fixed_batch"] is None:
+        return [], "No input of the model has rows, so there is nothing to label."
+    found = [one["name"] for one in info["outputs"] if _may_hold_scores(one)]
+    if found:
+        return found, ""
+    listed = ", ".join(f"`{one['name']}` {one['dtype']} {one['shape']}" for one in info["outputs"])
+    return [], f"No output holds one score for each class of a row, but {listed}: this is no classifier."
+
+
+def _may_hold_scores(one: wire.InputInfo) -> bool:
+    if one["dtype"] not in ("float32", "float16", "float64"):
+        return False
+    shape = one["shape"]
+    if shape is None or len(shape) <= 2:
+        return shape is None or len(shape) > 0
+    return sum(size != 1 for size in shape[1:]) <= 1
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def _asked(spec: TrialSpec) -> DatasetSpec:
+    if spec.dataset is None:
+        raise SpecError(
+            "The configuration names no labelled data.",
+            hint="Give a `dataset`, for example `--data sample_models/digits_test.npz`.",
+        )
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"Accuracy is measured with ONNX Runtime, but the engine is `{spec.engine}`.",
+            hint="Measure the same model with the engine `onnxruntime`.",
+        )
+    return spec.dataset
+
+
+def _calibrated(resolved: Resolved) -> str | None:
+    """Hashes of the rows that the model was calibrated on; None: on no data."""
+    variant = variant_of(resolved.record) or {}
+    return str(variant.get("calibrated_rows", "")) if variant.get("calibration") else None
+
+
+def _plan(
+    asked: DatasetSpec, resolved: Resolved, store: Store, run: Run
+) -> tuple[wire.AccuracyPlan, list[str]]:
+    """What the worker needs, but for `scores_path`; and notes for the reader of the numbers."""
+    dataset = dataset_plan(asked)  # refuse data that are not there before a copy of the model is made
+    info = resolved.record.info
+    live = _is_live(info)
+    workload = _fed(resolved.spec.workload, info, live=live)
+    path, copied = resolved.record.path, list[str]()
+    if resolved.spec.model.precision == "fp16":
+        prepared = prepare_trial(resolved, store, run)
+        path, info, copied = prepared.path, prepared.info, prepared.notes
+    feeds = feed_plan(workload, info)
+    plan: wire.AccuracyPlan = {
+        "model_path": path,
+        "session": session_plan(resolved.spec.session),
+        "inputs": feeds["inputs"],
+        "batch_axes": feeds["batch_axes"],
+        "values": feeds["values"],
+        "seed": feeds["seed"],
+        "output": asked.output,
+        "dataset": dataset,
+        "scores_path": "",
+    }
+    notes = [BATCH_NOTE.format(rows=feeds["batch_size"])] if live else []
+    return plan, [*notes, *(f"fp16 copy: {note}" for note in copied)]
+
+
+def _is_live(info: wire.ModelInfo) -> bool:
+    """Whether the model finds quantization ranges while it runs."""
+    return any(name.rpartition(".")[2] in QUANTIZED_AS_IT_RUNS for name in info["op_counts"])
+
+
+def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> WorkloadSpec:
+    """The workload on the rows of a dataset, which brings the sizes left open."""
+    changes: dict[str, Any] = {"feeds": "dataset.npz"}
+    rows = workload.batch_size or workload.dims.get(info["batch_dim"] or "")
+    if rows is None and info["batch_dim"] is not None:
+        changes["batch_size"] = 1 if live else BATCH_ROWS
+    return workload.model_copy(update=changes)
+
+
+def _key(spec: TrialSpec, model_sha256: str) -> str:
+    """Equal where the same scores must come out: model, precision, session, batch, data as they stand."""
+    dataset = _asked(spec)
+    plan = dataset_plan(dataset)
+    request = {
+        "model": [model_sha256, spec.model.precision, spec.model.keep_io_types],
+        "session": spec.session.model_dump(mode="json", exclude_defaults=True),
+        "workload": [spec.workload.batch_size, spec.workload.dims],
+        "dataset": [plan, dataset.output],
+        "files": _stamp(plan),
+    }
+    if values := spec.workload.feed_values:
+        request["values"] = [values, spec.workload.seed]
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def _stamp(dataset: wire.DatasetPlan) -> str:
+    """A hash of names, sizes and times of all files of the data: another one where any has changed."""
+    digest = hashlib.sha256()
+    for file in _files(Path(dataset["path"]), dataset["kind"]):
+        try:
+            facts = file.stat()
+            digest.update(f"{file}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode(errors="surrogateescape"))
+        except OSError:
+            digest.update(f"{file}\0missing\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(path: Path, kind: str) -> Iterator[Path]:
+    if path.is_dir():
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            yield from (Path(folder) / name for name in sorted(names))
+        return
+    yield path
+    if kind == "csv":  # every cell that names a file
+        try:
+            with open_regular(path) as file:
+                data = file.read(MOST_LIST_BYTES + 1)
+            text = "" if len(data) > MOST_LIST_BYTES else data.decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            return  # the worker says what is wrong with it
+        cells = (cell.strip('" ') for line in text.splitlines() for cell in re.split(r"[,;\t]", line))
+        yield from (path.parent / cell for cell in cells if cell and "\0" not in cell)

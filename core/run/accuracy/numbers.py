@@ -1,0 +1,293 @@
+"""Numbers from the scores of labelled data: every metric of one result, and two results on the same rows."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from core import wire
+from core.evidence import metrics
+from core.evidence.metrics import Floats, Integers
+from core.store import Accuracy
+from core.wire.errors import SpecError, StoreError, nearest
+
+DELTA = 0.01  # a loss of one row in a hundred is what "not worse" forgives unless another is asked for
+
+
+def scores_of(accuracy: Accuracy) -> tuple[Floats, Integers]:
+    """Return the probabilities [rows, classes] and the labels [rows] of a result.
+
+    A row whose scores were not finite is NaN throughout.
+
+    Raises:
+        StoreError: the file of the scores is gone or damaged.
+    """
+    try:
+        with np.load(accuracy.scores_path, allow_pickle=False) as kept:
+            scores, labels = kept["scores"], kept["labels"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StoreError(
+            f"The scores of `{accuracy.model_name}` cannot be read from `{accuracy.scores_path}`: {error}.",
+            hint="Measure the accuracy again.",
+        ) from None
+    found = metrics.probabilities(scores, logits=accuracy.reply["scores"] == "logits")
+    return found, labels.astype(np.int64)
+
+
+def summary(
+    accuracy: Accuracy, positive: int | str | None = None, threshold: float | None = None
+) -> dict[str, Any]:
+    """Return every metric of a result with its 95 % interval, as plain JSON data.
+
+    A share is {"value", "low", "high", "count", "total"}; None in "value" where no row could tell.
+
+    Args:
+        accuracy: from `measure_accuracy`.
+        positive: number or name of the class that `threshold` decides on; None: the dataset's own choice,
+            else the second of two classes.
+        threshold: probability from which a row counts as positive; None: the dataset's own.
+
+    Raises:
+        SpecError: there is no such class, or the threshold is no probability.
+        StoreError: the scores are gone.
+    """
+    probabilities, labels = scores_of(accuracy)
+    reply = accuracy.reply
+    classes, names = reply["classes"], reply["class_names"]
+    predicted = metrics.predictions(probabilities)
+    return {
+        "rows": reply["rows"],
+        "classes": classes,
+        "class_names": names,
+        "not_finite": reply["not_finite"],
+        "accuracy": metrics.share_of(predicted == labels).to_dict(),
+        "top5": metrics.share_of(metrics.top_k(probabilities, labels, 5)).to_dict() if classes > 5 else None,
+        "roc_auc": metrics.macro_auc(probabilities, labels).to_dict(),
+        "confusion": metrics.confusion(labels, predicted, classes).tolist(),
+        "per_class": [
+            {"name": names[one.number], **one.to_dict()}
+            for one in metrics.per_class(probabilities, labels, predicted)
+        ],
+        "positive": _positive(accuracy, probabilities, labels, (positive, threshold)),
+        "missing_classes": [names[one] for one in range(classes) if not (labels == one).any()],
+        "calibration": reply.get("calibration"),
+        "calibration_note": calibration_note(reply),
+        "notes": reply["notes"],
+    }
+
+
+def calibration_rows(scores_path: str, hashes: str) -> wire.CalibrationRows:
+    """Count the scored rows that calibrated the model.
+
+    Args:
+        scores_path: of the result.
+        hashes: of the rows that calibrated, 16 digits each; empty: not known.
+    """
+    seen = {int(hashes[start : start + 16], 16) for start in range(0, len(hashes), 16)}
+    with np.load(scores_path, allow_pickle=False) as kept:
+        rows = kept["rows"].tolist() if "rows" in kept.files else []
+    known = bool(seen and rows)
+    return {
+        "rows": len(hashes) // 16 or None,
+        "shared": sum(one in seen for one in rows) if known else None,
+    }
+
+
+def calibration_note(reply: wire.AccuracyReply) -> str:
+    """Say that rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+    found = reply.get("calibration")
+    if found is None or found["shared"] == 0:
+        return ""
+    if found["shared"] is None:
+        return (
+            "Whether rows that calibrated this model are among those that it is scored on cannot be told: on "
+            "rows that it has not seen its accuracy may be lower. Make the variant and measure it again."
+        )
+    return (
+        f"{found['shared']:,} of the {reply['rows']:,} rows that this model is scored on also calibrated it: "
+        "on rows that it has not seen its accuracy may be lower. Score it on other rows, or split the data: "
+        "calibrate on one part, score on the rest (`--calibration-share`)."
+    )
+
+
+def _positive(
+    accuracy: Accuracy,
+    probabilities: Floats,
+    labels: Integers,
+    asked: tuple[int | str | None, float | None],
+) -> dict[str, Any] | None:
+    """The class against all others at the threshold; None where no class is meant."""
+    number, threshold = decision(accuracy, *asked)
+    if number is None:
+        return None
+    found = metrics.at_threshold(probabilities[:, number], labels == number, threshold)
+    return {
+        "class": number,
+        "name": accuracy.reply["class_names"][number],
+        **found.to_dict(),
+        "roc_auc": metrics.roc_auc(probabilities[:, number], labels == number).to_dict(),
+    }
+
+
+def decision(
+    accuracy: Accuracy, positive: int | str | None = None, threshold: float | None = None
+) -> tuple[int | None, float]:
+    """Return the number of the positive class, None where no class is meant, and the threshold that holds.
+
+    Raises:
+        SpecError: there is no such class, or the threshold is no probability.
+    """
+    if threshold is None:
+        threshold = float(accuracy.dataset.get("threshold", 0.5))
+    if not 0.0 <= threshold <= 1.0:
+        raise SpecError(
+            f"The threshold is a probability from 0 to 1, but got {threshold}.", hint="Use for example 0.5."
+        )
+    if positive is None:
+        positive = accuracy.dataset.get("positive_class")
+    names = accuracy.reply["class_names"]
+    if positive is None:
+        return (1 if len(names) == 2 else None), threshold
+    return class_number(positive, names), threshold
+
+
+def class_number(positive: int | str, names: list[str]) -> int:
+    """Return the number of the class that `positive` names.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if positive in names:
+        return names.index(str(positive))
+    if str(positive).isdecimal() and int(positive) < len(names):
+        return int(positive)
+    raise SpecError(
+        f"There is no class `{str(positive)[:80]}` among the {len(names)}.{nearest(str(positive), names)}",
+        hint=f"Give a number from 0 to {len(names) - 1}, or one of {', '.join(names[:10])}.",
+    )
+
+
+def roc(accuracy: Accuracy, positive: int | str) -> metrics.Roc | None:
+    """Return the ROC curve of one class against the rest; None where only one of the two has rows."""
+    probabilities, labels = scores_of(accuracy)
+    number = class_number(positive, accuracy.reply["class_names"])
+    return metrics.roc_curve(probabilities[:, number], labels == number)
+
+
+def curve(accuracy: Accuracy, positive: int | str) -> metrics.Curve:
+    """Return sensitivity, specificity and precision of one class over thresholds from 0 to 1."""
+    probabilities, labels = scores_of(accuracy)
+    return metrics.threshold_curve(
+        probabilities, labels, class_number(positive, accuracy.reply["class_names"])
+    )
+
+
+# --- two results --------------------------------------------------------------------------------------------
+
+
+def compare(
+    a: Accuracy,
+    b: Accuracy,
+    delta: float = DELTA,
+    *,
+    positive: int | str | None = None,
+    threshold: float | None = None,
+) -> dict[str, Any]:
+    """Compare `b` (the candidate) with `a` (the reference) on the same rows, as plain JSON data.
+
+    "accuracy", and with a positive class "sensitivity" and "specificity" at the threshold, are each
+    `Judgement.to_dict()` with a sentence in "text"; "roc_auc" is the paired difference of the areas.
+    "agreement" is the share of rows in which both say the same class.
+
+    Args:
+        a: reference, for example the original model.
+        b: candidate, for example a quantized variant.
+        delta: loss that still counts as not worse, a share.
+        positive: as for `summary`; None: what the reference's dataset says.
+        threshold: likewise.
+
+    Raises:
+        SpecError: the two were not measured on the same rows and classes, or `delta` is no share below 1.
+        StoreError: scores are gone.
+    """
+    if not 0.0 <= delta < 1.0:
+        raise SpecError(
+            f"`delta` is a loss from 0 to below 1, but got {delta}.", hint="Use for example 0.01 for 1 %."
+        )
+    (one, labels), (other, same) = scores_of(a), scores_of(b)
+    _check_pair(a, b, (labels, same))
+    before, after = metrics.predictions(one), metrics.predictions(other)
+    number, level = decision(a, positive, threshold)
+    found: dict[str, Any] = {
+        "reference": {"id": a.id, "model": a.model_name},
+        "candidate": {"id": b.id, "model": b.model_name},
+        "rows": a.reply["rows"],
+        "delta": delta,
+        "agreement": metrics.share_of((before == after) & (before >= 0)).to_dict(),
+        "accuracy": _judged("accuracy", before == labels, after == labels, delta),
+        "positive": None,
+        "sensitivity": None,
+        "specificity": None,
+        "roc_auc": None,
+    }
+    if number is not None:
+        found |= _compared_class(one[:, number], other[:, number], labels == number, (level, delta))
+        name = a.reply["class_names"][number]
+        found["positive"] = {"class": number, "name": name, "threshold": level}
+    return found
+
+
+def _compared_class(
+    one: Floats, other: Floats, positives: metrics.Booleans, limits: tuple[float, float]
+) -> dict[str, Any]:
+    level, delta = limits
+    before, after = (metrics.right_at(scores, positives, level) for scores in (one, other))
+    area = metrics.auc_difference(one, other, positives)
+    return {
+        "sensitivity": _judged("sensitivity", before[positives], after[positives], delta),
+        "specificity": _judged("specificity", before[~positives], after[~positives], delta),
+        "roc_auc": {"difference": area.value, "low": area.low, "high": area.high},
+    }
+
+
+def _judged(what: str, before: metrics.Booleans, after: metrics.Booleans, delta: float) -> dict[str, Any]:
+    judged = metrics.not_worse(metrics.paired(before, after), delta)
+    return {**judged.to_dict(), "text": _words(what, judged)}
+
+
+def _words(what: str, judged: metrics.Judgement) -> str:
+    """The verdict in a sentence, with the difference in percentage points and what it would take to tell."""
+    rows = {"sensitivity": "rows of the class", "specificity": "rows of other classes"}.get(what, "rows")
+    if judged.difference is None:
+        return f"No row tells the {what}."
+    points = f"{100 * judged.delta:g} point{'s' * (judged.delta != 0.01)}"
+    verdict = {
+        "NOT_WORSE": f"Not worse by more than {points}",
+        "WORSE": f"Worse by more than {points}",
+        "UNDECIDED": f"Undecided whether worse by more than {points}",
+    }[judged.verdict]
+    low, high = (100 * bound for bound in (judged.low, judged.high))
+    text = (
+        f"{verdict}: the {what} differs by {100 * judged.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
+    )
+    if judged.verdict != "UNDECIDED":
+        return f"{text}."
+    if judged.rows_needed is None:
+        return f"{text}; the difference is so near the limit that no number of rows would tell."
+    return f"{text}; about {judged.rows_needed:,} {rows} would tell, if the shares stay as they are."
+
+
+def _check_pair(a: Accuracy, b: Accuracy, labels: tuple[Integers, Integers]) -> None:
+    for name, what in (("dataset_sha256", "data"), ("classes", "number of classes"), ("rows", "rows")):
+        if a.reply[name] != b.reply[name]:  # type: ignore[literal-required]
+            raise SpecError(
+                f"`{a.model_name}` and `{b.model_name}` were not measured on the same {what}.",
+                hint="Measure both on the same dataset, split and limit.",
+            )
+    if not np.array_equal(*labels):
+        raise SpecError(
+            f"`{a.model_name}` and `{b.model_name}` were not measured with the same labels.",
+            hint="Measure both on the same dataset.",
+        )

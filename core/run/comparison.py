@@ -1,0 +1,459 @@
+"""One comparison from its specs to its results: preparing the contestants, the race, and what follows.
+
+resolve and plan each (one that cannot be prepared fails alone) → race → evidence → a short profile of each
+candidate that tells what ran where. No queue, no thread, no store of trials: the scheduler owns those, and
+calls `perform_comparison` when it is this comparison's turn.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core import wire
+from core.evidence import continuation
+from core.evidence.comparison import Comparison, Contestant, same_request
+from core.evidence.contrast import PRECISIONS, Precision
+from core.evidence.measurement import TrialState
+from core.evidence.record import Entry, RaceRecord, Reference, Settings
+from core.evidence.result import Entrant, Evidence, self_test_result
+from core.process.runner import Progress
+from core.run.different_models import Origin, hold_apart, refuse
+from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
+from core.run.prior import prior_of
+from core.run.race import race
+from core.run.trial import (
+    Prepared,
+    Resolved,
+    Run,
+    about,
+    describe,
+    explained,
+    placement,
+    prepare_trial,
+    resolve_trial,
+)
+from core.run.variants import model_facts, precision_of_model, variant_of
+from core.spec import ProtocolSpec, TrialSpec
+from core.spec import anchor as default_of
+from core.store import Store
+from core.store.library import resolve_model
+from core.wire.errors import Cancelled, TunerError
+from core.wire.guard import Pairs, random_operators
+
+FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
+SELF_TEST = Precision(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a comparison needs of the process that runs it."""
+
+    store: Store  # holds the caches
+    run: Run  # starts a worker, called like `run_job`
+    environment: Callable[[], wire.Environment]  # its failure costs a note, not the comparison
+    cancel: threading.Event
+    on_progress: Callable[[Progress], None]
+    on_live: Callable[[dict[str, Any]], None]  # told what `Status.live` shows
+    on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How one trial, or the comparison, ended. What was measured before a failure is a result too."""
+
+    state: TrialState
+    error: TunerError | None = None
+    result: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a comparison and its trials (by id) ended."""
+
+    comparison: Ending
+    trials: Mapping[str, Ending]
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A contestant that can race."""
+
+    entrant: Entrant
+    entry: Entry
+    resolved: Resolved
+    prepared: Prepared
+    origin: Origin
+
+
+def protocol_of(spec: ProtocolSpec, *, different_models: bool = False) -> dict[str, Any]:
+    """Return what a comparison records of how it is measured, with a seed for the order of its rounds.
+
+    Args:
+        spec: how well to measure.
+        different_models: models that compute something else may race.
+    """
+    precision = PRECISIONS[spec.precision]
+    return {
+        "precision": precision.name,
+        "target": precision.target,
+        "budget_s": precision.budget_s if spec.budget_s is None else spec.budget_s,
+        "margin": spec.margin,
+        "runs": spec.runs,
+        "looks": list(precision.looks) if spec.runs is None else [],
+        "seed": secrets.randbelow(2**31),
+        **({"different_models": True} if different_models else {}),
+    }
+
+
+def perform_comparison(
+    comparison: Comparison,
+    specs: Mapping[str, TrialSpec],
+    service: Service,
+    earlier: RaceRecord | None = None,
+) -> Outcome:
+    """Race the contestants of `comparison`, and return what became of each.
+
+    A cancelled race keeps the rounds that it had: the results are partial then, and every state is CANCELLED
+    but that of trials whose group had ended.
+
+    Args:
+        comparison: who races, and how.
+        specs: of each contestant, by trial.
+        service: what the process offers.
+        earlier: the record of a race of the same contestants, in their order, which this one goes on with.
+
+    Raises:
+        Cancelled: while the contestants were being prepared.
+        SpecError: one of those that are to go on cannot be prepared any more; or the models compute something
+            else, and nobody asked for such a race.
+    """
+    failed: dict[str, Ending] = {}
+    ready: list[_Ready] = []
+    for contestant in comparison.contestants:
+        try:
+            ready.append(_prepare(contestant, specs[contestant.trial], service))
+        except Cancelled:
+            raise
+        except TunerError as error:
+            failed[contestant.trial] = Ending(state="FAIL", error=error)
+    if earlier is not None and failed:
+        raise next(ending.error for ending in failed.values() if ending.error is not None)
+    if not any(one.entrant.contestant.role == "candidate" for one in ready):
+        return _nobody(comparison, failed)
+    apart = _apart(comparison, ready, specs, service)
+    try:
+        machine, notes = describe(service.environment)
+        ready = [_noted(one, notes) for one in ready]
+        evidence = replace(_race(comparison, ready, specs, service, machine, earlier), apart=apart)
+    except TunerError as error:
+        return _without_rounds(comparison, failed, error)
+    evidence = _with_placements(evidence, ready, service)
+    return _outcome(comparison, evidence, ready, failed)
+
+
+def _noted(one: _Ready, notes: Sequence[str]) -> _Ready:
+    return replace(one, entrant=replace(one.entrant, notes=(*one.entrant.notes, *notes)))
+
+
+# --- before the race ----------------------------------------------------------------------------------------
+
+
+def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Ready:
+    resolved = resolve_trial(spec, service.store, service.run)
+    service.on_resolved(contestant.trial, resolved)
+    prepared = prepare_trial(resolved, service.store, service.run)
+    origin, unknown = _origin(resolved, prepared, service)
+    reference = origin.reference
+    entrant = Entrant(
+        contestant=contestant,
+        precision=_precision(resolved),
+        session=prepared.session,
+        random=tuple(random_operators(resolved.record.info)),
+        feeds=prepared.feeds,
+        model=model_facts(resolved.record),
+        origin=origin.sha256,
+        origin_name=origin.name,
+        notes=tuple([*about(resolved, prepared), *unknown]),
+        tolerance=spec.protocol.tolerance,
+        reference=None if reference is None else {"model": reference.model, "sha256": reference.sha256},
+    )
+    entry = replace(_entry(contestant.label, resolved, prepared), reference=reference)
+    return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin)
+
+
+def _precision(resolved: Resolved) -> str:
+    """What the numbers of the model are: those of the copy that the spec asks for, else its own."""
+    asked = resolved.spec.model.precision
+    return asked if asked != "fp32" else precision_of_model(resolved.record)
+
+
+def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[Origin, list[str]]:
+    """The original of a model, as it came, which says what the outputs should be; and why that is unknown."""
+    record, variant = resolved.record, variant_of(resolved.record) or {}
+    sha256, name = variant.get("root", record.content_sha256), variant.get("root_name", record.name)
+    try:
+        original = resolve_model(service.store, sha256, run=service.run) if variant else record
+    except Cancelled:
+        raise
+    except TunerError as error:
+        lost = Origin(sha256=sha256, name=name, precision=precision_of_model(record), reference=None)
+        return lost, [f"The outputs were not compared: {error.message}"]
+    cpus = resolved.spec.protocol.cpus
+    plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus)
+    reference = Reference(model=original.name, sha256=original.content_sha256, plan=plan)
+    precision = precision_of_model(original)
+    return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []
+
+
+def _apart(
+    comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec], service: Service
+) -> Pairs:
+    """Whether the originals of the race compute the same; empty where there is but one.
+
+    Raises:
+        SpecError: they do not, and nobody asked for a race of different models.
+    """
+    origins = list({one.origin.sha256: one.origin for one in ready}.values())
+    if len(origins) == 1:
+        return {}
+    against = {ready[one].origin.sha256: ready[one].origin for one in _references(comparison, ready, specs)}
+    found = hold_apart(
+        origins,
+        list(against.values()),
+        tolerance=ready[0].entrant.tolerance,
+        cancel=service.cancel,
+        on_progress=service.on_progress,
+        timeout_s=float(max(one.resolved.spec.protocol.timeout_s for one in ready)),
+    )
+    if not comparison.protocol.get("different_models"):
+        refuse(origins, found)
+    return found
+
+
+def _entry(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
+    spec = resolved.spec
+    plan = contestant_plan(
+        spec,
+        path=prepared.path,
+        session=prepared.session,
+        feeds=prepared.feeds,
+        torch=torch_source(resolved.record),
+    )
+    names = {one["name"] for one in plan["session"]["providers"]}
+    return Entry(
+        label=label,
+        plan=plan,
+        shapes=shape_feeds(spec, prepared.info),
+        fresh_process=spec.engine != "onnxruntime" or not names.issubset(FORKABLE),
+    )
+
+
+def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
+    """No candidate could be prepared: there is nothing to race for."""
+    idle = Cancelled("It was not measured: no candidate could run.", hint="See the candidates' errors.")
+    first = next(failed[one.trial] for one in comparison.contestants if one.role == "candidate")
+    trials = {one.trial: Ending(state="CANCELLED", error=idle) for one in comparison.contestants}
+    return Outcome(comparison=first, trials={**trials, **failed})
+
+
+def _without_rounds(comparison: Comparison, failed: Mapping[str, Ending], error: TunerError) -> Outcome:
+    """The race ended before anything was measured."""
+    ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
+    trials = {one.trial: ending for one in comparison.contestants}
+    return Outcome(comparison=ending, trials={**trials, **failed}, warnings=_warnings(comparison, failed))
+
+
+def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]:
+    return [
+        f"`{one.label}` could not race: {ending.error.message}"
+        for one in comparison.contestants
+        if (ending := failed.get(one.trial)) is not None and ending.error is not None
+    ]
+
+
+# --- the race -----------------------------------------------------------------------------------------------
+
+
+def _race(
+    comparison: Comparison,
+    ready: Sequence[_Ready],
+    specs: Mapping[str, TrialSpec],
+    service: Service,
+    machine: wire.Environment | None,
+    earlier: RaceRecord | None,
+) -> Evidence:
+    trials = [one.entrant.trial for one in ready]
+    baseline, anchor = _references(comparison, ready, specs)
+    protocol = comparison.protocol
+    splits = continuation.splits(protocol)
+    settings = Settings(
+        precision=replace(PRECISIONS[protocol["precision"]], looks=tuple(protocol["looks"])),
+        splits=splits,
+        least=protocol.get("least", 0),
+        budget_s=float(protocol["budget_s"]),
+        margin=protocol["margin"],
+        seed=protocol["seed"],
+        timeout_s=float(max(one.resolved.spec.protocol.timeout_s for one in ready)),
+        baseline=baseline,
+        anchor=anchor,
+        runs=protocol["runs"],
+        prior_at=prior_of(service.store, machine),
+    )
+
+    def on_live(live: dict[str, Any]) -> None:
+        contrasts = [
+            {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
+            for one in live["contrasts"]
+        ]
+        p50_s = {trials[index]: value for index, value in live["p50_s"].items()}
+        service.on_live({**live, "contrasts": contrasts, "p50_s": p50_s})
+
+    record = race(
+        [one.entry for one in ready],
+        settings,
+        cancel=service.cancel,
+        on_progress=service.on_progress,
+        on_live=on_live,
+        earlier=earlier,
+    )
+    return Evidence(
+        comparison=comparison.id,
+        record=record,
+        entrants=[one.entrant for one in ready],
+        looks=splits,
+        margin=protocol["margin"],
+        baseline=baseline,
+        anchor=anchor,
+        environment=machine,
+    )
+
+
+def _references(
+    comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec]
+) -> tuple[int, int]:
+    """Indices of the baseline and of the anchor; one that could not be prepared is replaced by the other."""
+    default = default_of(specs[comparison.contestants[0].trial])
+    trials = [one.entrant.trial for one in ready]
+    anchors = [trial for trial in trials if same_request(specs[trial], default)]
+    references = [one for one in (comparison.baseline, *anchors) if one in trials]
+    baseline = trials.index(references[0]) if references else 0
+    return baseline, trials.index(anchors[0]) if anchors else baseline
+
+
+def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Service) -> Evidence:
+    """Add what ran where, of candidates; it is not worth losing a race that is over."""
+    found: list[Entrant] = []
+    over = evidence.record.outcome == "cancelled"
+    for one, ran in zip(ready, evidence.record.ran, strict=True):
+        entrant = one.entrant
+        asked = entrant.contestant.role == "candidate" and one.resolved.spec.engine == "onnxruntime"
+        if asked and ran.error is None and not over:
+            try:
+                run_s = max(ran.warm["median_ns"] if ran.warm is not None else 0, 1) / 1e9
+                where, casts, notes = placement(one.resolved, one.prepared, service.run, run_s)
+            except Cancelled:
+                over, where, casts = True, None, None
+                notes = ["Which provider ran which nodes is not known: the pass was cancelled."]
+            entrant = replace(entrant, placement=where, casts=casts, notes=(*entrant.notes, *notes))
+        found.append(entrant)
+    return replace(evidence, entrants=found)
+
+
+# --- after the race -----------------------------------------------------------------------------------------
+
+
+def _outcome(
+    comparison: Comparison, evidence: Evidence, ready: Sequence[_Ready], failed: Mapping[str, Ending]
+) -> Outcome:
+    trials = dict(failed)
+    for index, one in enumerate(ready):
+        trials[one.entrant.trial] = _ending(evidence, index, one)
+    states = {trials[one.trial].state for one in comparison.contestants if one.role == "candidate"}
+    result = evidence.to_dict() if evidence.record.orders else None
+    if evidence.record.outcome == "cancelled":
+        whole = Ending(state="CANCELLED", error=_cancelled(), result=result)
+    elif "COMPLETE" in states:
+        whole = Ending(state="COMPLETE", result=result)
+    else:
+        first = next(trials[one.trial] for one in comparison.contestants if one.role == "candidate")
+        whole = Ending(state="FAIL", error=first.error, result=result)
+    return Outcome(comparison=whole, trials=trials, warnings=_warnings(comparison, failed))
+
+
+def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:
+    record, result = evidence.record, evidence.trial_result(index)
+    error = record.ran[index].error
+    if error is not None:
+        return Ending(state="FAIL", error=explained(error, one.prepared), result=result)
+    if record.outcome == "cancelled" and not _had_ended(record, index):
+        return Ending(state="CANCELLED", error=_cancelled(), result=result)
+    if result is None:
+        idle = Cancelled("It was not measured: nobody was left to race with.", hint="See the others' errors.")
+        return Ending(state="CANCELLED", error=idle)
+    return Ending(state="COMPLETE", result=result)
+
+
+def _had_ended(record: RaceRecord, index: int) -> bool:
+    """Whether a contestant's group was through when the race was cancelled."""
+    *before, last = record.groups or [[]]
+    return index not in last and any(index in group for group in before)
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("The race was cancelled; the rounds before that are kept.", hint="Start it again.")
+
+
+# --- a self-test on its own ---------------------------------------------------------------------------------
+
+
+def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
+    """Race a configuration against itself, and say how quiet the machine is.
+
+    Returns:
+        `evidence.self_test_result`, with `model`.
+
+    Raises:
+        TunerError: the model cannot be run here, or it was cancelled.
+    """
+    resolved = resolve_trial(spec, service.store, service.run)
+    prepared = prepare_trial(resolved, service.store, service.run)
+    machine, _ = describe(service.environment)
+    entry = _entry("self-test", resolved, prepared)
+    settings = Settings(
+        precision=SELF_TEST,
+        budget_s=SELF_TEST.budget_s,
+        margin=spec.protocol.margin,
+        seed=secrets.randbelow(2**31),
+        timeout_s=float(spec.protocol.timeout_s),
+        baseline=0,
+        anchor=0,
+        prior_at=prior_of(service.store, machine),
+    )
+    record = race(
+        [entry], settings, cancel=service.cancel, on_progress=service.on_progress, on_live=service.on_live
+    )
+    if record.ran[0].error is not None:
+        raise record.ran[0].error
+    if record.outcome == "cancelled":
+        raise _cancelled()
+    entrant = Entrant(
+        contestant=Contestant(trial="", label="self-test", role="anchor"),
+        precision=_precision(resolved),
+        session=prepared.session,
+        feeds=prepared.feeds,
+    )
+    evidence = Evidence(
+        record=record,
+        entrants=[entrant],
+        looks=len(SELF_TEST.looks),
+        margin=spec.protocol.margin,
+        baseline=0,
+        anchor=0,
+        environment=machine,
+    )
+    return {"model": resolved.record.name, **self_test_result(evidence)}

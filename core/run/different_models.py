@@ -1,0 +1,153 @@
+"""Races of different models: whether they compute the same.
+
+Every contestant is held against the original of its own model (`guard`). Where the originals of a race are
+several, they are held against each other before it, on the same numbers: what computes something else is
+raced only where that was asked for, and every verdict on it says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core import wire
+from core.evidence.record import Entry, RaceRecord, Ran, Reference
+from core.process import scratch
+from core.process.runner import Progress
+from core.process.workers import Workers
+from core.run.race.blocks import start_loaded
+from core.run.race.passes import compare_outputs, keep_outputs
+from core.wire.errors import Cancelled, SpecError, TunerError
+from core.wire.guard import Pairs, Verdict, apart_words, judge, looser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The original behind a contestant: the model at the root of its chain, or the model itself."""
+
+    sha256: str  # of its content
+    name: str
+    precision: str
+    reference: Reference | None  # how it is run; None: its file is gone
+
+
+def hold_apart(
+    origins: Sequence[Origin],
+    against: Sequence[Origin],
+    *,
+    tolerance: float | None,
+    cancel: threading.Event,
+    on_progress: Callable[[Progress], None],
+    timeout_s: float,
+) -> dict[tuple[str, str], Verdict]:
+    """Hold the outputs of `origins` against those of each of `against`, all fed what the latter is fed.
+
+    Args:
+        origins: all of a race, each once.
+        against: those that verdicts are given against.
+        tolerance: that the user allows; None: that of the less precise of two models.
+        cancel: ends it.
+        on_progress: told each step.
+        timeout_s: for loading a model, and for a run.
+
+    Returns:
+        (other, against) -> the verdict; a pair stands there once.
+
+    Raises:
+        Cancelled: before it was known.
+    """
+    found: dict[tuple[str, str], Verdict] = {}
+    for one in against:
+        others = [
+            other
+            for other in origins
+            if other.sha256 != one.sha256 and (one.sha256, other.sha256) not in found
+        ]
+        errors = _outputs_of(others, one, cancel, on_progress, timeout_s)
+        for other, ran in zip(others, errors, strict=True):
+            precision = looser(one.precision, other.precision)
+            verdict = judge(ran.output_error, precision, tolerance, unknown=ran.not_compared)
+            found[other.sha256, one.sha256] = verdict
+    return found
+
+
+def _outputs_of(
+    others: Sequence[Origin],
+    against: Origin,
+    cancel: threading.Event,
+    on_progress: Callable[[Progress], None],
+    timeout_s: float,
+) -> list[Ran]:
+    """Of each of `others`, how far its outputs are from those of `against`, or why that is not known."""
+    record = RaceRecord(ran=[Ran() for _ in others])
+    entries: dict[int, Entry] = {}
+    for index, other in enumerate(others):
+        reason, plan = _fed_alike(other, against)
+        if plan is None:
+            record.ran[index].not_compared = f"The outputs were not compared: {reason}"
+            continue
+        label = f"the outputs of {other.name}"
+        entries[index] = Entry(label=label, plan=plan, reference=against.reference)
+    if not entries:
+        return record.ran
+    with Workers(cancel) as workers, scratch.folder() as folder:
+        kept: dict[int, Path] = {}
+        for done, (index, entry) in enumerate(entries.items()):
+            on_progress(Progress(stage="outputs", done=done, total=len(entries), text=others[index].name))
+            path = folder / f"outputs-{index}.npz"
+            if _kept(workers, entry, record.ran[index], path, timeout_s):
+                kept[index] = path
+        every = [entries.get(index, next(iter(entries.values()))) for index in range(len(others))]
+        compare_outputs(workers, every, kept, record, timeout_s, on_progress)
+    return record.ran
+
+
+def _kept(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float) -> bool:
+    """Run one model and keep its outputs; a failure is a reason why they are not compared."""
+    try:
+        worker, _ = start_loaded(workers, entry, timeout_s)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        ran.not_compared = f"The outputs were not compared: {error.message}"
+        return False
+    try:
+        return keep_outputs(worker, ran, path, timeout_s)
+    finally:
+        worker.kill()
+
+
+def _fed_alike(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan | None]:
+    """How `other` runs on the numbers of `against`; None, and why, where it cannot be fed them."""
+    for one in (other, against):
+        if one.reference is None:
+            return f"`{one.name}` is not there any more.", None
+    assert other.reference is not None
+    assert against.reference is not None
+    plan, feeds = other.reference.plan, against.reference.plan["feeds"]
+    dtypes = {one["name"]: one["dtype"] for one in plan["feeds"]["inputs"]}
+    names = [one["name"] for one in feeds["inputs"]]
+    if set(dtypes) != set(names):
+        taken = ", ".join(f"`{name}`" for name in dtypes) or "no input"
+        wanted = ", ".join(f"`{name}`" for name in names) or "no input"
+        return f"`{other.name}` takes {taken}, `{against.name}` takes {wanted}.", None
+    inputs: list[wire.InputPlan] = [{**one, "dtype": dtypes[one["name"]]} for one in feeds["inputs"]]
+    return "", {**plan, "feeds": {**feeds, "inputs": inputs}}
+
+
+def refuse(origins: Sequence[Origin], found: Pairs) -> None:
+    """Refuse a race of models that compute something else, or of which that is not known.
+
+    Raises:
+        SpecError: two of them do.
+    """
+    names = {one.sha256: one.name for one in origins}
+    for (other, against), verdict in found.items():
+        if verdict.breach is not False:
+            raise SpecError(
+                f"{apart_words(names[other], names[against], verdict)}.",
+                hint="A race of different models has to be asked for: `compare --different-models`, or the "
+                "switch *Different models* on Compare.",
+            )

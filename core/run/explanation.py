@@ -1,0 +1,306 @@
+"""Why one result is faster than another: from two stored trials to the job that looks, and back.
+
+    pair(store, a, b)          the two trials, or why they cannot be explained
+    explain_plan(store, …)     what the job `explain` needs
+    race_of(pair)              who races, where the two never did
+    explained(store, …)        what it has found, put against the two results; None before
+    explained_at(store, …)     when it has looked
+
+What a pair's passes showed is a file among the candidate's artifacts, so it is there for every page and
+command, and goes with the trial. Parent side: no worker is started here but through `run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.evidence.comparison import Configuration, Role
+from core.evidence.continuation import splits
+from core.evidence.contrast import DEFAULT_MARGIN, contrast, words
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference, EndToEnd, Verdict, difference
+from core.evidence.ranking import Key as Round
+from core.evidence.ranking import paired
+from core.process.runner import run_job
+from core.run.plan import contestant_plan
+from core.run.trial import prepare_trial, resolve_trial
+from core.spec import spec_from_dict
+from core.store import PRUNED, Store
+from core.store.library import Run
+from core.wire.errors import SpecError, StoreError, WorkerError
+from core.wire.guard import else_words
+from core.wire.profile_passes import Passes, passes_from_dict
+from core.wire.provenance import fingerprint_difference
+
+TIMEOUT_S = 3600.0  # a quarter of a minute as a rule; models of seconds per run take their time
+
+_OPPOSITE: Mapping[str, Verdict] = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two results of which the second shall be explained by the first."""
+
+    baseline: Trial
+    candidate: Trial
+
+    @property
+    def what(self) -> str:
+        """One line for a person; the same for the same pair."""
+        return f"why {self.candidate.model_name}: {self.baseline.id[:8]} → {self.candidate.id[:8]}"
+
+    @property
+    def different_models(self) -> bool:
+        """Whether the two ran models of different content, be they variants of one original or not."""
+        return self.baseline.model_sha256 != self.candidate.model_sha256
+
+
+def pair(store: Store, baseline: str, candidate: str) -> Pair:
+    """Find two trials by their ids, or the first 6 or more characters of them.
+
+    Raises:
+        StoreError: there is no such trial.
+        SpecError: they are the same, one has no latency to explain, or is no session of ONNX Runtime.
+    """
+    found = Pair(baseline=store.trial(baseline), candidate=store.trial(candidate))
+    if found.baseline.id == found.candidate.id:
+        raise SpecError(
+            f"Both sides are the trial `{found.baseline.id[:12]}`.", hint="Name two different trials."
+        )
+    for trial in (found.baseline, found.candidate):
+        _check(trial)
+    return found
+
+
+def _check(trial: Trial) -> None:
+    if trial.state != "COMPLETE" or not ((trial.result or {}).get("latency") or {}).get("p50_s"):
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
+            hint="Name complete measurements; `python -m core history` lists them.",
+        )
+    engine = trial.spec.get("engine", "onnxruntime")
+    if engine != "onnxruntime":
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ran on `{engine}`, which ONNX Runtime's profiler cannot look into.",
+            hint="Name trials that ran on ONNX Runtime.",
+        )
+
+
+# --- the job ------------------------------------------------------------------------------------------------
+
+
+def explain_plan(store: Store, of: Pair, *, fingerprint: str, run: Run = run_job) -> wire.ExplainPlan:
+    """Return the payload of the job `explain`.
+
+    Args:
+        store: holds the models, and takes the result.
+        of: the two results.
+        fingerprint: of this machine, for the record.
+        run: starts a worker where a model's file has changed since.
+
+    Raises:
+        TunerError: a model is not there any more, or is another; what does not fit it.
+    """
+    return {
+        "sides": [_side(store, trial, run) for trial in (of.baseline, of.candidate)],
+        "fingerprint": fingerprint,
+        "output": str(passes_path(store, of)),
+    }
+
+
+def _side(store: Store, trial: Trial, run: Run) -> wire.ContestantPlan:
+    resolved = resolve_trial(spec_from_dict(trial.spec), store, run)
+    prepared = prepare_trial(resolved, store, run)
+    return contestant_plan(
+        resolved.spec, path=prepared.path, session=prepared.session, feeds=prepared.feeds, torch=None
+    )
+
+
+def passes_path(store: Store, of: Pair) -> Path:
+    """Return where the passes of a pair stand."""
+    return store.artifact_path(of.candidate.id, f"why-{of.baseline.id}.json")
+
+
+def explanations(store: Store, candidates: Iterable[str]) -> list[tuple[str, str]]:
+    """Return which pairs of trials were explained, as (baseline, candidate), the newest first.
+
+    Args:
+        store: keeps the passes.
+        candidates: ids of trials to look at.
+    """
+    found = []
+    for one in candidates:
+        for path in store.artifacts(one, "why-*.json"):
+            with contextlib.suppress(OSError):
+                found.append((path.stat().st_mtime, path.stem.removeprefix("why-"), one))
+    return [(baseline, candidate) for _, baseline, candidate in sorted(found, reverse=True)]
+
+
+# --- what it has found --------------------------------------------------------------------------------------
+
+
+def explained(store: Store, of: Pair) -> Difference | None:
+    """Return why the two differ; None where the job `explain` has not looked yet.
+
+    Raises:
+        WorkerError: what it left cannot be read.
+    """
+    passes = _read(passes_path(store, of))
+    if passes is None:
+        turned = _read(passes_path(store, Pair(baseline=of.candidate, candidate=of.baseline)))
+        if turned is None:
+            return None
+        passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
+    found = difference(passes, end_to_end(of, _protocol(store, of.candidate)))
+    return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
+
+
+def explained_at(store: Store, of: Pair) -> float | None:
+    """Return when the passes of a pair were made, in seconds since the epoch; None: there are none."""
+    for one in (of, Pair(baseline=of.candidate, candidate=of.baseline)):
+        with contextlib.suppress(OSError):
+            return passes_path(store, one).stat().st_mtime
+    return None
+
+
+def _read(path: Path) -> Passes | None:
+    try:
+        return passes_from_dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise WorkerError(
+            f"The passes of these two results cannot be read: {error}.", hint="Explain them again."
+        ) from error
+
+
+def _notes(of: Pair, fingerprint: str) -> list[str]:
+    notes = []
+    if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
+        notes.append("The passes ran on another machine, or with other libraries, than the results.")
+    if of.different_models:
+        notes.append("The two are different models: their nodes are matched by name.")
+    return notes
+
+
+def _protocol(store: Store, trial: Trial) -> dict[str, Any]:
+    """How the race of `trial` was measured; empty where it had none, or it was deleted since."""
+    try:
+        return dict(store.comparison(trial.comparison).protocol) if trial.comparison else {}
+    except StoreError:
+        return {}
+
+
+def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
+    """Put the two results against each other, per row where they fed different numbers of rows.
+
+    Two that raced in the same rounds have the verdict of their race. Others have none: what the machine did
+    in between is in their ratio, and no interval knows of that.
+
+    Args:
+        of: the two results.
+        protocol: of the candidate's race: its margin, and its looks, which make intervals wider.
+    """
+    one, other = _result(of.baseline), _result(of.candidate)
+    per_row = one["batch_size"] != other["batch_size"]
+    rows = (one["batch_size"], other["batch_size"]) if per_row else (1, 1)
+    baseline_s, candidate_s = one["latency"]["p50_s"] / rows[0], other["latency"]["p50_s"] / rows[1]
+    found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
+    raced = found is not None
+    found = found or _apart(of)
+    if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
+        candidate_s = baseline_s / found["ratio"]
+    if raced and "holds" not in found and _result(of.candidate).get("grade") == "F":  # of an older version
+        reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
+        found |= {"verdict": "UNDECIDED", "words": f"their race was rejected, grade F: {reason.rstrip('.')}"}
+    if found.get("holds") is False:
+        found |= {"words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}
+    low, high = found["ratio_low"], found["ratio_high"]
+    return EndToEnd(
+        baseline_s=baseline_s,
+        candidate_s=candidate_s,
+        low_s=baseline_s * (1 / high - 1) if high else None,
+        high_s=baseline_s * (1 / low - 1) if low else None,
+        verdict=found["verdict"],
+        words=(found.get("words") or words(found)) + else_words(found),
+        raced=raced,
+        per_row=per_row,
+    )
+
+
+def raced_together(of: Pair) -> bool:
+    """Whether the two ran in the same rounds, so that there is a ratio of them."""
+    return end_to_end(of).raced
+
+
+def race_of(of: Pair) -> list[Configuration]:
+    """Return who races, so that the two can be compared: each as it was asked for, under one protocol."""
+    return [_racer(of.candidate, "candidate"), _racer(of.baseline, "baseline")]
+
+
+def _racer(trial: Trial, role: Role) -> Configuration:
+    spec = spec_from_dict(trial.spec)
+    return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
+
+
+def _result(trial: Trial) -> dict[str, Any]:
+    assert trial.result is not None, trial.id
+    return trial.result
+
+
+def _contrast(of: Pair, protocol: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
+    names = of.candidate.id, of.baseline.id
+    for trial in (of.candidate, of.baseline):
+        for stored in _result(trial).get("contrasts") or []:
+            if (stored["candidate"], stored["baseline"]) == names:
+                return dict(stored)
+            if (stored["baseline"], stored["candidate"]) == names:
+                return _turned_round(stored)
+    if not of.candidate.comparison or of.candidate.comparison != of.baseline.comparison:
+        return None
+    ratios = paired(_medians(of.candidate), _medians(of.baseline))
+    if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
+        text = "they raced together, but the samples that would tell were pruned"
+        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "holds": True, "words": text}
+    margin = float(protocol.get("margin") or DEFAULT_MARGIN)
+    return contrast(ratios, looks=splits(protocol), margin=margin).to_dict() if ratios else None
+
+
+def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = stored["ratio_low"], stored["ratio_high"]
+    return {
+        **stored,
+        "ratio": 1 / stored["ratio"],
+        "ratio_low": 1 / high if high else None,
+        "ratio_high": 1 / low if low else None,
+        "verdict": _OPPOSITE.get(stored["verdict"], stored["verdict"]),
+    }
+
+
+def _medians(trial: Trial) -> dict[Round, float]:
+    """(generation, round) -> ln(median per row), the mean over the processes that ran in it."""
+    result = _result(trial)
+    found: dict[Round, list[float]] = {}
+    for one in result.get("blocks") or []:
+        value = math.log(one["median_s"] / result["batch_size"])
+        found.setdefault((one.get("generation", 0), one["round"]), []).append(value)
+    return {number: math.fsum(values) / len(values) for number, values in found.items()}
+
+
+def _apart(of: Pair) -> dict[str, Any]:
+    """What two results say that did not race together: nothing but when and where they were measured."""
+    text = "they were measured at different times"
+    if of.baseline.fingerprint != of.candidate.fingerprint:
+        machines = [_result(trial).get("environment") for trial in (of.baseline, of.candidate)]
+        told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
+        what = f" ({'; '.join(told[:3])})" if told else ""
+        text = f"they were measured on different machines or with different libraries{what}"
+    return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}

@@ -1,0 +1,119 @@
+"""One job of the scheduler: what it is, how far it is and how it ended. No thread, no store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial, TrialState
+from core.process.runner import Progress
+from core.wire.errors import ErrorRecord
+
+# One contestant a step: the next may take a hundred times longer.
+UNEVEN = ("load", "warm-up", "cost", "outputs", "memory")
+
+WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn, and waits for the machine to be quiet
+
+State = TrialState
+FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where a submitted trial, comparison or job stands now."""
+
+    id: str
+    kind: str  # "measure", "reference", "profile", "comparison", "self-test", or the name of a job
+    state: State
+    what: str  # one line for a person
+    # "waiting", WAITING_QUIET, a job's name, or a step of a race: "load", "warm-up", "rounds", …
+    stage: str = ""
+    done: int = 0
+    total: int = 0  # 0: unknown
+    text: str = ""
+    started_at: float | None = None  # seconds since the epoch; None while it waits
+    elapsed_s: float = 0.0
+    eta_s: float | None = None  # of the present stage
+    place: int = 0  # jobs ahead of it on this machine; 0: it runs, or is next
+    holder: str = ""  # who has the machine, in words
+    result: dict[str, Any] | None = None  # of a job; a trial's and a comparison's are in the store
+    error: ErrorRecord | None = None
+    comparison: str = ""  # that it is part of, or that it is
+    # of a race, while it runs: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far)
+    live: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a job ended."""
+
+    state: State
+    error: ErrorRecord | None = None
+    result: dict[str, Any] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """The scheduler's own notes on one job; read and written under the scheduler's lock."""
+
+    id: str
+    kind: str
+    what: str
+    work: Callable[[Job], End]
+    trials: dict[str, Trial] = field(default_factory=dict)  # without results
+    comparison: Comparison | None = None
+    wait_quiet_s: float = 0.0  # at most so long, when it has its turn, for the machine to be quiet
+    notes: list[str] = field(default_factory=list)  # for its results
+    cancel: threading.Event = field(default_factory=threading.Event)
+    state: State = "WAITING"
+    progress: Progress = field(default_factory=lambda: Progress(stage="waiting", done=0, total=0))
+    stage_began: float = 0.0  # monotonic
+    started_at: float | None = None
+    finished_at: float | None = None
+    place: int = 0
+    holder: str = ""
+    result: dict[str, Any] | None = None
+    error: ErrorRecord | None = None
+    live: dict[str, Any] | None = None
+
+    def status(self, asked: str, *, place: int, holder: str) -> Status:
+        """Of the job, or of one of its trials: a trial has an end of its own, told when its job has ended.
+
+        Args:
+            asked: id of the job or of a trial of it.
+            place: jobs ahead of it on this machine.
+            holder: who has the machine, in words.
+        """
+        now = time.time()
+        started, progress, running = self.started_at, self.progress, self.state == "RUNNING"
+        trial = self.trials.get(asked)
+        own = trial if trial is not None and self.state in FINISHED else self
+        return Status(
+            id=asked,
+            kind=self.kind if trial is None else trial.kind,
+            state=own.state,
+            what=self.what,
+            stage=progress.stage,
+            done=progress.done,
+            total=progress.total,
+            text=progress.text,
+            started_at=started,
+            elapsed_s=(self.finished_at or now) - started if started else 0.0,
+            eta_s=_eta_s(progress, time.monotonic() - self.stage_began) if running else None,
+            place=place,
+            holder=holder,
+            result=self.result,
+            error=own.error,
+            comparison="" if self.comparison is None else self.comparison.id,
+            live=self.live if running else None,
+        )
+
+
+def _eta_s(progress: Progress, in_stage_s: float) -> float | None:
+    if progress.done <= 0 or progress.total <= 0 or progress.stage in UNEVEN:
+        return None
+    return in_stage_s * max(progress.total - progress.done, 0) / progress.done

@@ -1,0 +1,185 @@
+"""Writing down how jobs go: in their own notes, and for their trials and comparison in the store.
+
+Whatever happens to a trial, its row ends as COMPLETE, FAIL or CANCELLED, and what was measured is kept: in
+the store, or as a file beside it when the store does not take it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.process import machine_queue, scratch
+from core.process.runner import Progress
+from core.run.comparison import Ending, Outcome
+from core.run.job import FINISHED, End, Job
+from core.run.trial import Resolved
+from core.store import Store
+from core.wire.errors import ErrorRecord, StoreError, error_from_record, record_from_error
+
+DAY_S = 86_400.0
+
+
+class Ledger:
+    """The scheduler's pen: every change of a job goes through it, under the scheduler's lock."""
+
+    def __init__(self, store: Store, lock: threading.Condition) -> None:
+        """Write into `store`; `lock` guards the jobs, and who waits on it is told when one has ended."""
+        self._store = store
+        self._lock = lock
+
+    def begin(self, entry: Job) -> None:
+        """Write down that the machine is this job's now."""
+        with self._lock:
+            entry.state, entry.place, entry.holder = "RUNNING", 0, ""
+            entry.started_at = time.time()
+        self.set_progress(entry, Progress(stage="start", done=0, total=0))
+        began: dict[str, Any] = {"state": "RUNNING", "started_at": entry.started_at}
+        for trial_id in entry.trials:
+            self._change_trial(entry, trial_id, **began)
+        self._change_comparison(entry, **began)
+
+    def has_turn(self, entry: Job, progress: Progress) -> None:
+        """Note that nobody is before this job any more, though its work has not begun."""
+        with self._lock:
+            entry.place, entry.holder = 0, ""
+        self.set_progress(entry, progress)
+
+    def set_progress(self, entry: Job, progress: Progress) -> None:
+        """Note how far the job is; nothing of it is stored."""
+        with self._lock:
+            if progress.stage != entry.progress.stage:
+                entry.stage_began = time.monotonic()
+            entry.progress = progress
+
+    def resolved(self, entry: Job, model_name: str | None, trial_id: str, resolved: Resolved) -> None:
+        """Write down which model a trial is about; `model_name` is what its comparison is called."""
+        name, sha256 = resolved.record.name, resolved.record.content_sha256
+        spec = resolved.spec
+        self._change_trial(
+            entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
+        )
+        if entry.comparison is not None and not entry.comparison.model_sha256:
+            self._change_comparison(entry, model_sha256=sha256, model_name=model_name or name)
+
+    def _change_trial(self, entry: Job, trial_id: str, **changes: Any) -> None:
+        trial = replace(entry.trials[trial_id], **changes)
+        with self._lock:
+            entry.trials[trial_id] = replace(trial, result=None)  # the store has it; a server runs for months
+        if not self._store.update_trial(trial_id, **changes):
+            self._store.delete_trials([trial_id])  # deleted while it ran: nor must its files come back
+
+    def _change_comparison(self, entry: Job, **changes: Any) -> None:
+        if entry.comparison is None:
+            return
+        comparison = replace(entry.comparison, **changes)
+        with self._lock:
+            entry.comparison = replace(comparison, result=None)
+        self._store.update_comparison(comparison.id, **changes)
+
+    def end_trial(self, entry: Job, trial_id: str, ending: Ending) -> ErrorRecord | None:
+        """Write down how a trial ended; return what kept the store from it, its result being rescued."""
+        changes = _changes(ending, entry.notes)
+        whole = replace(entry.trials[trial_id], **changes)
+        try:
+            self._change_trial(entry, trial_id, **changes)
+        except StoreError as failure:
+            loss = record_from_error(self._rescued(whole, failure))
+            with self._lock:
+                entry.trials[trial_id] = replace(whole, result=None, state="FAIL", error=loss)
+            return loss
+        return None
+
+    def end_comparison(self, entry: Job, outcome: Outcome) -> ErrorRecord | None:
+        """Like `end_trial`."""
+        assert entry.comparison is not None
+        notes = entry.notes if outcome.comparison.result is None else []  # else they stand in the result
+        changes = _changes(outcome.comparison, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
+        whole = replace(entry.comparison, **changes)
+        try:
+            self._change_comparison(entry, **changes)
+        except StoreError as failure:
+            loss = record_from_error(self._rescued(whole, failure))
+            with self._lock:
+                entry.comparison = replace(whole, result=None, state="FAIL", error=loss)
+            return loss
+        return None
+
+    def finish(self, entry: Job, end: End) -> None:
+        """Write down how a job ended, and with it whatever of it has not ended yet."""
+        ending = Ending(
+            state=end.state, error=error_from_record(end.error) if end.error is not None else None
+        )
+        losses = [
+            self.end_trial(entry, trial.id, ending)
+            for trial in list(entry.trials.values())
+            if trial.state not in FINISHED
+        ]
+        if entry.comparison is not None and entry.comparison.state not in FINISHED:
+            losses.append(self.end_comparison(entry, Outcome(comparison=ending, trials={})))
+        loss = next(filter(None, losses), None)
+        with self._lock:
+            entry.state, entry.error = (end.state, end.error) if loss is None else ("FAIL", loss)
+            entry.result, entry.finished_at = end.result, time.time()
+            self._lock.notify_all()
+
+    def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:
+        """Keep what the store did not take as a file, and say where."""
+        if whole.result is None:
+            return failure
+        try:
+            path = self._store.rescue(whole)
+        except StoreError as second:
+            return StoreError(f"{failure.message} {second.message}", hint=failure.hint)
+        move = "" if path.parent == self._store.folder else f", move the file into `{self._store.folder}`"
+        return StoreError(
+            f"{failure.message} The result was kept as `{path}`.",
+            hint=f"Free disk space{move} and start ORTune again: it takes the result back.",
+        )
+
+
+def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
+    """The fields that an end sets, of a trial or a comparison; `notes` go before those of the result."""
+    changes: dict[str, Any] = {
+        "state": ending.state,
+        "error": record_from_error(ending.error) if ending.error is not None else None,
+        "finished_at": time.time(),
+    }
+    if ending.result is not None:
+        noted = {"notes": [*notes, *ending.result.get("notes", ())]} if notes else {}
+        changes |= {"result": {**ending.result, **noted}, "fingerprint": ending.result["fingerprint"]}
+    return changes
+
+
+def settle(store: Store) -> None:
+    """Tidy up after processes that were killed or had no room: their results, trials and temporary folders.
+
+    A store that cannot be written now can still be read; then all stays as it is until a later start.
+    """
+    for put_right in (store.adopt_rescued, partial(store.interrupt_orphans, _is_alive)):
+        with contextlib.suppress(StoreError):
+            put_right()
+    scratch.remove_left()
+    scratch.remove_left(store.folder / "models", scratch.INCOMING)
+
+
+def _is_alive(process: str, created_at: float) -> bool:
+    """Whether the process that owns a stored trial still works; `process` as the scheduler writes it.
+
+    A process of another host or container cannot be seen from here: it is believed for a day.
+    """
+    try:
+        host, pid, started = process.rsplit("/", 2)
+        if host != socket.gethostname():
+            return time.time() - created_at < DAY_S
+        return machine_queue.is_alive(int(pid), float(started))
+    except ValueError:
+        return False

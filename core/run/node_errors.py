@@ -1,0 +1,248 @@
+"""Where the error of a quantized variant comes from: the jobs that look, and what they left.
+
+    quantized_from(store, record)   the float model of a variant, or why it cannot be asked
+    locate_errors(store, record, …) the error of each operator (`node_errors`), then its time (`explain`)
+    located(store, record)          what was found, as `node_savings.Savings`; None before
+
+The answer is a file of the cache, named after the variant: every page and command finds it. Parent side: a
+worker is started through `run` only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from core import wire
+from core.evidence.fed import Fed, fed, fed_from_dict
+from core.evidence.node_savings import Savings, savings
+from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan
+from core.run.variants import check_feeds, steps_of, variant_of
+from core.spec import ModelRef, TrialSpec, WorkloadSpec
+from core.spec.datasets import dataset_from_dict, dataset_plan
+from core.spec.steps import Step
+from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.profile_passes import Passes, passes_from_dict
+
+VERSION = 1  # of what is left
+QUANTIZED = ("int8_dynamic", "int8_static", "int4")
+TIMEOUT_S = 3600.0  # a large model is quantized and run once per operator
+
+Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantized:
+    """A quantization that was the last step of a variant."""
+
+    before: ModelRecord  # the float model that it was made from
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """What is known of a variant's error."""
+
+    savings: Savings
+    notes: tuple[str, ...]  # what a reader must know
+    made_at: float  # seconds since the epoch
+    fed: tuple[Fed, ...] = ()  # what the outputs were compared on; empty: an earlier version looked
+
+
+def quantized_from(store: Store, record: ModelRecord) -> Quantized:
+    """Return the float model and the step that made the variant `record` of it.
+
+    Raises:
+        SpecError: its last step is no quantization.
+        ModelError: the float model is not in the library any more.
+    """
+    facts = variant_of(record)
+    steps = steps_of(record)
+    if facts is None or not steps or steps[-1].kind not in QUANTIZED:
+        raise SpecError(
+            f"The last step that made `{record.name}` is no quantization.",
+            hint="Choose a variant whose last step is INT8 or INT4.",
+        )
+    before = store.model(facts["parent"])
+    if before is None or not Path(before.path).is_file():
+        raise ModelError(
+            f"The model `{facts['parent_name']}`, which `{record.name}` was quantized from, is gone.",
+            hint="Make the variant again from its original; the steps before it come back.",
+        )
+    return Quantized(before=before, step=steps[-1])
+
+
+def check_workload(before: ModelRecord, after: ModelRecord, workload: WorkloadSpec) -> None:
+    """Refuse feeds that the float model or the variant does not take, before anybody waits in the queue.
+
+    Raises:
+        SpecError: a dimension, a batch or an input that they do not have, or a file that is not there.
+    """
+    check_feeds_file(workload)
+    check_feeds(before.info, workload.dims, workload)
+    for one in (before, after):
+        feed_plan(workload, one.info)
+
+
+# --- looking ------------------------------------------------------------------------------------------------
+
+
+def locate_errors(
+    store: Store, record: ModelRecord, *, run: Run, fingerprint: str, workload: WorkloadSpec
+) -> dict[str, Any]:
+    """Find the error of each quantized operator of a variant, and what each saves; keep the answer.
+
+    Args:
+        store: holds the models and takes the answer.
+        record: the variant.
+        run: starts a worker.
+        fingerprint: of this machine, for the record of the times.
+        workload: what is fed, and the batch that is timed.
+
+    Returns:
+        How many operators were found, for `Status.result`.
+
+    Raises:
+        TunerError: as `quantized_from`, and what broke in a worker. Missing times cost a note only.
+    """
+    of = quantized_from(store, record)
+    calibration = (variant_of(record) or {}).get("calibration")
+    feeds = check_feeds(of.before.info, workload.dims, workload)[0]
+    plan: wire.NodeErrorsPlan = {
+        "float_path": of.before.path,
+        "quantized_path": record.path,
+        "step": of.step.kind,
+        "options": dict(of.step.options),
+        "feeds": feeds,
+        "calibration": dataset_plan(dataset_from_dict(calibration)) if calibration else None,
+    }
+    folder = _folder(store, record)
+    errors = cast(wire.NodeErrorsReply, run("node_errors", plan, timeout_s=TIMEOUT_S))
+    note = ""
+    try:
+        run("explain", _explain_plan(of.before, record, workload, fingerprint, folder), timeout_s=TIMEOUT_S)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        note = f"What each operator saves is not known: {error.message}"
+    shown = [one.to_dict() for one in fed(feeds, of.before.info)]
+    data = {"version": VERSION, "errors": errors, "note": note, "made_at": time.time(), "fed": shown}
+    _keep(folder, data)
+    return {"operators": len(errors["nodes"])}
+
+
+def _explain_plan(
+    before: ModelRecord, after: ModelRecord, workload: WorkloadSpec, fingerprint: str, folder: Path
+) -> wire.ExplainPlan:
+    """Both models with ONNX Runtime's own settings, the float one first."""
+    return {
+        "sides": [_side(one, workload) for one in (before, after)],
+        "fingerprint": fingerprint,
+        "output": str(folder / "passes.json"),
+    }
+
+
+def _side(record: ModelRecord, workload: WorkloadSpec) -> wire.ContestantPlan:
+    spec = TrialSpec(model=ModelRef(path=record.path, sha256=record.sha256), workload=workload)
+    return contestant_plan(
+        spec,
+        path=record.path,
+        session=session_plan(spec.session),
+        feeds=feed_plan(workload, record.info),
+        torch=None,
+    )
+
+
+def _folder(store: Store, record: ModelRecord) -> Path:
+    """Where the answer about `record` stands; what stood there is gone, so that no two answers mix.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    folder = _place(store, record)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("errors.json", "passes.json"):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise _no_room(folder, error) from error
+    return folder
+
+
+def _keep(folder: Path, data: Mapping[str, Any]) -> None:
+    part = folder / "errors.json.part"
+    try:
+        part.write_text(json.dumps(data))
+        part.replace(folder / "errors.json")
+    except OSError as error:
+        raise _no_room(folder, error) from error
+
+
+def _no_room(folder: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"The errors of the operators cannot be kept in `{folder}`: {error.strerror or error}.",
+        hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+    )
+
+
+def _place(store: Store, record: ModelRecord) -> Path:
+    return store.folder / "cache" / "node_errors" / record.content_sha256
+
+
+# --- what was found -----------------------------------------------------------------------------------------
+
+
+def located(store: Store, record: ModelRecord) -> Located | None:
+    """Return where the error of a variant comes from; None where nobody has looked yet.
+
+    Raises:
+        WorkerError: what was left cannot be read.
+    """
+    folder = _place(store, record)
+    data = _read(folder / "errors.json")
+    if data is None:
+        return None
+    try:
+        if data["version"] != VERSION:
+            return None
+        errors, note = cast(wire.NodeErrorsReply, data["errors"]), str(data["note"])
+        found = savings(errors, None if note else _passes(folder))
+        notes = (*errors["notes"], *([note] if note else []))
+        shown = tuple(map(fed_from_dict, data.get("fed", [])))
+        return Located(savings=found, notes=notes, made_at=float(data["made_at"]), fed=shown)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from error
+
+
+def located_at(store: Store, record: ModelRecord) -> float | None:
+    """Return when `located` was last written, in seconds since the epoch; None: never."""
+    try:
+        return (_place(store, record) / "errors.json").stat().st_mtime
+    except OSError:
+        return None
+
+
+def _passes(folder: Path) -> Passes | None:
+    data = _read(folder / "passes.json")
+    return None if data is None else passes_from_dict(data)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from error
+    if not isinstance(data, dict):
+        raise _unreadable(TypeError("no object"))
+    return data
+
+
+def _unreadable(error: Exception) -> WorkerError:
+    return WorkerError(f"The errors of the operators cannot be read: {error}.", hint="Find them again.")

@@ -1,0 +1,416 @@
+"""From a validated spec to the exact calls a worker makes: nothing that was not asked for is set.
+
+Pure functions: `session_plan` for the session, `feed_plan` for what is fed, `contestant_plan` for both; the
+`anchor` that every race has, the `reference_plan` that says what is right, and the other shapes
+(`shape_feeds`) whose first run it times. What cannot be resolved (a free dimension without a size, a batch
+the model does not have) raises `SpecError` here, before a worker starts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from core import wire
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec
+from core.spec.checks import cpu_list, feed_range
+from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
+from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
+from core.wire.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from core.store import ModelRecord
+
+
+def session_plan(session: SessionSpec) -> wire.SessionPlan:
+    """Return what to set, and nothing that was not asked for."""
+    attributes = {
+        k.name: value
+        for k in KNOBS
+        if k.target == "attribute" and (value := getattr(session, k.name)) is not None
+    }
+    return {
+        "attributes": attributes,
+        "config_entries": dict(session.session_config_entries),
+        "providers": [
+            {"name": p.name, "options": {k: _ort_text(p.name, k, v) for k, v in p.options.items()}}
+            for p in session.providers
+        ]
+        or [{"name": "CPUExecutionProvider", "options": {}}],
+        "disabled_optimizers": list(session.disabled_optimizers),
+        "allow_fallback": session.allow_fallback,
+    }
+
+
+def _ort_text(provider: str, name: str, value: str) -> str:
+    """TensorRT's parser takes only True and False for a boolean, CUDA's also 0 and 1."""
+    option = next((o for o in PROVIDER_OPTIONS.get(provider, ()) if o.name == name), None)
+    if option is None or option.kind != "bool":
+        return value
+    on = value.strip().lower() in {"1", "true"}
+    if provider == "TensorrtExecutionProvider":
+        return "True" if on else "False"
+    return "1" if on else "0"
+
+
+# --- a contestant -------------------------------------------------------------------------------------------
+
+
+def contestant_plan(
+    spec: TrialSpec,
+    *,
+    path: str,
+    session: wire.SessionPlan,
+    feeds: wire.FeedPlan,
+    torch: wire.TorchSource | None,
+) -> wire.ContestantPlan:
+    """Return all that a worker needs to race with `spec`.
+
+    Args:
+        spec: what to run.
+        path: the `.onnx` file, which may be a converted copy.
+        session: from `session_plan`.
+        feeds: from `feed_plan`.
+        torch: from `torch_source`; needed by a PyTorch engine, and not passed on for any other.
+
+    Raises:
+        SpecError: a PyTorch engine, and it is not known which PyTorch model this file was exported from.
+    """
+    if spec.engine != "onnxruntime" and torch is None:
+        raise SpecError(
+            f"The engine `{spec.engine}` runs the PyTorch model behind a file, but none is known for "
+            f"`{spec.model.path}`.",
+            hint="Export the model here, from torchvision or from a `.pt2` that is still there.",
+        )
+    return {
+        "engine": spec.engine,
+        "model_path": path,
+        "torch": None if spec.engine == "onnxruntime" else torch,
+        "session": session,
+        "feeds": feeds,
+        "use_io_binding": spec.workload.use_io_binding,
+        "warmup_runs": spec.protocol.warmup_runs,
+        "cpus": cpu_list(spec.protocol.cpus),
+    }
+
+
+def reference_plan(
+    path: str, info: wire.ModelInfo, feeds: wire.FeedPlan, *, cpus: str
+) -> wire.ContestantPlan:
+    """Return how the model at `path` is run to say what the outputs should be: nothing optimized, on the CPU.
+
+    It is fed the numbers of `feeds`, which may be those of a variant with other types of inputs.
+    """
+    dtypes = {one["name"]: one["dtype"] for one in info["inputs"]}
+    inputs: list[wire.InputPlan] = [
+        {**one, "dtype": dtypes.get(one["name"], one["dtype"])} for one in feeds["inputs"]
+    ]
+    return {
+        "engine": "onnxruntime",
+        "model_path": path,
+        "torch": None,
+        "session": session_plan(SessionSpec(graph_optimization_level="ORT_DISABLE_ALL")),
+        "feeds": {**feeds, "inputs": inputs},
+        "use_io_binding": False,
+        "warmup_runs": 0,
+        "cpus": cpu_list(cpus),
+    }
+
+
+def torch_source(record: ModelRecord) -> wire.TorchSource | None:
+    """Return which PyTorch model `record` was exported from; None where that is not known or cannot be had.
+
+    torchvision's models are named in the file itself. The path of a `.pt2` is known only where it was
+    exported, by the library's record.
+    """
+    info, facts = record.info, record.info["metadata"]
+    kind, _, name = facts.get(SOURCE_KEY, "").partition(" ")
+    pt2 = str(record.details.get("pt2") or "") if kind == "torch.export" else ""
+    if not pt2 and (kind != "torchvision" or name not in TORCHVISION_CLASSIFIERS):
+        return None
+    weights = facts.get(WEIGHTS_KEY)
+    seed = facts.get(SEED_KEY, "0")
+    return {
+        "source": "pt2" if pt2 else "torchvision",
+        "name": "" if pt2 else name,
+        "path": pt2,
+        "sha256": facts.get(PT2_SHA256_KEY, "") if pt2 else "",
+        "weights": "file" if pt2 else "pretrained" if weights == "pretrained" else "random",
+        "seed": int(seed) if seed.isdecimal() else 0,
+        "image_size": None if pt2 else _image_size(info),
+        "outputs": [one["name"] for one in info["outputs"]],
+    }
+
+
+def _image_size(info: wire.ModelInfo) -> int | None:
+    """Pixels per side that the first input takes; a classifier's is rows, channels, height, width."""
+    shape = (info["inputs"][0]["shape"] if info["inputs"] else None) or []
+    size = shape[2] if len(shape) == 4 else None
+    return size if isinstance(size, int) else None
+
+
+def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
+    """Return the workload at up to two other batch sizes, one row and twice the batch.
+
+    A session plans its memory, and a compiler compiles, at the first run of a shape; these are the shapes to
+    see that with. Empty where the batch is fixed, or where the feeds or `dims` say how many rows there are.
+    """
+    workload, dim = spec.workload, info["batch_dim"]
+    if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
+        return []
+    if workload.dims.keys() & {dim, *batch_addresses(info).values()}:
+        return []  # another batch would contradict what was asked for
+    batch = resolve_batch(workload, info)
+    sizes = [rows for rows in (1, 2 * batch) if rows != batch]
+    others = [workload.model_copy(update={"batch_size": rows}) for rows in sizes]
+    return [plan for one in others if (plan := _feasible(one, info)) is not None]
+
+
+def _feasible(workload: WorkloadSpec, info: wire.ModelInfo) -> wire.FeedPlan | None:
+    try:
+        return feed_plan(workload, info)
+    except SpecError:  # too large at twice the batch
+        return None
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
+    """Return a sentence where `spec` asks for more threads than there are CPUs for them; empty otherwise.
+
+    It is allowed, because it is worth a measurement; but threads that wait for each other's CPU are slow, and
+    spinning ones more than that.
+    """
+    cpus = set(cpu["allowed"])
+    if spec.protocol.cpus:
+        cpus &= set(cpu_list(spec.protocol.cpus))
+    may_use = len(cpus) if cpu["quota"] is None else min(len(cpus), max(1, math.floor(cpu["quota"])))
+    for name in ("intra_op_num_threads", "inter_op_num_threads"):
+        threads = getattr(spec.session, name) or 0
+        if threads > may_use:
+            return (
+                f"`{name}` is {threads}, but {may_use} CPU{'s' * (may_use != 1)} may be used here: threads "
+                "will wait for each other."
+            )
+    return ""
+
+
+# --- feeds --------------------------------------------------------------------------------------------------
+
+MAX_ELEMENTS = 2**40  # terabytes: a slip of the keyboard, not a feed
+
+
+def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | None = None) -> wire.FeedPlan:
+    """Resolve every input of the model to a shape of numbers; -1 where the feed brings the size along.
+
+    Args:
+        workload: batch, dimensions and source of the feeds.
+        info: what `inspect` found.
+        spec_dtype: dtype that floating inputs take instead of the model's own ("float16" for an fp16 copy
+            without kept input types).
+
+    Raises:
+        SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input, an input
+            too large for any machine.
+    """
+    batch = resolve_batch(workload, info)
+    shared = batch_addresses(info)
+    sizes = {**dict.fromkeys(shared.values(), batch), **workload.dims}
+    if info["batch_dim"]:
+        sizes[info["batch_dim"]] = batch
+    source, path = _source(workload.feeds)
+    _check_dims(workload, info)
+    _check_values(workload, info)
+    drawn = drawn_inputs(workload)
+    values = {name: value for name, value in workload.feed_values.items() if name not in drawn}
+    if source != "npz":
+        _check_sizes(sizes, info, fixed=set(values))
+    elif drawn:  # an .npz brings the shapes of all others along
+        _check_sizes(sizes, info, fixed={one["name"] for one in info["inputs"]} - drawn)
+    return {
+        "inputs": [
+            _input_plan(one, sizes, spec_dtype, workload.feed_values.get(one["name"]))
+            for one in info["inputs"]
+        ],
+        "source": source,
+        "path": path,
+        "seed": workload.seed,
+        "values": values,
+        "image_mean": list(workload.image_mean),
+        "image_std": list(workload.image_std),
+        "batch_size": batch,
+        # An unnamed axis that the user gave another size does not count the rows.
+        "batch_axes": {
+            name: axis
+            for name, axis in info["batch_axes"].items()
+            if name not in shared or sizes[shared[name]] == batch
+        },
+    }
+
+
+def check_feeds_file(workload: WorkloadSpec) -> None:
+    """Refuse feeds from a file or folder that is not there.
+
+    Raises:
+        SpecError: nothing is there.
+    """
+    if workload.feeds == "random":
+        return
+    try:
+        there = Path(workload.feeds).exists()
+    except (OSError, ValueError):  # no text for a path
+        there = False
+    if not there:
+        raise SpecError(f"There is no feeds file `{workload.feeds[:200]}`.", hint="Check the path.")
+
+
+def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
+    """Return what `random:LOW..HIGH` asks of an input, as `InputPlan` has it; None: `value` is no range.
+
+    Raises:
+        SpecError: numbers that the input's type does not have.
+    """
+    asked = feed_range(one["name"], value)
+    if asked is None:
+        return None
+    (low, high), dtype = asked, one["dtype"]
+    if dtype == "bool" or "int" in dtype:
+        least, most = _integer_limits(dtype)
+        if not (low == int(low) and high == int(high) and least <= low and high <= most):
+            raise SpecError(
+                f"The range {low} to {high} is given for input `{one['name']}`, but {dtype} holds whole "
+                f"numbers from {least} to {most}.",
+                hint="Give whole numbers that the type can hold, for example `random:0..1`.",
+            )
+        return int(low), int(high) + 1
+    most_f = 65504.0 if dtype == "float16" else 1e38
+    if max(abs(low), abs(high)) > most_f:
+        raise SpecError(
+            f"The range {low} to {high} of input `{one['name']}` is too wide for {dtype}.",
+            hint=f"Stay between -{most_f:g} and {most_f:g}.",
+        )
+    return float(low), float(high)
+
+
+def _integer_limits(dtype: str) -> tuple[int, int]:
+    if dtype == "bool":
+        return 0, 1
+    bits = int(dtype.lstrip("uint"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
+    """Return input -> address of its free batch dimension; unnamed ones have one each (`x:0`, `y:0`)."""
+    shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
+    found = {name: shapes[name][axis] for name, axis in info["batch_axes"].items() if shapes[name]}
+    return {name: dim for name, dim in found.items() if isinstance(dim, str)}
+
+
+def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
+    """Return the rows to feed.
+
+    Raises:
+        SpecError: the model's batch is fixed at another number, or `dims` contradicts `batch_size`.
+    """
+    batch, dim = workload.batch_size, info["batch_dim"]
+    if dim is None:
+        own = info["fixed_batch"] or 1
+        if batch is not None and batch != own and not info["batch_axes"]:
+            raise SpecError(
+                f"No input of the model has rows that a batch could count, but `batch_size` is {batch}.",
+                hint="Leave `batch_size` out; the model's own dimensions are set with `dims`.",
+            )
+        if batch is not None and batch != own:
+            raise SpecError(
+                f"The model's batch is fixed at {own}, but `batch_size` is {batch}.",
+                hint=f"Use {own}, or export the model with a dynamic batch.",
+            )
+        return own
+    in_dims = workload.dims.get(dim)
+    if in_dims is not None and batch is not None and in_dims != batch:
+        raise SpecError(
+            f"`batch_size` is {batch}, but `dims` sets the batch dimension `{dim}` to {in_dims}.",
+            hint="Give the batch once.",
+        )
+    return batch or in_dims or 1
+
+
+def _check_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
+    for name in workload.dims:
+        if name not in info["free_dims"]:
+            free = info["free_dims"]
+            raise SpecError(
+                f"The model has no free dimension `{name}`.{nearest(name, free)}",
+                hint=f"Choose among {', '.join(free)}." if free else "Remove it; all sizes are fixed.",
+            )
+
+
+def _check_values(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
+    names = [one["name"] for one in info["inputs"]]
+    for name in workload.feed_values:
+        if name not in names:
+            raise SpecError(
+                f"The model has no input `{name}`.{nearest(name, names)}",
+                hint=f"Choose among {', '.join(names)}." if names else "Remove it; the model has no inputs.",
+            )
+
+
+def _check_sizes(sizes: Mapping[str, int], info: wire.ModelInfo, *, fixed: set[str]) -> None:
+    missing = [dim for dim in info["free_dims"] if dim not in sizes and not _only_in(dim, info, fixed)]
+    if len(missing) == 1:
+        raise SpecError(
+            f"The model's free dimension `{missing[0]}` has no size.",
+            hint=f"Set it, for example `--dim {missing[0]}=128`.",
+        )
+    if missing:
+        raise SpecError(
+            f"The model's free dimensions {', '.join(f'`{dim}`' for dim in missing)} have no size.",
+            hint=f"Set each, for example `--dim {missing[0]}=128`.",
+        )
+    for one in info["inputs"]:
+        shape = [sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in one["shape"] or []]
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise SpecError(
+                f"The input `{one['name']}` would have {' × '.join(map(str, shape))} elements.",
+                hint="Choose a smaller batch or smaller dimensions.",
+            )
+
+
+def drawn_inputs(workload: WorkloadSpec) -> set[str]:
+    """Return the inputs that are fed random values of a range of their own."""
+    return {name for name, value in workload.feed_values.items() if feed_range(name, value) is not None}
+
+
+def _only_in(dim: str, info: wire.ModelInfo, fixed: set[str]) -> bool:
+    """True where `dim` occurs only in inputs with a fixed value, which brings its own shape."""
+    holders = {one["name"] for one in info["inputs"] if dim in (one["shape"] or [])}
+    return bool(holders) and holders <= fixed
+
+
+def _source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]:
+    if feeds == "random":
+        return "random", None
+    return ("npz", feeds) if feeds.lower().endswith(".npz") else ("images", feeds)
+
+
+def _input_plan(
+    one: wire.InputInfo, sizes: Mapping[str, int], float_dtype: str | None, value: Any
+) -> wire.InputPlan:
+    shape = one["shape"]
+    if shape is None:
+        shape = []  # rank unknown: a scalar unless an .npz or a fixed value says otherwise
+    dtype = float_dtype if float_dtype and one["dtype"] == "float32" else one["dtype"]
+    plan: wire.InputPlan = {
+        "name": one["name"],
+        "dtype": dtype,
+        "shape": [sizes.get(dim, -1) if isinstance(dim, str) else dim for dim in shape],
+        "low": one.get("low"),
+        "high": one.get("high"),
+    }
+    if (asked := drawn_range(plan, value)) is not None:
+        plan["low"], plan["high"], plan["drawn"] = *asked, True
+    return plan

@@ -1,0 +1,243 @@
+"""How long a race will take, before it starts: from what earlier races of the model showed on this machine.
+
+A prediction follows the race's own rules (blocks, generations, budget) with latencies, noise and starts that
+were really seen, and is scaled by how far it would have been off for these earlier races. What was never seen
+is not guessed: without an earlier race there is none. Reads the store, starts nothing. Seconds throughout.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from core.evidence.comparison import Comparison
+from core.evidence.contrast import ASSUMED, PRECISIONS, predicted_units, sufficient_look
+from core.evidence.measurement import Trial
+from core.evidence.standing import RICH_ROUNDS
+from core.run.race.blocks import SWITCH_S, exact_pace, pace, split_runs
+from core.run.race.schedule import EXACT_GENERATIONS, Costs, generations_left, rounds_of_generation
+from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
+from core.store import Store
+from core.wire.errors import SpecError
+
+RACES = 8  # the newest: libraries and neighbours change
+MOST_FACTOR = 3.0  # a forecast that was off by more has another fault than its scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A configuration that was measured, and its typical run."""
+
+    spec: TrialSpec
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What earlier races of a model showed: typical runs, what starts and passes cost, the noise."""
+
+    seen: tuple[Seen, ...]
+    start_s: float  # of one process: starting, loading, warming up
+    after_s: float  # of one contestant: what is found after the rounds
+    beside_s: float  # of a race: preparing it, and the profile after it
+    sigma: float  # of the log ratio of one round within a generation
+    sigma_between: float  # of that of two fresh processes
+    generations: Mapping[str, int]  # precision -> how many such races took, typically
+    factor: float = 1.0  # what these races really took, as a share of what is predicted for them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How long a race will take. `in_budget` False: its budget will end before the answer is precise."""
+
+    seconds: float
+    rounds: int
+    in_budget: bool
+
+
+def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
+    """Return what earlier races of a model on this machine showed; None when there is too little to tell.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    races = [
+        (race, store.trials_of(race.id))
+        for race in store.comparisons(model_sha256=model_sha256, state="COMPLETE", limit=RACES)
+        if race.fingerprint == fingerprint
+    ]
+    return learn(races)
+
+
+def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
+    """Return what `races`, newest first, showed; None when they do not tell all of it.
+
+    Races of versions that knew one pair of processes are left out.
+    """
+    known = [one for race, trials in races if (one := _Known.of(race, trials)) is not None]
+    noise = [one for race in known for one in race.noise]
+    if not known or not noise:
+        return None
+    by_precision: dict[str, list[int]] = {}
+    for one in known:
+        if not one.exact:
+            by_precision.setdefault(one.precision, []).append(one.generations)
+    found = Past(
+        seen=tuple(seen for one in known for seen in one.seen),
+        start_s=statistics.median(one.start_s / one.processes for one in known),
+        after_s=statistics.median(one.after_s / one.contestants for one in known),
+        beside_s=statistics.median(one.beside_s for one in known),
+        sigma=statistics.median(within for within, _ in noise),
+        sigma_between=statistics.median(between for _, between in noise),
+        generations={name: round(statistics.median(counts)) for name, counts in by_precision.items()},
+    )
+    factors = [one.wall_s / expected for one in known if (expected := one.expected_s(found)) > 0]
+    factor = statistics.median(factors) if factors else 1.0
+    return replace(found, factor=min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)))
+
+
+def predict(specs: Sequence[TrialSpec], past: Past) -> Prediction:
+    """Return how long a race of `specs`, the anchor among them, will take; the first one's protocol holds."""
+    protocol = specs[0].protocol
+    runs_s = [_run_s(spec, past.seen) for spec in specs]
+    processes_s = [*runs_s, runs_s[-1]]  # the anchor comes last, and has a twin
+    if protocol.runs is not None:
+        rounds, racing_s = _exact(processes_s, protocol.runs, past)
+        return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
+    rounds, racing_s, in_budget = _in_budget(processes_s, protocol, past)
+    budget_s = float(protocol.budget_s or PRECISIONS[protocol.precision].budget_s)
+    seconds = min(past.factor * racing_s, max(budget_s, racing_s)) + past.beside_s
+    return Prediction(seconds=seconds, rounds=rounds, in_budget=in_budget)
+
+
+def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, float]:
+    parts = split_runs(runs)
+    rounds_s = math.fsum(
+        exact_pace(run_s * 1e9, part).expected_s + SWITCH_S for run_s in processes_s[:-1] for part in parts
+    )
+    starts_s = min(len(parts), EXACT_GENERATIONS) * len(processes_s) * past.start_s
+    return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
+
+
+def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past) -> tuple[int, float, bool]:
+    """Rounds of a race, what it takes in all, and whether the budget suffices."""
+    precision = PRECISIONS[protocol.precision]
+    budget_s = float(protocol.budget_s or precision.budget_s)
+    costs = _costs(processes_s, past)
+    left_s = budget_s - costs.start_s - costs.after_s
+    ratio = (past.sigma / past.sigma_between) ** 2 if past.sigma_between else None
+    each = rounds_of_generation(costs, left_s, made=0, variance_ratio=ratio)
+    deviation = math.sqrt(past.sigma_between**2 + past.sigma**2 / each)
+    units = predicted_units(deviation, precision.target, looks=len(precision.looks), prior_df=ASSUMED.df)
+    look = sufficient_look(units, precision.looks)
+    wanted = past.generations.get(precision.name) or look or precision.looks[-1]
+    wanted = max(wanted, math.ceil(min(RICH_ROUNDS, 4 * each) / each))
+    most = 1 + generations_left(costs, left_s - each * costs.round_s, each)
+    made = min(wanted, most)
+    seconds = made * (costs.start_s + each * costs.round_s) + costs.after_s
+    return made * each, seconds, look is not None and wanted <= most
+
+
+def _costs(processes_s: Sequence[float], past: Past) -> Costs:
+    paces = [pace(run_s * 1e9) for run_s in processes_s]
+    return Costs(
+        start_s=past.start_s * len(processes_s),
+        round_s=math.fsum(one.expected_s + SWITCH_S for one in paces),
+        after_s=past.after_s * (len(processes_s) - 1),
+        runs=min(one.min_runs for one in paces),
+    )
+
+
+# --- what was seen ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """One earlier race."""
+
+    seen: list[Seen]
+    precision: str
+    exact: bool  # it was asked for a number of runs
+    contestants: int
+    processes: int
+    generations: int
+    rounds: int
+    start_s: float  # of a generation
+    after_s: float
+    beside_s: float
+    wall_s: float
+    noise: list[tuple[float, float]]
+
+    @classmethod
+    def of(cls, race: Comparison, trials: Sequence[Trial]) -> _Known | None:
+        """None where it does not tell."""
+        result = race.result or {}
+        generations = result.get("generations") or []
+        seen = [one for trial in trials if (one := _seen(trial)) is not None]
+        went_on = "continues" in race.protocol  # it holds generations whose time it did not take
+        if went_on or not seen or not generations or race.started_at is None or race.finished_at is None:
+            return None
+        rounds = sum(one["rounds"] for one in generations)
+        processes_s = [*(one.run_s for one in seen), seen[-1].run_s]
+        rounds_s = rounds * math.fsum(pace(run_s * 1e9).expected_s + SWITCH_S for run_s in processes_s)
+        starts_s = math.fsum(one["start_s"] for one in generations)
+        noise = [
+            (one["sigma"], one["sigma_between"])
+            for one in result.get("contrasts", ())
+            if one.get("sigma") and one.get("sigma_between") is not None
+        ]
+        return cls(
+            seen=seen,
+            precision=race.protocol["precision"],
+            exact=race.protocol.get("runs") is not None,
+            contestants=len(seen),
+            processes=len(processes_s),
+            generations=len(generations),
+            rounds=rounds,
+            start_s=statistics.median(one["start_s"] for one in generations),
+            after_s=max(0.0, result["wall_s"] - starts_s - rounds_s),
+            beside_s=max(0.0, race.finished_at - race.started_at - result["wall_s"]),
+            wall_s=result["wall_s"],
+            noise=noise,
+        )
+
+    def expected_s(self, past: Past) -> float:
+        """What would have been predicted, had the number of its generations been known."""
+        costs = _costs([*(one.run_s for one in self.seen), self.seen[-1].run_s], past)
+        return self.generations * costs.start_s + self.rounds * costs.round_s + costs.after_s
+
+
+def _seen(trial: Trial) -> Seen | None:
+    run_s = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    if not run_s:
+        return None
+    try:
+        return Seen(spec=spec_from_dict(trial.spec), run_s=run_s)
+    except SpecError:  # stored by another version
+        return None
+
+
+def _run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
+    """The run of the nearest configuration, in proportion to the batch and the free dimensions.
+
+    A constant cost per row is assumed, which is on the safe side for larger batches; threads do not scale it.
+    """
+    work, threads = _work(spec), effective(spec, "intra_op_num_threads")
+
+    def distance(one: Seen) -> tuple[bool, float, bool]:
+        apart = abs(math.log(work / _work(one.spec)))
+        return (
+            one.spec.engine != spec.engine,
+            apart,
+            effective(one.spec, "intra_op_num_threads") != threads,
+        )
+
+    near = min(seen, key=distance)
+    run_s: float = near.run_s * work / _work(near.spec)
+    return run_s
+
+
+def _work(spec: TrialSpec) -> float:
+    return float(math.prod(spec.workload.dims.values(), start=spec.workload.batch_size or 1))

@@ -1,0 +1,119 @@
+"""What a race does with one worker: load it, run a block, freeze it, judge whether the block counts."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import cast
+
+from core import wire
+from core.evidence.interference import discard_reason
+from core.evidence.record import Block, Entry
+from core.process.workers import Worker, Workers
+
+BLOCK_NS = 20_000_000
+RUNS_PER_BLOCK = 10
+LONG_BLOCK_S = 0.1  # ten runs that take longer are fewer: interleaving in short blocks is what narrows
+LONG_RUN_S = 0.1  # from here on filling the caches is half a percent of a run, and none is spent on it
+SETTLE_S = 0.12  # where a worker cannot be frozen: ORT's idle threads have stopped spinning by then
+SWITCH_S = 0.002  # from one contestant to the next: thaw, ask, answer, freeze
+BLOCK_TIMEOUT_S = 30.0
+TIMEOUT_FACTOR = 20.0  # times what the block should take
+REPORT_S = 0.25  # between two reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long a contestant's block is."""
+
+    block_ns: int
+    min_runs: int
+    max_runs: int
+    refill: bool  # a run before the others fills the caches
+    expected_s: float  # all of it, the run for the caches included
+
+    @property
+    def timeout_s(self) -> float:
+        """After this long the worker is taken for hung."""
+        return max(BLOCK_TIMEOUT_S, TIMEOUT_FACTOR * self.expected_s)
+
+
+def pace(median_ns: float) -> Pace:
+    """20 ms or 10 runs, whichever is longer, but no more than 100 ms or a single run."""
+    median_s = max(median_ns, 1) / 1e9
+    runs = max(1, min(RUNS_PER_BLOCK, math.ceil(LONG_BLOCK_S / median_s)))
+    if median_s >= LONG_RUN_S:
+        return exact_pace(median_ns, runs)
+    expected_s = max(BLOCK_NS / 1e9, runs * median_s) + median_s
+    return Pace(block_ns=BLOCK_NS, min_runs=runs, max_runs=1_000_000, refill=True, expected_s=expected_s)
+
+
+def exact_pace(median_ns: float, runs: int) -> Pace:
+    """Exactly `runs` runs."""
+    median_s = max(median_ns, 1) / 1e9
+    refill = median_s < LONG_RUN_S
+    return Pace(
+        block_ns=0, min_runs=runs, max_runs=runs, refill=refill, expected_s=(runs + refill) * median_s
+    )
+
+
+def split_runs(runs: int) -> list[int]:
+    """Cut an exact number of runs into rounds: 8 to 64 of them where there are enough runs."""
+    rounds = min(runs, max(8, min(64, runs // RUNS_PER_BLOCK)))
+    return [(i + 1) * runs // rounds - i * runs // rounds for i in range(rounds)]
+
+
+def start_loaded(
+    workers: Workers,
+    entry: Entry,
+    timeout_s: float,
+    *,
+    layout_seed: int | None = None,
+    again: bool = False,
+) -> tuple[Worker, wire.LoadReply]:
+    """Start a worker and load `entry` in it; a worker that cannot load it is gone, with its error raised.
+
+    Args:
+        workers: of the race.
+        entry: what to load.
+        timeout_s: for that.
+        layout_seed: of the memory layout that it draws; None: as it comes.
+        again: an earlier process told what only needs telling once.
+    """
+    worker = workers.start(entry.label, fresh_process=entry.fresh_process)
+    plan = {**entry.plan, "again": again}
+    if layout_seed is not None:
+        plan["layout_seed"] = layout_seed
+    try:
+        reply = worker.ask("load", plan, timeout_s=timeout_s)
+    except BaseException:
+        worker.kill()
+        raise
+    return worker, cast(wire.LoadReply, reply)
+
+
+def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
+    """Have a worker run one block; errors as of `Worker.ask`."""
+    arguments = {
+        "block_ns": pace.block_ns,
+        "min_runs": pace.min_runs,
+        "max_runs": pace.max_runs,
+        "refill": pace.refill,
+    }
+    return cast(wire.BlockReply, worker.ask("block", arguments, timeout_s=pace.timeout_s))
+
+
+def park(worker: Worker) -> bool:
+    """Freeze a worker; where that fails, wait until its threads have gone to sleep by themselves."""
+    if worker.freeze():
+        return True
+    time.sleep(SETTLE_S)
+    return False
+
+
+def void_reason(block: Block) -> str:
+    """Why a block does not count: by its counters and the clock, never by its latency."""
+    if not block.latencies_s or min(block.latencies_s) <= 0:
+        return "the clock did not advance"
+    return discard_reason(block.counters)

@@ -1,0 +1,95 @@
+"""How a race divides its budget: rounds of a generation, generations, and whether there is a number at all.
+
+Pure functions of costs. More rounds in a generation narrow what differs from round to round, more generations
+what differs between processes; each generation costs its starts first. Seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from core.evidence.statistics import runs_needed
+from core.wire.errors import BudgetError
+
+P50_RUNS = runs_needed(0.5)  # of each contestant: below, there is no p50
+VARIANCE_RATIO = 10.0  # within a generation over between processes, until the race shows its own
+MOST_ROUNDS = 64  # of a generation; beyond, nothing within it is worth measuring longer
+LEAST_ROUNDS = 4  # of a generation, where starts are dear: fewer do not show what its rounds differ by
+WANTED_GENERATIONS = 4  # the first look: with fewer the spread between processes is mostly assumed
+EXACT_GENERATIONS = 8  # of a race with an exact number of runs
+EXACT_GENERATIONS_DEAR = 2  # of one in which every start is a fresh process
+GRACE_S = 1.0  # by which a budget may be overrun, and a tenth of it: a forecast is no better than that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What a race spends its time on."""
+
+    start_s: float  # of a generation: starting, loading and warming up everybody
+    round_s: float
+    after_s: float  # for what is found after the rounds
+    runs: int  # of each contestant in a round, the fewest
+
+
+def rounds_for_p50(costs: Costs) -> int:
+    """Return the rounds that give everybody the runs of a p50."""
+    return math.ceil(P50_RUNS / max(1, costs.runs))
+
+
+def rounds_of_generation(
+    costs: Costs, left_s: float, *, made: int, variance_ratio: float | None, generations: int = 0
+) -> int:
+    """Return how many rounds the generation that has just started makes, at least one.
+
+    The optimum is sqrt(start / round x variance within / variance between). It is cut so that four
+    generations fit into what is left of the budget, or as many as leave enough rounds for a p50.
+
+    Args:
+        costs: as far as they are known.
+        left_s: of the budget, `costs.after_s` taken off; the start of this generation is spent already.
+        made: rounds of the generations before.
+        variance_ratio: within over between; None: not known.
+        generations: that were made before this one.
+
+    Source: Kalibera and Jones (2013), Rigorous benchmarking in reasonable time, section 6.
+    """
+    ratio = VARIANCE_RATIO if variance_ratio is None else variance_ratio
+    best = round(math.sqrt(costs.start_s / costs.round_s * ratio))
+    needed = max(0, rounds_for_p50(costs) - made)
+    more = max(1, WANTED_GENERATIONS - 1 - generations)
+    each = min(max(best, 1), LEAST_ROUNDS)
+    while more and (left_s - more * costs.start_s) / costs.round_s < max(needed, each * (more + 1)):
+        more -= 1
+    fitting = math.floor((left_s - more * costs.start_s) / costs.round_s / (more + 1))
+    least = math.ceil(needed / (more + 1))
+    return max(1, least, min(best, fitting, MOST_ROUNDS))
+
+
+def generations_left(costs: Costs, left_s: float, rounds: int) -> int:
+    """Return how many more generations of `rounds` rounds the budget holds; one may be half as long."""
+    whole = costs.start_s + rounds * costs.round_s
+    least = costs.start_s + math.ceil(rounds / 2) * costs.round_s
+    return 0 if left_s < least else max(1, math.floor(left_s / whole))
+
+
+def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
+    """Refuse to measure what cannot give a p50.
+
+    Args:
+        costs: as the first generation shows them.
+        budget_s: of the whole race.
+        spent_s: of it.
+
+    Raises:
+        BudgetError: with how long it would take.
+    """
+    rounds = rounds_for_p50(costs)
+    needed_s = spent_s + rounds * costs.round_s + costs.after_s
+    if needed_s <= 1.1 * budget_s + GRACE_S:
+        return
+    raise BudgetError(
+        f"A budget of {budget_s:g} s is too short for a p50 of this model: starting took {spent_s:.1f} s, "
+        f"{P50_RUNS} runs of each and the checks after them would take about {needed_s - spent_s:.0f} s.",
+        hint=f"Give it `--budget {math.ceil(1.1 * needed_s)}`; more for a verdict.",
+    )

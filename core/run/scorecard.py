@@ -1,0 +1,326 @@
+"""The scorecard: configurations against targets, from what the store holds, and the work that is missing.
+
+`rows` reads, `needed` says what would decide what is not known yet, `start` queues it: a race for every batch
+size, and the accuracies as one task. Parent side: no model is opened and no worker started here; the
+scheduler does that when it is their turn. The judgements themselves are `targets`'s.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.evidence.comparison import Configuration, same_request
+from core.evidence.measurement import Trial
+from core.evidence.targets import Condition, Evidence, Judged, State, judge, overall
+from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
+from core.run.plan import feed_plan, resolve_batch
+from core.run.scheduler import Scheduler
+from core.run.trial import Run
+from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
+from core.spec.targets import TargetSpec
+from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, SpecError, TunerError
+
+MOST_AT_ONCE = 7  # candidates of one race: every further one widens all intervals in the same time
+LOOKED_AT = 500  # newest trials of a model that are searched for a configuration
+KEPT = 5  # newest results of a configuration that may answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One configuration to judge; its spec carries the hash of its model."""
+
+    label: str
+    spec: TrialSpec
+    record: ModelRecord
+
+    def at_batch(self, rows: int) -> TrialSpec:
+        """Return the spec that feeds `rows` at once."""
+        if rows == self.rows:
+            return self.spec
+        workload = self.spec.workload.model_copy(update={"batch_size": rows})
+        return self.spec.model_copy(update={"workload": workload})
+
+    @property
+    def rows(self) -> int:
+        """Rows that it feeds by itself."""
+        try:
+            return resolve_batch(self.spec.workload, self.record.info)
+        except SpecError:  # said where it is measured
+            return self.spec.workload.batch_size or 1
+
+    @property
+    def for_accuracy(self) -> TrialSpec:
+        """The spec that feeds labelled rows: one at a time is the same as whatever batch is quickest."""
+        if self.spec.workload.batch_size != 1:
+            return self.spec
+        workload = self.spec.workload.model_copy(update={"batch_size": None})
+        return self.spec.model_copy(update={"workload": workload})
+
+    def refusal(self, rows: int) -> str:
+        """Why the model cannot be fed `rows` rows at once; empty: it can."""
+        try:
+            feed_plan(self.at_batch(rows).workload, self.record.info)
+        except SpecError as error:
+            return error.message
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A configuration, what is known of it, and its verdicts in the order of the targets."""
+
+    subject: Subject
+    evidence: Evidence
+    judged: tuple[Judged, ...]
+
+    @property
+    def state(self) -> State:
+        """MET where every target is."""
+        return overall(self.judged)
+
+    @property
+    def breach(self) -> str:
+        """Why its outputs are too far from the original's, by its newest races; empty: they are not."""
+        newest = [one[0] for one in self.evidence.races.values() if one]
+        guards = [guard for one in newest if (guard := one.get("guard")) and guard.get("breach")]
+        return str(guards[0].get("why") or "The outputs differ.") if guards else ""
+
+    @property
+    def calibration(self) -> str:
+        """That rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+        summaries = self.evidence.summaries.values()
+        return next((text for one in summaries if (text := one.get("calibration_note"))), "")
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What a YAML of the configuration says was found."""
+        seen = {"calibration_note": self.calibration} if self.calibration else {}
+        return {"scorecard": self.state, "targets": [one.to_dict() for one in self.judged], **seen}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What would decide targets that are not known yet."""
+
+    races: Mapping[int, Sequence[Subject]]  # rows at once -> who is to race
+    accuracies: Sequence[Subject]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.races or self.accuracies)
+
+
+def on_model(spec: TrialSpec, record: ModelRecord, *, path: str | None = None) -> TrialSpec:
+    """Return `spec` on another model of its family, without sizes of dimensions that this one has not."""
+    info = record.info
+    workload: dict[str, Any] = {
+        "dims": {name: size for name, size in spec.workload.dims.items() if name in info["free_dims"]}
+    }
+    if info["batch_dim"] is None:
+        workload["batch_size"] = None
+    model = ModelRef(path=path or record.path, sha256=record.sha256)
+    return spec.model_copy(update={"model": model, "workload": spec.workload.model_copy(update=workload)})
+
+
+# --- what is known ------------------------------------------------------------------------------------------
+
+
+def rows(
+    store: Store,
+    subjects: Iterable[Subject],
+    targets: Sequence[TargetSpec],
+    *,
+    fingerprint: str,
+    since: float = 0.0,
+) -> list[Row]:
+    """Judge every configuration by what the store holds of it.
+
+    Args:
+        store: of trials and accuracies.
+        subjects: configurations.
+        targets: to judge by.
+        fingerprint: of this machine; trials of others say nothing of it.
+        since: seconds since the epoch; trials that were asked for earlier do not count.
+    """
+    found = []
+    for subject in subjects:
+        evidence = _evidence(store, subject, targets, fingerprint=fingerprint, since=since)
+        judged = tuple(judge(target, evidence) for target in targets)
+        found.append(Row(subject=subject, evidence=evidence, judged=judged))
+    return found
+
+
+def _evidence(
+    store: Store, subject: Subject, targets: Sequence[TargetSpec], *, fingerprint: str, since: float
+) -> Evidence:
+    raced = [one for one in targets if one.about.source == "race"]
+    wanted = {target.batch_size or subject.rows for target in raced}
+    races: dict[int, list[Mapping[str, Any]]] = {}
+    failures: dict[int, str] = {}
+    for trial in _trials(store, subject, since) if raced else ():
+        size = _rows_of(trial, subject)
+        if size not in wanted:
+            continue
+        if trial.state == "FAIL" and trial.error is not None and size not in races:
+            failures.setdefault(size, trial.error["message"])
+        elif trial.state == "COMPLETE" and trial.result and trial.fingerprint == fingerprint:
+            races.setdefault(size, []).append(trial.result | {"trial": trial.id})
+    if any(one.metric == "cpu_s" for one in raced):
+        races = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in races.items()}
+    failures |= {size: why for size in wanted if (why := subject.refusal(size))}
+    accuracy, failure = _accuracy(store, subject, targets)
+    return Evidence(
+        batch_size=subject.rows,
+        races={size: found[:KEPT] for size, found in races.items()},
+        failures=failures,
+        size_bytes=subject.record.info["size_bytes"],
+        summaries=_summaries(accuracy, targets) if accuracy is not None else {},
+        accuracy_failure=failure,
+        has_dataset=subject.spec.dataset is not None,
+        arena=subject.spec.session.enable_cpu_mem_arena is not False,
+    )
+
+
+def _trials(store: Store, subject: Subject, since: float) -> list[Trial]:
+    """Trials that ask for the subject's settings, at whatever batch, newest first."""
+    sha256 = subject.record.content_sha256
+    found: list[Trial] = []
+    for kind in ("measure", "reference"):
+        found += store.trials(model_sha256=sha256, kind=kind, limit=LOOKED_AT)
+    found = [one for one in found if one.created_at >= since and _same_settings(one, subject.spec)]
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def _same_settings(trial: Trial, spec: TrialSpec) -> bool:
+    try:
+        return same_request(_settings(spec_from_dict(trial.spec)), _settings(spec))
+    except SpecError:  # of another version
+        return False
+
+
+def _settings(spec: TrialSpec) -> TrialSpec:
+    """The request without its batch, on whatever path: the model is known by its content."""
+    model = spec.model.model_copy(update={"path": "model", "sha256": None})
+    workload = spec.workload.model_copy(update={"batch_size": None})
+    return spec.model_copy(update={"model": model, "workload": workload})
+
+
+def _rows_of(trial: Trial, subject: Subject) -> int:
+    """Rows that a trial fed, or was to feed."""
+    if trial.result and trial.result.get("batch_size"):
+        return int(trial.result["batch_size"])
+    asked: WorkloadSpec = spec_from_dict(trial.spec).workload
+    return asked.batch_size or subject.rows
+
+
+def _whole(store: Store, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result with its blocks."""
+    return {**(store.trial(result["trial"]).result or {}), "trial": result["trial"]}
+
+
+# --- accuracy -----------------------------------------------------------------------------------------------
+
+
+def _accuracy(store: Store, subject: Subject, targets: Sequence[TargetSpec]) -> tuple[Accuracy | None, str]:
+    """What is known of its accuracy, and why it cannot be measured (empty: it can)."""
+    if subject.spec.dataset is None or not any(one.about.source == "accuracy" for one in targets):
+        return None, ""
+    _, failure = score_outputs(subject.record.info)
+    if failure:
+        return None, failure
+    try:
+        sha256 = subject.record.content_sha256
+        return known_accuracy(store, subject.for_accuracy, model_sha256=sha256), ""
+    except TunerError as error:  # no such data any more, or an engine that is not ONNX Runtime
+        return None, error.message
+
+
+def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condition, Mapping[str, Any]]:
+    """(positive class, threshold) of targets -> the summary; what they leave open is the dataset's."""
+    found: dict[Condition, Mapping[str, Any]] = {}
+    for target in targets:
+        condition = target.positive_class, target.threshold
+        if target.about.source != "accuracy" or condition in found:
+            continue
+        try:
+            found[condition] = summary(accuracy, *condition)
+        except TunerError as error:  # no such class, or the scores are gone
+            found[condition] = {"failure": error.message}
+    return found
+
+
+# --- what is missing ----------------------------------------------------------------------------------------
+
+
+def needed(card: Iterable[Row]) -> Needed:
+    """Return the measurements that may decide what is not known; a race that exists is made again, longer.
+
+    Left out: what the model refuses, and labelled rows that were fed already.
+    """
+    races: dict[int, list[Subject]] = {}
+    accuracies: list[Subject] = []
+    for row in card:
+        unknown = [one for one in row.judged if one.state == "UNKNOWN"]
+        raced = {row.evidence.rows_of(one.target) for one in unknown if one.target.about.source == "race"}
+        for size in sorted(raced):
+            if not row.subject.refusal(size):
+                races.setdefault(size, []).append(row.subject)
+        if row.subject.spec.dataset is not None and any(
+            one.target.about.source == "accuracy" and one.cause == "missing" for one in unknown
+        ):
+            accuracies.append(row.subject)
+    return Needed(races=races, accuracies=accuracies)
+
+
+def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> list[str]:
+    """Queue the missing measurements and return the ids of their jobs, in order.
+
+    Each race waits at most `wait_quiet_s` seconds for the machine to be quiet.
+
+    Raises:
+        StoreError: a race cannot be kept, so it is not run either.
+    """
+    study = f"scorecard #{secrets.token_hex(4)}"
+    jobs = []
+    for size, subjects in work.races.items():
+        for first in range(0, len(subjects), MOST_AT_ONCE):
+            part = subjects[first : first + MOST_AT_ONCE]
+            asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
+            what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
+            jobs.append(service.submit_comparison(asked, study=study, what=what, wait_quiet_s=wait_quiet_s))
+    if work.accuracies:
+        name = work.accuracies[0].record.name
+        what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
+        task = accuracy_task(service.store, work.accuracies)
+        specs = [one.for_accuracy for one in work.accuracies]
+        jobs.append(service.submit_task(task, kind="accuracy", what=what, specs=specs))
+    return jobs
+
+
+def accuracy_task(store: Store, subjects: Sequence[Subject]) -> Callable[[Run], Mapping[str, Any]]:
+    """Return the work of measuring the accuracy of all `subjects`, for `Scheduler.submit_task`.
+
+    One that fails does not keep the others from being measured; the result is {"failures": {label: message}}.
+    When all fail, the first error is the task's.
+    """
+
+    def task(run: Run) -> Mapping[str, Any]:
+        failures: dict[str, str] = {}
+        first: TunerError | None = None
+        for one in subjects:
+            try:
+                measure_accuracy(store, one.for_accuracy, run=run)
+            except Cancelled:
+                raise
+            except TunerError as error:
+                failures[one.label] = error.message
+                first = first or error
+        if first is not None and len(failures) == len(subjects):
+            raise first
+        return {"failures": failures}
+
+    return task

@@ -1,0 +1,400 @@
+"""One configuration from its spec to what workers need, and the passes that profile it.
+
+inspect (cached) → plan → fp16 copy if asked (cached) → what `comparison_run` races, or a profile: a whole one
+that is kept (`perform_profile`), or a short one that tells what ran where (`placement`). No queue, no thread,
+no store of trials: the scheduler owns those.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from core import __version__, wire
+from core.evidence.comparison import Configuration
+from core.process import scratch
+from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
+from core.run.variants import lineage, model_facts, steps_of
+from core.spec import TrialSpec
+from core.spec.steps import Step, check_chain
+from core.store import ModelRecord, Store
+from core.store.library import inspect_cached, resolve_model
+from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
+from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.profile import Profile, cast_facts, profile_from_dict
+
+PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
+PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
+PLACEMENT_S = 0.5  # slow models have fewer
+COPY_TIMEOUT_S = 1800.0  # of an fp16 copy of a model of some gigabytes
+
+Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A trial whose model is known: the record, and the spec with the model's hash in it."""
+
+    record: ModelRecord
+    spec: TrialSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that the workers need: which file, what to set, what to feed."""
+
+    path: str
+    info: wire.ModelInfo  # of the file at `path`
+    session: wire.SessionPlan
+    feeds: wire.FeedPlan
+    notes: list[str]  # what a reader of the numbers must know
+
+
+def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
+    """Find the spec's model and check that it is the one that is meant.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be loaded.
+        SpecError: the file is another model than the spec's hash says.
+    """
+    wanted = spec.model.sha256
+    try:
+        record = resolve_model(store, spec.model.path, run=run)
+    except ModelError:
+        if wanted is None or store.model(wanted) is None:
+            raise
+        record = resolve_model(store, wanted, run=run)  # the library has the same file elsewhere
+    if wanted is not None and record.sha256 != wanted:
+        raise SpecError(
+            f"`{record.path}` is another model: its SHA-256 begins with `{record.sha256[:12]}`, but the "
+            f"configuration asks for `{wanted[:12]}`.",
+            hint="Choose the model that the configuration was made for, or remove `sha256` from it.",
+        )
+    path = spec.model.path if Path(spec.model.path).is_file() else record.path
+    model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
+    return Resolved(record=record, spec=spec.model_copy(update={"model": model}))
+
+
+def no_worker(*_: object, **__: object) -> dict[str, Any]:
+    """Stand in for `run` where no worker may be started beside somebody's measurement.
+
+    Raises:
+        WorkerError: always.
+    """
+    raise WorkerError("No worker may be started now.")
+
+
+def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
+    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+
+    A model that cannot be loaded is left to its trial, which keeps what was found.
+
+    Args:
+        spec: what is asked for.
+        store: holds the library.
+        run: starts the worker that looks at a model which nobody has looked at.
+
+    Raises:
+        ModelError: there is no such model.
+        SpecError: another model than the hash says, a dimension or a batch that it does not have, feeds that
+            are not there, an engine that cannot run it.
+    """
+    resolved = looked_at(spec, store, run)
+    check_feeds_file(spec.workload)
+    if resolved is None:
+        return
+    record = resolved.record
+    if spec.model.precision == "fp16":
+        step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
+        check_chain([step], record.info, done=steps_of(record))
+    contestant_plan(
+        resolved.spec,
+        path=record.path,
+        session=session_plan(spec.session),
+        feeds=feed_plan(spec.workload, record.info),
+        torch=torch_source(record),
+    )
+
+
+def check_race_before(
+    asked: Sequence[Configuration], store: Store, run: Run
+) -> list[tuple[Configuration, TunerError]]:
+    """Refuse a race before it waits in the queue where no candidate can run; return the others that cannot.
+
+    Args:
+        asked: candidates and at most one baseline.
+        store: holds the library.
+        run: as for `check_before`.
+
+    Raises:
+        TunerError: what keeps the first candidate from it.
+    """
+    refused: list[tuple[Configuration, TunerError]] = []
+    for one in asked:
+        try:
+            check_before(one.spec, store, run)
+        except TunerError as error:
+            refused.append((one, error))
+    lost = [why for one, why in refused if one.role == "candidate"]
+    if lost and len(lost) == sum(one.role == "candidate" for one in asked):
+        raise lost[0]
+    return refused
+
+
+def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
+    """Return the spec's model; None where its file is there, but cannot be looked at.
+
+    Args:
+        spec: what is asked for.
+        store: holds the library.
+        run: starts a worker where nobody has looked at the model before.
+
+    Raises:
+        ModelError: there is no such model.
+        SpecError: another model than the hash says.
+    """
+    try:
+        return resolve_trial(spec, store, no_worker)
+    except WorkerError:
+        pass  # nobody has looked at it
+    try:
+        return resolve_trial(spec, store, run)
+    except (ModelError, WorkerError):
+        return None
+
+
+def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
+    """Make the plans; the spec's fp16 copy is made where it does not exist yet.
+
+    Raises:
+        SpecError: a dimension without a size, an impossible batch, a feed for no input.
+        ModelError: the model cannot be converted.
+    """
+    spec, record = resolved.spec, resolved.record
+    feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
+    path, info, notes = record.path, record.info, list[str]()
+    if spec.model.precision == "fp16":
+        step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
+        check_chain([step], info, done=steps_of(record))
+        copy, notes = _fp16_copy(record, step, feeds, store, run)
+        path, info = str(copy), inspect_cached(store, copy, run=run)
+        feeds = feed_plan(spec.workload, info)
+    return Prepared(path=path, info=info, session=session_plan(spec.session), feeds=feeds, notes=notes)
+
+
+def _fp16_copy(
+    record: ModelRecord, step: Step, feeds: wire.FeedPlan, store: Store, run: Run
+) -> tuple[Path, list[str]]:
+    """Return the copy and what its making found, which is kept beside it for the next trial."""
+    folder = store.folder / "cache" / "fp16"
+    kind = "keep" if step.options["keep_io_types"] else "cast"
+    path = folder / f"{record.content_sha256}-{kind}.onnx"
+    facts = path.with_suffix(".json")
+    if path.is_file() and (kept := _kept_notes(facts)) is not None:
+        return path, kept
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        plan: wire.TransformPlan = {
+            "path": record.path,
+            "output": str(path),
+            "step": step.kind,
+            "options": dict(step.options),
+            "reference": record.path,
+            "feeds": [feeds],
+            "calibration": None,
+        }
+        reply = run("transform", plan, timeout_s=COPY_TIMEOUT_S)
+        facts.write_text(json.dumps({"notes": reply["notes"]}))
+    except OSError as error:
+        raise StoreError(
+            f"The fp16 copy cannot be kept in `{folder}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error
+    return path, list(reply["notes"])
+
+
+def _kept_notes(facts: Path) -> list[str] | None:
+    try:
+        return [str(note) for note in json.loads(facts.read_text())["notes"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # never finished writing: make the copy again
+
+
+def check_profiled(spec: TrialSpec) -> None:
+    """Refuse a profile of what ONNX Runtime does not run.
+
+    Raises:
+        SpecError: the engine is another one.
+    """
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A profile is made by ONNX Runtime, but the engine is `{spec.engine}`.",
+            hint="Profile the same model with the engine `onnxruntime`.",
+        )
+
+
+def perform_profile(
+    resolved: Resolved,
+    store: Store,
+    run: Run,
+    *,
+    environment: Callable[[], wire.Environment],
+    trace: Callable[[], Path],
+) -> dict[str, Any]:
+    """Profile, and return the result of the trial: no latencies of its own, the profiler slows what it sees.
+
+    Args:
+        resolved: what to run, from `resolve_trial`.
+        store: holds the caches.
+        run: starts a worker, called like `run_job`.
+        environment: tells the machine; its failure costs a note, not the trial.
+        trace: tells where to leave ORT's trace.
+
+    Raises:
+        TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
+    """
+    check_profiled(resolved.spec)
+    prepared = prepare_trial(resolved, store, run)
+    machine, notes = describe(environment)
+    runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()
+    try:
+        reply = _run_profile(resolved, prepared, run, runs, path)
+    except WorkerError as error:
+        raise explained(error, prepared) from error
+    return {
+        "model": model_facts(resolved.record),
+        "requested_providers": reply["requested_providers"],
+        "effective_providers": reply["effective_providers"],
+        "fallback": reply["fallback"],
+        "fallback_reason": reply["fallback_reason"],
+        "assigned_nodes": reply["assigned_nodes"],
+        "placement": _by_provider(reply),
+        "casts": _casts(resolved.spec, profile_from_dict(reply["profile"])),
+        "batch_size": reply["batch_size"],
+        "runs": reply["profile"]["runs"],
+        "profile": reply["profile"],
+        "overhead": _overhead(reply),
+        "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
+        "trace": path.name,
+        "notes": [*about(resolved, prepared), *notes],
+        "environment": dict(machine) if machine is not None else None,
+        "fingerprint": machine["fingerprint"] if machine is not None else "",
+        "seed": resolved.spec.workload.seed,
+        "tool_version": __version__,
+    }
+
+
+def about(resolved: Resolved, prepared: Prepared) -> list[str]:
+    """What a reader of any number of this configuration must know of its model."""
+    weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
+    random = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
+    own = [text] if (text := lineage(resolved.record)) else []
+    return [*random, *own, *(f"fp16 copy: {note}" for note in prepared.notes)]
+
+
+def explained(error: TunerError, prepared: Prepared) -> TunerError:
+    """The error of a worker, with the way round it where the making of the fp16 copy has found one."""
+    if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
+        return WorkerError(error.message, hint=f"About the fp16 copy: {'; '.join(prepared.notes)}.")
+    return error
+
+
+def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
+    """The machine, or None with the reason: a result is worth having without it."""
+    try:
+        return environment(), []
+    except Cancelled:
+        raise
+    except TunerError as error:
+        note = f"The machine could not be described ({error}), so this result is never reused or compared."
+        return None, [note]
+
+
+Placement = dict[str, dict[str, float | int]]
+
+
+def placement(
+    resolved: Resolved, prepared: Prepared, run: Run, run_s: float
+) -> tuple[Placement | None, dict[str, Any] | None, list[str]]:
+    """Profile a few runs to see which provider computed what; the measurement stands without it.
+
+    Args:
+        resolved: the trial.
+        prepared: likewise.
+        run: starts the worker.
+        run_s: its typical run.
+
+    Returns:
+        Provider -> {"nodes" assigned by ORT, "ran_nodes" left after fusions, "time_s" of a typical run}, what
+        `profiling.cast_facts` found, and notes: None, None and the reason where the pass failed.
+    """
+    runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
+    try:
+        with scratch.folder() as folder:
+            reply = _run_profile(resolved, prepared, run, runs, folder / "trace.json")
+        profile = profile_from_dict(reply["profile"])
+    except Cancelled:
+        raise
+    except (TunerError, OSError) as error:
+        return None, None, [f"Which provider ran which nodes is not known: {error}"]
+    return _by_provider(reply), _casts(resolved.spec, profile), []
+
+
+def _casts(spec: TrialSpec, profile: Profile) -> dict[str, Any]:
+    """What `cast_facts` says, and what only the spec can add.
+
+    The Casts at the borders of an fp16 copy cancel out against those that the CPU provider inserts, so that a
+    copy can compute in float32 throughout without one Cast left to tell it.
+    """
+    facts = cast_facts(profile)
+    if spec.model.precision == "fp16":
+        facts["computes_in_float32"] = bool(facts["float32_ops"] and not facts["float16_ops"])
+    return facts
+
+
+def _by_provider(reply: wire.ProfileReply) -> Placement:
+    """Nodes as ORT's assignment API lists them (before late fusions); nodes and time as they really ran.
+
+    The time is that of a typical run: the sum of each node's median, which one disturbed run cannot move.
+    """
+    placement: Placement = {
+        provider: {"nodes": nodes, "ran_nodes": 0, "time_s": 0.0}
+        for provider, nodes in reply["assigned_nodes"].items()
+    }
+    for node in profile_from_dict(reply["profile"]).nodes:
+        part = placement.setdefault(node.provider, {"nodes": 0, "ran_nodes": 0, "time_s": 0.0})
+        part["ran_nodes"] += 1
+        part["time_s"] += node.median_s
+    return placement
+
+
+def _run_profile(
+    resolved: Resolved, prepared: Prepared, run: Run, runs: int, trace: Path
+) -> wire.ProfileReply:
+    spec = resolved.spec
+    plan: wire.ProfilePlan = {
+        "model_path": prepared.path,
+        "session": prepared.session,
+        "feeds": prepared.feeds,
+        "use_io_binding": spec.workload.use_io_binding,
+        "runs": runs,
+        "trace_path": str(trace),
+    }
+    return cast(wire.ProfileReply, run("profile", plan, timeout_s=float(spec.protocol.timeout_s)))
+
+
+def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:
+    """What profiling costs: median run with and without it, in the same process; seconds and their ratio."""
+    with_profiler, without = reply["profile"]["run_s"], reply["unprofiled_latencies_ns"]
+    if not with_profiler or not without:
+        return None
+    profiled_s, plain_s = statistics.median(with_profiler), statistics.median(without) / 1e9
+    return {
+        "profiled_s": profiled_s,
+        "unprofiled_s": plain_s,
+        "ratio": profiled_s / plain_s if plain_s > 0 else None,
+    }

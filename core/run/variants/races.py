@@ -1,0 +1,132 @@
+"""Races of a family: who runs in them, and what they have shown of each variant against its original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core import wire
+from core.evidence.comparison import Comparison, Configuration, same_request
+from core.run.variants.records import family, steps_of, variant_of
+from core.spec import ModelRef, TrialSpec, WorkloadSpec, anchor, spec_from_dict
+from core.store import ModelRecord, Store
+from core.wire.errors import SpecError, TunerError
+
+RACES_LOOKED_AT = 30  # newest of each model of a family
+
+
+def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Configuration]:
+    """Return who races: the original on ONNX Runtime's default first, then each variant on its default.
+
+    All get the workload and the protocol of `base`. Where a variant has fixed a dimension, everybody is fed
+    that size, because other rows would be other work.
+
+    Args:
+        records: of one family; the original among them stands first whatever its place.
+        base: workload and protocol; its model and session do not count.
+
+    Raises:
+        SpecError: nobody to race, or sizes that contradict each other or what `base` asks for.
+    """
+    if not records:
+        raise SpecError("There is no model to race.", hint="Choose at least one variant.")
+    ordered = sorted(records, key=lambda one: variant_of(one) is not None)
+    sizes = _common_sizes(ordered, base.workload)
+    return [
+        Configuration(
+            spec=TrialSpec(
+                model=ModelRef(path=one.path, sha256=one.sha256),
+                workload=_fitted(base.workload, one.info, sizes),
+                protocol=base.protocol,
+            ),
+            label=one.name if variant_of(one) else f"{one.name} (original)",
+        )
+        for one in ordered
+    ]
+
+
+def _common_sizes(records: Sequence[ModelRecord], workload: WorkloadSpec) -> dict[str, int]:
+    """Sizes that variants have fixed, which must be those that are asked for."""
+    sizes: dict[str, int] = {}
+    for record in records:
+        for step in steps_of(record):
+            for dim, size in step.options.get("dims", {}).items():
+                wanted = sizes.get(dim, workload.dims.get(dim, size))
+                if wanted != size:
+                    raise SpecError(
+                        f"`{record.name}` has `{dim}` fixed at {size}, but the others are fed {wanted}.",
+                        hint=f"Leave it out, or give `{dim}` the size {size}.",
+                    )
+                sizes[dim] = size
+    return sizes
+
+
+def _fitted(workload: WorkloadSpec, info: wire.ModelInfo, sizes: Mapping[str, int]) -> WorkloadSpec:
+    """The workload with `sizes`, as far as this model leaves them free."""
+    dims = {dim: size for dim, size in {**workload.dims, **sizes}.items() if dim in info["free_dims"]}
+    batch, dim = workload.batch_size, info["batch_dim"]
+    rows = sizes.get(dim or "")
+    if rows is not None and batch not in (None, rows):
+        raise SpecError(
+            f"A variant has `{dim}` fixed at {rows}, but `batch_size` is {batch}.",
+            hint=f"Use {rows}, or leave that variant out.",
+        )
+    if dim is None and batch is not None and batch != info["fixed_batch"]:
+        raise SpecError(
+            f"A model has its batch fixed at {info['fixed_batch']}, but `batch_size` is {batch}.",
+            hint=f"Use {info['fixed_batch']}, or leave that variant out.",
+        )
+    return workload.model_copy(update={"dims": dims})
+
+
+def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
+    """Return what races have shown of each variant on its default against the original on its default.
+
+    Returns:
+        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, generations, busy, comparison, trial},
+        of the newest race that was not graded F, else of the newest one; variants that never raced are
+        missing.
+    """
+    root = store.model(root_sha)
+    if root is None:
+        return {}
+    races: dict[str, Comparison] = {}
+    for one in family(store, root):
+        for race in store.comparisons(
+            model_sha256=one.content_sha256, state="COMPLETE", limit=RACES_LOOKED_AT
+        ):
+            races[race.id] = race
+    found: dict[str, dict[str, Any]] = {}
+    for race in sorted(races.values(), key=lambda one: one.created_at, reverse=True):
+        for content, verdict in _verdicts_of(store, race, root_sha).items():
+            if content not in found or (found[content]["grade"] == "F" != verdict["grade"]):
+                found[content] = verdict
+    return found
+
+
+def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dict[str, Any]]:
+    contrasts = (race.result or {}).get("contrasts") or []
+    if not contrasts:
+        return {}
+    defaults = {trial.id: trial.model_sha256 for trial in store.trials_of(race.id) if _is_default(trial.spec)}
+    return {
+        content: {
+            **{name: one[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "grade")},
+            "generations": one.get("generations"),
+            "busy": (race.result or {}).get("busy"),
+            "comparison": race.id,
+            "trial": one["candidate"],
+        }
+        for one in contrasts
+        if defaults.get(one["baseline"]) == root_sha
+        and (content := defaults.get(one["candidate"], root_sha)) != root_sha
+    }
+
+
+def _is_default(spec: Mapping[str, Any]) -> bool:
+    """Whether a stored spec asks for ONNX Runtime's default; one of another version does not count."""
+    try:
+        found = spec_from_dict(spec)
+    except TunerError:
+        return False
+    return same_request(found, anchor(found))

@@ -1,0 +1,497 @@
+"""What a user takes away from a trial: its YAML file, and a Python script that builds the same session.
+
+Pure functions: a trial in, text out. Every value that stands in the script was written by `repr`, so no text
+of a configuration can become code. The script needs numpy and onnxruntime, nothing of ORTune.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from core import __version__, wire
+from core.evidence.contrast import words
+from core.evidence.fed import takes_images
+from core.evidence.measurement import Trial, model_words
+from core.run.plan import drawn_range, feed_plan, session_plan
+from core.show.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
+from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
+from core.spec.checks import cpu_list
+from core.wire.errors import SpecError
+from core.wire.guard import MARK, breach, else_words, not_judged
+
+_MEASURED = (
+    "model",
+    "comparison",
+    "role",
+    "contrasts",
+    "grade",
+    "grade_reason",
+    "busy",
+    "generations",
+    "requested_providers",
+    "effective_providers",
+    "fallback",
+    "fallback_reason",
+    "placement",
+    "casts",
+    "batch_size",
+    "runs",
+    "latency",
+    "throughput_per_s",
+    "cpu_s_per_inference",
+    "idle_cpu_s",
+    "idle_wall_s",
+    "energy_j_per_inference",
+    "session_creation_s",
+    "first_run_s",
+    "new_shapes",
+    "load_peak_rss_bytes",
+    "peak_rss_bytes",
+    "gpu_memory_bytes",
+    "output_error",
+    "guard",
+    "steady",
+    "affinity",
+    "notes",
+    "tool_version",
+)
+_MACHINE = (
+    "fingerprint",
+    "cpu",
+    "host",
+    "memory_bytes",
+    "gpus",
+    "os",
+    "kernel",
+    "python",
+    "libraries",
+    "ort_build",
+    "variables",
+)
+_CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
+_GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+
+
+# --- outputs that differ ------------------------------------------------------------------------------------
+
+
+def _accepted(trial: Trial, reason: str) -> str:
+    """The reason why outputs that differ are accepted; "" where they do not differ.
+
+    Raises:
+        SpecError: they differ, and `reason` says nothing.
+    """
+    why = breach(trial.result)
+    words = " ".join(reason.encode(errors="replace").decode().split())
+    if why and not any(character.isalpha() for character in words):
+        raise SpecError(
+            f"The {MARK} in trial {trial.id}: {why}.",
+            hint="Export another trial, or say why these outputs are good enough (`--accept-breach`).",
+        )
+    return words if why else ""
+
+
+def _breach_lines(trial: Trial, accepted: str) -> list[str]:
+    """Comments on top of a file; `repr` keeps every text on its line."""
+    if why := not_judged(trial.result):
+        return [f"# The outputs are neither right nor wrong: {why!r}"]
+    if not accepted:
+        return []
+    return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
+
+
+# --- YAML ---------------------------------------------------------------------------------------------------
+
+
+def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: Mapping[str, str] | None = None) -> str:
+    """Return the trial as the YAML file that is exported, imported and checked on another machine.
+
+    What was measured and on which machine stands beside the configuration; reading the file back gives the
+    trial's spec exactly.
+
+    Args:
+        trial: to write.
+        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
+        model: what its model is (`variants.model_facts`), where it has no result that says so.
+
+    Raises:
+        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
+            this version understands.
+    """
+    spec, accepted = spec_from_dict(trial.spec), _accepted(trial, accepted_breach)
+    measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
+    header = [
+        f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
+        *_model_lines({"model": model} if model else trial.result),
+        *_fallback_lines(trial),
+        *_doubt_lines(trial),
+        *_breach_lines(trial, accepted),
+    ]
+    fp32 = _precision(trial, model) == "fp32"
+    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
+    return "\n".join([*header, text])
+
+
+def _precision(trial: Trial, model: Mapping[str, str] | None) -> str:
+    """What the model computes in; of a result of an earlier version its guard knows."""
+    result = trial.result or {}
+    facts = model or result.get("model") or {}
+    return str(facts.get("precision") or (result.get("guard") or {}).get("precision") or "")
+
+
+def _model_lines(result: Mapping[str, Any] | None) -> list[str]:
+    told = model_words(result)
+    return [f"# MODEL: {told!r}"] if told else []
+
+
+def caution(trial: Trial) -> str:
+    """Say why nobody should take a trial's settings for the better ones; "" where nothing speaks against it.
+
+    "Slower than what it raced against: 1.30× slower, 95 % [1.25, 1.36]."
+    """
+    result = trial.result or {}
+    contrasts = result.get("contrasts") or []
+    first = contrasts[0] if contrasts else None
+    if result.get("grade") == "F" or (first and first.get("holds") is False):
+        reason = (first or {}).get("holds_reason") or result.get("grade_reason") or "the A/A test failed"
+        return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
+    if first and first["verdict"] == "SLOWER":
+        return f"Slower than what it raced against: {words(first)}{else_words(first)}."
+    if first and else_words(first):
+        return str(first["something_else"])
+    return ""
+
+
+def _doubt_lines(trial: Trial) -> list[str]:
+    """A comment on top of a file; `repr` keeps every text on its line."""
+    text = caution(trial)
+    return [f"# CAUTION: {text!r}"] if text else []
+
+
+def _fallback_lines(trial: Trial) -> list[str]:
+    if not (trial.result or {}).get("fallback"):
+        return []
+    return ["# FALLBACK: a provider that was asked for did not load; see `measured`."]
+
+
+def _measured(trial: Trial) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "trial": trial.id,
+        "kind": trial.kind,
+        "state": trial.state,
+        "at": _iso(trial.finished_at),
+    }
+    if trial.error is not None:
+        facts["error"] = trial.error
+    result = trial.result or {}
+    return facts | {name: result[name] for name in _MEASURED if name in result}
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not result or not result.get("environment"):
+        return None
+    machine = result["environment"]
+    facts = {name: machine[name] for name in _MACHINE if name in machine}
+    return facts | {"effective_providers": result.get("effective_providers")}
+
+
+# --- Python -------------------------------------------------------------------------------------------------
+
+
+def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
+    """Return a script that builds the trial's session and runs it once on feeds of the same shapes.
+
+    Args:
+        trial: what to reproduce.
+        info: the model as `inspect` found it; with it the random feeds are byte for byte those of the trial,
+            without it they keep to values that suit any model.
+        accepted_breach: as of `emit_yaml`.
+
+    Raises:
+        SpecError: the outputs differ, and nobody says why that is accepted; it is not known what the trial
+            feeds: it has no result, and `info` is not given; or it ran PyTorch, which has no session.
+    """
+    spec = spec_from_dict(trial.spec)
+    if spec.engine != "onnxruntime":
+        raise SpecError(
+            f"A script builds a session of ONNX Runtime, but trial {trial.id} ran `{spec.engine}`.",
+            hint="Choose a trial of the engine `onnxruntime`, or write this one as YAML.",
+        )
+    accepted = _accepted(trial, accepted_breach)
+    inputs = _inputs(trial, spec, info)
+    blocks = [
+        _head(trial, spec, inputs, accepted),
+        _model(spec),
+        _session(spec),
+        _feeds(spec, inputs),
+        _run(spec, _uses_bfloat16(trial, inputs)),
+    ]
+    return "\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
+
+
+def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
+    """Every input with the type and the shape that were really fed, and the range of its random values."""
+    ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
+    fed: Sequence[wire.TensorInfo] | None = (trial.result or {}).get("inputs")
+    if fed is not None:  # a model without inputs was fed nothing
+        found: list[wire.InputPlan] = [
+            {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
+            for one in fed
+            for low, high in [ranges.get(one["name"], (None, None))]
+        ]
+        for one in found:
+            if (asked := drawn_range(one, spec.workload.feed_values.get(one["name"]))) is not None:
+                one["low"], one["high"], one["drawn"] = *asked, True
+        return found
+    if info is None:
+        raise SpecError(
+            f"Trial {trial.id} is {trial.state}, so the shapes that it feeds are not known.",
+            hint="Choose a trial that is complete.",
+        )
+    half = spec.model.precision == "fp16" and not spec.model.keep_io_types
+    return feed_plan(spec.workload, info, "float16" if half else None)["inputs"]
+
+
+def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
+    outputs: Sequence[wire.TensorInfo] = (trial.result or {}).get("outputs") or []
+    return any(one["dtype"] == "bfloat16" for one in (*inputs, *outputs))
+
+
+def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan], accepted: str) -> str:
+    wanted = {"import os", "import numpy as np", "import onnxruntime as ort"}
+    if spec.model.sha256:
+        wanted |= {"import hashlib", "from pathlib import Path"}
+    if any("random(" in _source(one, spec.workload) for one in inputs):
+        wanted.add("import zlib")
+    if spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds):
+        wanted |= {"from pathlib import Path", "from PIL import Image, ImageOps"}
+    if spec.model.precision == "fp16":
+        wanted |= {"import onnx", f"from onnxruntime.transformers.float16 import {_CONVERTER}"}
+    if spec.session.allow_fallback:
+        wanted.add("import sys")
+    standard = ("import hashlib", "import os", "import sys", "import zlib", "from pathlib import Path")
+    other = sorted(
+        wanted - set(standard), key=lambda line: (line.split()[1].lower(), not line.startswith("import"))
+    )
+    return "\n".join(
+        [
+            f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
+            *_model_lines(trial.result),
+            *_doubt_lines(trial),
+            *_breach_lines(trial, accepted),
+            *(line for line in standard if line in wanted),
+            "",
+            'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',
+            "",
+            *other,
+            *_affinity(spec.protocol.cpus),
+        ]
+    )
+
+
+def _affinity(cpus: str) -> list[str]:
+    """The lines that keep the process to the trial's CPUs."""
+    if not cpus:
+        return []
+    numbers = ", ".join(map(str, cpu_list(cpus)))
+    return ["", f"os.sched_setaffinity(0, {{{numbers}}})  # before the session starts its threads"]
+
+
+def _model(spec: TrialSpec) -> str:
+    lines = [f"MODEL = {spec.model.path!r}"]
+    if spec.model.sha256:
+        lines += [
+            f"SHA256 = {spec.model.sha256!r}",
+            "",
+            "if hashlib.sha256(Path(MODEL).read_bytes()).hexdigest() != SHA256:",
+            '    raise RuntimeError(f"{MODEL} is not the model that was measured.")',
+        ]
+    if spec.model.precision == "fp16":
+        lines += ["", FP16.format(keep_io_types=spec.model.keep_io_types).strip("\n")]
+    return "\n".join(lines)
+
+
+def _session(spec: TrialSpec) -> str:
+    plan = session_plan(spec.session)
+    lines = ["options = ort.SessionOptions()"]
+    lines += [f"options.{name} = {_attribute(name, value)}" for name, value in plan["attributes"].items()]
+    lines += [
+        f"options.add_session_config_entry({key!r}, {text!r})" for key, text in plan["config_entries"].items()
+    ]
+    lines += ["", "providers = ["]
+    lines += [f"    ({one['name']!r}, {one['options']!r})," for one in plan["providers"]]
+    lines += ["]"]
+    if any(one["name"] in _GPU_PROVIDERS for one in plan["providers"]):
+        lines += ["ort.preload_dlls()  # CUDA and cuDNN that came as Python packages"]
+    if plan["allow_fallback"]:
+        lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
+    lines += [_creation(spec, plan), *_fallback_check(plan["allow_fallback"])]
+    return "\n".join(lines)
+
+
+def _attribute(name: str, value: bool | int | str) -> str:
+    enums = {"graph_optimization_level": "GraphOptimizationLevel", "execution_mode": "ExecutionMode"}
+    return f"ort.{enums[name]}.{value}" if name in enums else repr(value)
+
+
+def _creation(spec: TrialSpec, plan: wire.SessionPlan) -> str:
+    arguments = [
+        "model.SerializeToString()" if spec.model.precision == "fp16" else "MODEL",
+        "options",
+        "providers=listed" if plan["allow_fallback"] else "providers=providers",
+    ]
+    if plan["disabled_optimizers"]:
+        arguments.append(f"disabled_optimizers={plan['disabled_optimizers']!r}")
+    if not plan["allow_fallback"]:
+        arguments.append("enable_fallback=0")
+    return "\n".join(["session = ort.InferenceSession(", *(f"    {one}," for one in arguments), ")"])
+
+
+def _fallback_check(allowed: bool) -> list[str]:
+    message = 'f"{missing} did not load; the session runs on {session.get_providers()}."'
+    if allowed:
+        action = f'    print("FALLBACK:", {message}, file=sys.stderr)'
+    else:
+        action = f"    raise RuntimeError({message})"
+    return [
+        "",
+        "# ONNX Runtime replaces a provider that does not load without an error: see what it really took.",
+        "missing = [name for name, _ in providers if name not in session.get_providers()]",
+        "if missing:",
+        action,
+    ]
+
+
+# --- feeds --------------------------------------------------------------------------------------------------
+
+
+def _feeds(spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
+    workload = spec.workload
+    sources = {one["name"]: _source(one, workload) for one in inputs}
+    blocks = []
+    if workload.feeds != "random":
+        template = NPZ if _is_npz(workload.feeds) else IMAGES
+        statistics = {"mean": list(workload.image_mean), "std": list(workload.image_std)}
+        blocks.append(template.format(path=workload.feeds, **statistics))
+    if any("random(" in text for text in sources.values()):
+        blocks.append(RANDOM.format(seed=workload.seed))
+    if any(one["dtype"] == "bfloat16" for one in inputs):
+        blocks.append(BFLOAT16)
+    lines = [f"    {name!r}: {text}," for name, text in sources.items()]
+    return "\n\n\n".join([*(block.strip("\n") for block in blocks), "\n".join(["feeds = {", *lines, "}"])])
+
+
+def _is_npz(feeds: str) -> bool:
+    return feeds.lower().endswith(".npz")
+
+
+def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
+    """The expression that makes the array of one input."""
+    shape = list(one["shape"])
+    dtype = "float32" if one["dtype"] == "bfloat16" else one["dtype"]
+    if one.get("drawn"):
+        text = _random(one, dtype, shape)
+    elif one["name"] in workload.feed_values:
+        value = workload.feed_values[one["name"]]
+        text = f"np.array(np.broadcast_to(np.asarray({value!r}, {dtype!r}), {shape!r}))"
+    elif _is_npz(workload.feeds) or (workload.feeds != "random" and takes_images(dtype, shape)):
+        text = f"from_file({one['name']!r}, {dtype!r}, {shape!r})"
+    else:
+        text = _random(one, dtype, shape)
+    return f"bfloat16({text})" if one["dtype"] == "bfloat16" else text
+
+
+def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
+    name = one["name"]
+    if dtype == "bool":
+        low, high = int(one["low"] or 0), int(one["high"] or 2)
+        return f"random({name!r}).integers({low}, {high}, {shape!r}).astype(np.bool_)"
+    if "int" in dtype:
+        low, high = _integer_range(one, dtype)
+        return f"random({name!r}).integers({low!r}, {high!r}, {shape!r}, dtype={dtype!r})"
+    high_f = one["high"] if one["high"] is not None else None
+    low_f = one["low"] if one["low"] is not None else min(0.0, (high_f if high_f is not None else 1.0) - 1.0)
+    span = float((high_f if high_f is not None else low_f + 1.0) - low_f)
+    unit = "float64" if dtype == "float64" else "float32"
+    values = f"{float(low_f)!r} + random({name!r}).random({shape!r}, dtype={unit!r}) * np.float32({span!r})"
+    return f"np.asarray({values}).astype({dtype!r})"
+
+
+def _integer_range(one: wire.InputPlan, dtype: str) -> tuple[int, int]:
+    """The range of random integers as the measuring worker chooses it: low is in it, high is not."""
+    bits = int(dtype.lstrip("uint"))
+    least, most = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    if bits == 8 and one["low"] is None and one["high"] is None:
+        return least, most
+    low = int(one["low"]) if one["low"] is not None else min(0, int(one["high"] or 2) - 1)
+    high = int(one["high"]) if one["high"] is not None else low + 2
+    return max(low, least), min(high, most)
+
+
+# --- the run ------------------------------------------------------------------------------------------------
+
+
+def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
+    if spec.workload.use_io_binding:
+        return _bound_run(spec, uses_bfloat16)
+    if uses_bfloat16:
+        lines = [
+            _ORT_VALUES,
+            "",
+            "outputs = session.run_with_ort_values(",
+            "    [one.name for one in session.get_outputs()], feeds",
+            ")",
+        ]
+    else:
+        lines = ["outputs = session.run(None, feeds)"]
+    return "\n".join([*lines, _report(uses_bfloat16)])
+
+
+_ORT_VALUES = """\
+feeds = {  # numpy has no bfloat16, so these travel as ONNX Runtime's own values
+    name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array)
+    for name, array in feeds.items()
+}"""
+
+
+def _bound_run(spec: TrialSpec, uses_bfloat16: bool) -> str:
+    device = '"cpu", 0'
+    lines = []
+    gpu = [one for one in spec.session.providers if one.name in _GPU_PROVIDERS]
+    if gpu:
+        device_id = int(gpu[0].options.get("device_id", "0"))
+        lines += [
+            f"on_gpu = session.get_providers()[0] in {_GPU_PROVIDERS!r}",
+            f'device = ("cuda", {device_id!r}) if on_gpu else ("cpu", 0)',
+        ]
+        device = "*device"
+    if uses_bfloat16:
+        lines += [_ORT_VALUES, ""]
+        bind = "binding.bind_ortvalue_input(name, array)"
+    else:
+        bind = f"binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array, {device}))"
+    outputs = "binding.get_outputs()" if uses_bfloat16 else "binding.copy_outputs_to_cpu()"
+    return "\n".join(
+        [
+            *lines,
+            "binding = session.io_binding()",
+            "for name, array in feeds.items():",
+            f"    {bind}",
+            "for one in session.get_outputs():",
+            f"    binding.bind_output(one.name, {device})",
+            "session.run_with_iobinding(binding)",
+            f"outputs = {outputs}",
+            _report(uses_bfloat16),
+        ]
+    )
+
+
+def _report(uses_bfloat16: bool) -> str:
+    shape = "value.shape()" if uses_bfloat16 else "list(np.shape(value))"
+    return f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"

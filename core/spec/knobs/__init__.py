@@ -1,0 +1,664 @@
+"""One table of every setting: what it is called, what it accepts, when it matters, what it does.
+
+Widgets, command-line options, YAML validation and help text are all drawn from `KNOBS`; a setting that is
+not in this table does not exist in ORTune. Names are ONNX Runtime's own, verbatim. Everything here is data
+and pure functions; nothing imports onnxruntime. Source of names, defaults and effects: ONNX Runtime 1.31
+(`SessionOptions`, `onnxruntime_session_options_config_keys.h`, the providers' option parsers).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.spec.knobs.config_entries import (
+    INTEGER_CONFIG_ENTRIES,
+    KNOWN_CONFIG_ENTRIES,
+    KNOWN_OPTIMIZERS,
+    MIRROR_CONFIG_ENTRIES,
+)
+from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire.errors import SpecError, nearest
+
+__all__ = [
+    "EXECUTION_MODES",
+    "GRAPH_OPTIMIZATION_LEVELS",
+    "INTEGER_CONFIG_ENTRIES",
+    "KNOBS",
+    "KNOWN_CONFIG_ENTRIES",
+    "KNOWN_OPTIMIZERS",
+    "KNOWN_PROVIDERS",
+    "MIRROR_CONFIG_ENTRIES",
+    "PROVIDER_OPTIONS",
+    "Knob",
+    "ProviderOption",
+    "Value",
+    "check_config_entry",
+    "check_optimizers",
+    "check_range",
+    "is_whole_number",
+    "knob",
+]
+
+Target = Literal["trial", "attribute", "config_entry", "session", "model", "workload", "protocol"]
+Kind = Literal["bool", "int", "float", "choice", "text", "list", "mapping"]
+Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One setting.
+
+    `default` is what ONNX Runtime (or ORTune, for workload and protocol) does when nothing is asked, for
+    display; a session setting that is not asked for is None and is never passed on. A `default` of None means
+    that ORTune decides while it measures; such a setting is left empty.
+    """
+
+    name: str
+    label: str
+    group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
+    target: Target
+    kind: Kind
+    default: Value | None
+    help: str
+    choices: tuple[str, ...] = ()
+    low: float | None = None  # of "int" whole numbers
+    high: float | None = None
+    advanced: bool = False
+
+    @property
+    def field(self) -> str:
+        """Its name in the part of the spec that holds it; two parts have a field `precision`."""
+        return self.name.removeprefix("protocol.")
+
+    @property
+    def flag(self) -> str:
+        """The option's name on the command line."""
+        plain = "--" + self.name.removeprefix("session.").replace(".", "-").replace("_", "-")
+        return _FLAGS.get(self.name, plain)
+
+
+_FLAGS: Mapping[str, str] = {
+    # repeatable options are named after one of their values
+    "providers": "--provider",
+    "disabled_optimizers": "--disable-optimizer",
+    "session_config_entries": "--session-config",
+    "dims": "--dim",
+    "feeds": "--feed",
+    "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
+    "use_io_binding": "--io-binding",
+    # one option, told apart by its value: the numbers of the model, or the width of the interval
+    "protocol.precision": "--precision",
+    "budget_s": "--budget",
+}
+
+
+GRAPH_OPTIMIZATION_LEVELS = (
+    "ORT_DISABLE_ALL",
+    "ORT_ENABLE_BASIC",
+    "ORT_ENABLE_EXTENDED",
+    "ORT_ENABLE_LAYOUT",
+    "ORT_ENABLE_ALL",
+)
+EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
+MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
+MAX_BATCH = 1 << 20
+MAX_RUNS = 1_000_000
+PRECISIONS = ("quick", "standard", "publish")
+ENGINES = ("onnxruntime", "torch-eager", "torch-compile")
+
+KNOBS: tuple[Knob, ...] = (
+    Knob(
+        name="providers",
+        label="Execution providers",
+        group="Providers",
+        target="session",
+        kind="list",
+        default=("CPUExecutionProvider",),
+        help="Who computes, in order of preference: each node goes to the first provider of the chain that "
+        "can run it, and what none takes goes to the CPU. Without a choice ONNX Runtime uses the CPU, also "
+        "in the GPU build.",
+    ),
+    Knob(
+        name="allow_fallback",
+        label="Allow fallback",
+        group="Providers",
+        target="session",
+        kind="bool",
+        default=False,
+        help="Off: a provider that does not load fails the trial. On: the trial runs on what did load and is "
+        "marked `fallback` everywhere; it is never shown as the provider that was asked for.",
+    ),
+    Knob(
+        name="graph_optimization_level",
+        label="Graph optimization level",
+        group="Graph",
+        target="attribute",
+        kind="choice",
+        default="ORT_ENABLE_ALL",
+        choices=GRAPH_OPTIMIZATION_LEVELS,
+        help="How far the graph is rewritten before it runs. BASIC folds constants, EXTENDED adds fusions, "
+        "LAYOUT the CPU's NCHWc layout, ALL everything. ALL is not always the fastest: measure.",
+    ),
+    Knob(
+        name="disabled_optimizers",
+        label="Disabled optimizers",
+        group="Graph",
+        target="session",
+        kind="list",
+        default=(),
+        help="Names of single graph transformers to leave out, for example `NchwcTransformer` or "
+        "`ConvActivationFusion`. For finding the one that hurts.",
+        advanced=True,
+    ),
+    Knob(
+        name="execution_mode",
+        label="Execution mode",
+        group="Graph",
+        target="attribute",
+        kind="choice",
+        default="ORT_SEQUENTIAL",
+        choices=EXECUTION_MODES,
+        help="ORT_PARALLEL runs the graph through the inter-op pool. Without a node partition file it gives "
+        "no parallel branches on the CPU and costs time; ORT_SEQUENTIAL is right almost always.",
+    ),
+    Knob(
+        name="intra_op_num_threads",
+        label="Intra-op threads",
+        group="Threads",
+        target="attribute",
+        kind="int",
+        default=0,
+        low=0,
+        high=MAX_THREADS,
+        help="Threads inside one operator, the caller included. 0: ONNX Runtime decides, one per physical "
+        "core, pinned, blind to container limits. 1: no pool at all.",
+    ),
+    Knob(
+        name="inter_op_num_threads",
+        label="Inter-op threads",
+        group="Threads",
+        target="attribute",
+        kind="int",
+        default=0,
+        low=0,
+        high=MAX_THREADS,
+        help="Threads across operators; used by ORT_PARALLEL only.",
+    ),
+    Knob(
+        name="session.intra_op.allow_spinning",
+        label="Intra-op spinning",
+        group="Threads",
+        target="config_entry",
+        kind="bool",
+        default=True,
+        help="Idle intra-op threads busy-wait for the next run. Lowest latency for back-to-back runs; burns "
+        "tens of milliseconds of CPU after each run and starves neighbours.",
+    ),
+    Knob(
+        name="session.inter_op.allow_spinning",
+        label="Inter-op spinning",
+        group="Threads",
+        target="config_entry",
+        kind="bool",
+        default=True,
+        help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.dynamic_block_base",
+        label="Dynamic block base",
+        group="Threads",
+        target="config_entry",
+        kind="int",
+        default=0,
+        low=0,
+        high=1024,
+        help="Above 0: work is split among threads in shrinking blocks, which can lower the variance. "
+        "0: even blocks. 4 is the usual value to try.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.intra_op_thread_affinities",
+        label="Intra-op thread affinities",
+        group="Threads",
+        target="config_entry",
+        kind="text",
+        default="",
+        help="Pins the pool's threads: `;` between threads, `,` or `-` between logical CPUs, counted from 1; "
+        "one entry per thread but the caller. Example for 4 threads: `2;3;4`.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.set_denormal_as_zero",
+        label="Denormals as zero",
+        group="Threads",
+        target="config_entry",
+        kind="bool",
+        default=False,
+        help="Flushes denormal numbers to zero. Faster on CPUs that are slow with denormals; changes results "
+        "by less than 1e-38.",
+        advanced=True,
+    ),
+    Knob(
+        name="enable_cpu_mem_arena",
+        label="CPU memory arena",
+        group="Memory",
+        target="attribute",
+        kind="bool",
+        default=True,
+        help="Keeps freed CPU memory for the next run. Off: less memory held, slower allocation.",
+    ),
+    Knob(
+        name="enable_mem_pattern",
+        label="Memory pattern",
+        group="Memory",
+        target="attribute",
+        kind="bool",
+        default=True,
+        help="After the first run of a shape, all buffers come in one block. No use when every run has a new "
+        "shape.",
+    ),
+    Knob(
+        name="enable_mem_reuse",
+        label="Memory reuse",
+        group="Memory",
+        target="attribute",
+        kind="bool",
+        default=True,
+        help="Lets intermediate results share buffers. Turn off to debug, not to be faster.",
+        advanced=True,
+    ),
+    Knob(
+        name="session_config_entries",
+        label="Session config entries",
+        group="Graph",
+        target="session",
+        kind="mapping",
+        default={},
+        help="Any other `session.*`, `optimization.*`, `ep.*` or `mlas.*` entry, one `key=value` per line. "
+        "ONNX Runtime ignores unknown keys silently, so only known ones are accepted unless `expert` is on.",
+        advanced=True,
+    ),
+    Knob(
+        name="expert",
+        label="Expert: unknown config entries",
+        group="Graph",
+        target="session",
+        kind="bool",
+        default=False,
+        help="Accept session config entries that this table does not know. ONNX Runtime will not say when "
+        "a key is misspelt. A file cannot turn it on by itself.",
+        advanced=True,
+    ),
+    Knob(
+        name="engine",
+        label="Engine",
+        group="Model",
+        target="trial",
+        kind="choice",
+        default="onnxruntime",
+        choices=ENGINES,
+        help="What runs the model. torch-eager and torch-compile run the PyTorch model that was exported to "
+        "this file, on the same feeds, with PyTorch's own defaults: for models that were exported here.",
+        advanced=True,
+    ),
+    Knob(
+        name="precision",
+        label="Precision of the model",
+        group="Model",
+        target="model",
+        kind="choice",
+        default="fp32",
+        choices=("fp32", "fp16"),
+        help="fp32: the model as it is. fp16: a copy made by ONNX Runtime's own converter. On an x86 CPU the "
+        "copy is computed in FP32 behind inserted Casts; the result says so.",
+    ),
+    Knob(
+        name="keep_io_types",
+        label="Keep input and output types",
+        group="Model",
+        target="model",
+        kind="bool",
+        default=True,
+        help="fp16 only. On: inputs and outputs stay FP32, with a Cast at each end. Off: they become FP16.",
+        advanced=True,
+    ),
+    Knob(
+        name="batch_size",
+        label="Batch size",
+        group="Workload",
+        target="workload",
+        kind="int",
+        default=1,
+        low=1,
+        high=MAX_BATCH,
+        help="Rows fed in one run. Counted on the feeds after the run, never taken on trust.",
+    ),
+    Knob(
+        name="dims",
+        label="Free dimensions",
+        group="Workload",
+        target="workload",
+        kind="mapping",
+        default={},
+        help="Sizes of the model's other free dimensions, such as `sequence=128`. A dimension "
+        "without a name, or whose placeholder is used twice, is `<input>:<axis>`.",
+    ),
+    Knob(
+        name="use_io_binding",
+        label="I/O binding",
+        group="Workload",
+        target="workload",
+        kind="bool",
+        default=False,
+        help="Inputs are bound once and outputs stay on the device: what a careful GPU user does. Off: plain "
+        "`run` with numpy in and out, copies included. On the CPU it saves a few microseconds a call.",
+    ),
+    Knob(
+        name="streams",
+        label="Streams",
+        group="Workload",
+        target="workload",
+        kind="int",
+        default=1,
+        low=1,
+        high=1,
+        help="Concurrent callers. One for now: a single stream measures latency, not a loaded server.",
+        advanced=True,
+    ),
+    Knob(
+        name="feeds",
+        label="Feeds",
+        group="Workload",
+        target="workload",
+        kind="text",
+        default="random",
+        help="What is fed: `random` (seeded, in a range that suits each input), the path of an `.npz` with "
+        "one array per input, or an image or a folder of images.",
+    ),
+    Knob(
+        name="feed_values",
+        label="Fixed values",
+        group="Workload",
+        target="workload",
+        kind="mapping",
+        default={},
+        help="A fixed value per input, such as `sr=16000`, broadcast to the input's shape; or a range of "
+        "random values, such as `ids=random:0..30521`, whose ends both can come.",
+    ),
+    Knob(
+        name="image_mean",
+        label="Image mean",
+        group="Workload",
+        target="workload",
+        kind="list",
+        default=(),
+        help="Subtracted from each channel of an image feed, on a scale of 0 to 1. Empty: ImageNet's values "
+        "for 3 channels, nothing for 1.",
+        advanced=True,
+    ),
+    Knob(
+        name="image_std",
+        label="Image deviation",
+        group="Workload",
+        target="workload",
+        kind="list",
+        default=(),
+        help="Each channel is divided by this after the mean is subtracted. Empty: ImageNet's values for "
+        "3 channels, nothing for 1.",
+        advanced=True,
+    ),
+    Knob(
+        name="seed",
+        label="Seed",
+        group="Workload",
+        target="workload",
+        kind="int",
+        default=0,
+        low=0,
+        high=2**31 - 1,
+        help="Seed of the random feeds. The same seed gives the same bytes.",
+        advanced=True,
+    ),
+    Knob(
+        name="protocol.precision",
+        label="Precision of the answer",
+        group="Protocol",
+        target="protocol",
+        kind="choice",
+        default="quick",
+        choices=PRECISIONS,
+        help="How narrow the 95 % interval of a speed-up must be before the measurement stops: within 3 % "
+        "(quick), 1.5 % (standard) or 0.7 % (publish). It stops earlier only when the budget is used up, and "
+        "then says UNDECIDED instead of guessing.",
+    ),
+    Knob(
+        name="budget_s",
+        label="Budget (s)",
+        group="Protocol",
+        target="protocol",
+        kind="int",
+        default=None,
+        low=1,
+        high=86_400,
+        help="Seconds of measuring after which an open question stays open. Empty: 30 (quick), 120 "
+        "(standard) or 600 (publish).",
+    ),
+    Knob(
+        name="margin",
+        label="Margin of equivalence",
+        group="Protocol",
+        target="protocol",
+        kind="float",
+        default=0.02,
+        low=0.001,
+        high=0.5,
+        help="A difference smaller than this share is no difference: two configurations are EQUIVALENT when "
+        "the whole interval of their speed-up lies inside it. 0.02 is 2 %.",
+    ),
+    Knob(
+        name="tolerance",
+        label="Tolerance of the outputs",
+        group="Protocol",
+        target="protocol",
+        kind="float",
+        default=None,
+        low=1e-9,
+        high=2.0,
+        help="The largest error of an output that is still right, as a share of the largest magnitude in it. "
+        "Outputs are held against those of the original model without optimizations on the CPU; beyond the "
+        "tolerance a result is marked `outputs differ` everywhere and is not exported without a reason. "
+        "Empty: by the precision of the model, 0.001 for FP32, 0.02 for FP16, 0.1 for INT8, 0.2 for 4 bits.",
+        advanced=True,
+    ),
+    Knob(
+        name="warmup_runs",
+        label="Warm-up runs",
+        group="Protocol",
+        target="protocol",
+        kind="int",
+        default=None,
+        low=0,
+        high=MAX_RUNS,
+        help="Runs before the measured ones, kept apart. Empty: until the latency is steady, which is less "
+        "biased than any fixed number.",
+        advanced=True,
+    ),
+    Knob(
+        name="runs",
+        label="Runs",
+        group="Protocol",
+        target="protocol",
+        kind="int",
+        default=None,
+        low=1,
+        high=MAX_RUNS,
+        help="Exactly this many timed runs of each configuration, whatever the answer then is. Empty: as "
+        "many as the answer needs. Few runs cannot carry a high percentile: p95 needs 72, p99 needs 368.",
+        advanced=True,
+    ),
+    Knob(
+        name="timeout_s",
+        label="Time-out (s)",
+        group="Protocol",
+        target="protocol",
+        kind="int",
+        default=600,
+        low=1,
+        high=86_400,
+        help="A step of a worker (loading, warming up, a block of runs) that takes longer is stopped, and "
+        "its trial is stored as failed.",
+        advanced=True,
+    ),
+    Knob(
+        name="cpus",
+        label="CPUs",
+        group="Protocol",
+        target="protocol",
+        kind="text",
+        default="",
+        help="Logical CPUs that the workers may use, as Linux lists them: `0-3,6`. Set before the session is "
+        "created, so that ONNX Runtime counts its threads on them. Empty: all that this process may use.",
+        advanced=True,
+    ),
+)
+
+_BY_NAME = {knob.name: knob for knob in KNOBS}
+
+
+def knob(name: str) -> Knob:
+    """Return the setting called `name`.
+
+    Raises:
+        SpecError: no setting has that name.
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise SpecError(
+            f"Unknown setting `{name}`.{nearest(name, _BY_NAME)}",
+            hint="Use a name from ORTune's settings table.",
+        ) from None
+
+
+# --- session config entries ---
+
+
+def check_config_entry(key: str, value: str, *, expert: bool) -> None:
+    """Refuse a session config entry that ONNX Runtime would silently ignore or choke on.
+
+    Raises:
+        SpecError: unknown key (unless `expert`), a key without effect from Python, or a bad value.
+    """
+    if key in MIRROR_CONFIG_ENTRIES:
+        raise SpecError(
+            f"`{key}` has no effect as a session config entry.",
+            hint=_mirror_hint(MIRROR_CONFIG_ENTRIES[key]),
+        )
+    if (own := _BY_NAME.get(key)) is not None and own.target == "config_entry":
+        _check_knob_text(own, value)
+    elif key in KNOWN_CONFIG_ENTRIES:
+        _check_known_entry(key, value, expert=expert)
+    elif not expert:
+        known = [*KNOWN_CONFIG_ENTRIES, *(k.name for k in KNOBS if k.target == "config_entry")]
+        raise SpecError(
+            f"Unknown session config entry `{key}`; ONNX Runtime would ignore it silently."
+            f"{nearest(key, known)}",
+            hint="Correct the key, or turn on `expert` to pass it on unchecked.",
+        )
+    if len(key) > 1024 or len(value) > 8192:  # ORT's own limits
+        raise SpecError(
+            f"A config entry holds at most 1024 characters of key and 8192 of value, but `{key[:40]}` has "
+            f"{len(key)} and {len(value)}.",
+            hint="Shorten it.",
+        )
+
+
+def _mirror_hint(attribute: str) -> str:
+    if attribute in _BY_NAME:
+        return f"Set `{attribute}` instead."
+    return "Remove it; ORTune sets this attribute itself."
+
+
+def _check_known_entry(key: str, value: str, *, expert: bool) -> None:
+    accepted = KNOWN_CONFIG_ENTRIES[key]
+    if accepted and value not in accepted:
+        raise SpecError(
+            f"`{key}` accepts {_listing(accepted)}, but got `{value}`.",
+            hint="Choose one of the listed values.",
+        )
+    if (bounds := INTEGER_CONFIG_ENTRIES.get(key)) is not None:
+        low, high = bounds
+        if not is_whole_number(value) or not low <= int(value) <= high:
+            raise SpecError(
+                f"`{key}` must be a whole number from {low} to {high}, but got `{value}`.",
+                hint="Write digits only; ONNX Runtime would drop anything else with a line in its log.",
+            )
+    if key == "optimization.disable_specified_optimizers":
+        check_optimizers(value.split(";"), expert=expert)
+
+
+def check_optimizers(names: Iterable[str], *, expert: bool) -> None:
+    """Refuse the name of an optimizer that ONNX Runtime would silently ignore.
+
+    Raises:
+        SpecError: a name that no graph transformer of ONNX Runtime 1.31 has, unless `expert`.
+    """
+    for name in names:
+        if name not in KNOWN_OPTIMIZERS and not expert:
+            raise SpecError(
+                f"Unknown optimizer `{name}`; ONNX Runtime would ignore it silently."
+                f"{nearest(name, KNOWN_OPTIMIZERS)}",
+                hint="Correct the name (`;` separates several in one entry), or turn on `expert`.",
+            )
+
+
+def is_whole_number(text: str) -> bool:
+    """True for ASCII digits with an optional minus, which is all that ONNX Runtime's parsers read in full."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
+
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+
+
+def _check_knob_text(setting: Knob, value: str) -> None:
+    if setting.kind == "bool" and value not in ("0", "1"):
+        raise SpecError(
+            f"`{setting.name}` accepts `0` or `1`, but got `{value}`.",
+            hint='Write "0" or "1", in quotes in YAML.',
+        )
+    if setting.kind == "int":
+        if not is_whole_number(value):
+            raise SpecError(
+                f"`{setting.name}` must be a whole number, but got `{value}`.", hint="Write digits only."
+            )
+        check_range(setting, int(value))
+
+
+_THREADS_HINT = "Use 0 to let ONNX Runtime choose."
+
+
+def check_range(setting: Knob, number: float) -> None:
+    """Refuse a number outside the setting's range.
+
+    Raises:
+        SpecError: below `low` or above `high`.
+    """
+    low, high = setting.low, setting.high
+    if not ((low is None or low <= number) and (high is None or number <= high)):  # NaN is outside, too
+        if low == high:
+            raise SpecError(
+                f"`{setting.name}` must be {low} for now, but got {number}.",
+                hint="Leave it out: one caller is what ORTune measures.",
+            )
+        raise SpecError(
+            f"`{low} <= {setting.field} <= {high}` must hold, but got {number}.",
+            hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",
+        )
+
+
+def _listing(values: tuple[str, ...]) -> str:
+    return ", ".join(f"`{value}`" for value in values)

@@ -1,0 +1,596 @@
+"""The library of models: which file a name means, what is in it, and how a new one comes in.
+
+A reference is a path, a name of the library, a sample's name or the first digits of a hash. No model is
+opened here: a worker inspects it, and what it found is kept until one of the model's files changes. Uploaded
+files live in a folder named after their content, so that a duplicate is recognised whatever it is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from core import wire
+from core.evidence.measurement import Trial
+from core.process import scratch
+from core.process.runner import run_job
+from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
+from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
+from core.wire.errors import ModelError, SpecError, StoreError, nearest
+from core.wire.files import IrregularFile, expanded, refuse_irregular
+
+Run = Callable[..., dict[str, Any]]  # run_job, or something that is called like it
+
+ROOT = Path(__file__).resolve().parents[2]
+INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
+INSPECTION = 1  # raise it when `inspect` learns to say more, so that files are looked at again
+MAX_FOLDER_MODELS = 1000  # a folder of models, not a whole disk
+MODEL_SUFFIXES = (".onnx", ".ort")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleModel:
+    """A model that comes with ORTune, or that the `export` job makes on first use."""
+
+    name: str  # "digits_cnn", "resnet18"
+    path: str  # where it is, or will be
+    exists: bool
+    plan: wire.ExportPlan | None  # what makes it; None: a file that comes with ORTune
+
+
+# --- inspecting ---------------------------------------------------------------------------------------------
+
+
+def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.ModelInfo:
+    """Return what is in the model file at `path`; a worker looks only when one of its files has changed.
+
+    Raises:
+        ModelError: the file is missing, or is no model that this ONNX Runtime can load.
+        WorkerError: the worker that looked at it crashed or hung.
+    """
+    path = path.absolute()
+    before = _stamps(path, [])
+    cached = store.cached_info(str(path))
+    if cached is not None and cached[0] == _stamps(path, _locations(cached[1])):
+        return cached[1]
+    info: wire.ModelInfo = run("inspect", {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S)  # type: ignore[assignment]
+    after = _stamps(path, _locations(info))
+    if after[str(path)] == before[str(path)]:  # else it was written to meanwhile: look again next time
+        _cache(store, path, after, info)
+    return info
+
+
+def check_loads(path: Path, *, run: Run = run_job) -> str:
+    """Have a worker load the model at `path` and return what that says, in words.
+
+    Raises:
+        ModelError: ONNX Runtime refuses it.
+        WorkerError: it crashed the worker, hung, or took all memory.
+    """
+    reply = run("load", {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
+    return f"ONNX Runtime {reply['version']} loads it on the CPU; a run was not tried"
+
+
+NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model
+
+
+def _cache(store: Store, path: Path, stamps: Stamps, info: wire.ModelInfo) -> None:
+    with contextlib.suppress(StoreError):  # a cache that cannot be written costs time, not the answer
+        store.put_info(str(path), stamps, info)
+
+
+def _locations(info: wire.ModelInfo) -> list[str]:
+    return [one["location"] for one in info["external_data"]]
+
+
+def _stamps(path: Path, locations: Sequence[str]) -> Stamps:
+    """Size, modification time and inode of the model and of its external data: what tells a changed file."""
+    stamps: Stamps = {"": [INSPECTION]}
+    for file in (path, *(path.parent / location for location in locations)):
+        try:
+            facts = file.stat()
+        except OSError as error:
+            if file == path:
+                raise _no_file(path, error) from error
+            stamps[str(file)] = []  # the inspection will say what it means
+        else:
+            stamps[str(file)] = [facts.st_size, facts.st_mtime_ns, facts.st_ino]
+    return stamps
+
+
+def _no_file(path: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"The model `{path}` cannot be read: {error.strerror or error}.",
+        hint="Check the path, or choose a model of the library.",
+    )
+
+
+# --- what a reference means ---------------------------------------------------------------------------------
+
+
+def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
+    """Find the model that `ref` names and say what is in it now.
+
+    Args:
+        store: holds the library.
+        ref: a path (also one relative to ORTune's own folder), a name of the library, a sample's name, or 6
+            or more digits of a hash.
+        run: starts the worker that inspects, called like `run_job`.
+
+    Returns:
+        The library's record when it knows this content, else a record that is not kept, with source "file".
+
+    Raises:
+        ModelError: nothing has that name, the file is gone, holds another model now, or cannot be loaded.
+    """
+    if (path := _as_path(ref)) is not None:
+        return _record_of_file(store, path, run)
+    known = store.model(ref)
+    if known is None:
+        raise _unknown(store, ref)
+    if not Path(known.path).is_file():
+        raise ModelError(
+            f"The file of model `{known.name}` is gone: `{known.path}`.",
+            hint="Put it back, or remove the model from the library and add it again.",
+        )
+    record = _record_of_file(store, Path(known.path), run)
+    by_hash = ref not in (known.name, known.path)
+    if by_hash and record.content_sha256 != known.content_sha256:
+        raise ModelError(
+            f"`{known.path}` holds another model now: `{record.content_sha256[:12]}` instead of "
+            f"`{known.content_sha256[:12]}`.",
+            hint="Restore the file, or choose the model by its path.",
+        )
+    if record.content_sha256 != known.content_sha256:  # written to since it was added: the library follows
+        record = replace(record, name=known.name, source=known.source, note=known.note)
+        store.put_model(record)
+    return record
+
+
+def _as_path(ref: str) -> Path | None:
+    samples = ROOT / "sample_models"
+    for candidate in (expanded(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
+        with contextlib.suppress(OSError, ValueError):  # a text that can be no path: too long, a zero byte
+            if candidate.is_file():
+                return candidate.absolute()
+            _refuse_irregular(candidate)
+    return None
+
+
+def _refuse_irregular(path: Path) -> None:
+    try:
+        refuse_irregular(path)
+    except IrregularFile as error:
+        raise ModelError(f"`{path}` is no model: {error.strerror}.", hint="Name an `.onnx` file.") from None
+
+
+def _made_sample(name: str) -> Path:
+    return home() / "models" / "samples" / f"{PurePosixPath(name).name}.onnx"
+
+
+def _record_of_file(store: Store, path: Path, run: Run) -> ModelRecord:
+    info = inspect_cached(store, path, run=run)
+    known = store.model(info["content_sha256"])
+    if known is not None:
+        return replace(known, path=str(path), info=info)
+    return ModelRecord(
+        content_sha256=info["content_sha256"],
+        sha256=info["sha256"],
+        name=path.stem,
+        path=str(path),
+        source="file",
+        info=info,
+        created_at=time.time(),
+    )
+
+
+def _unknown(store: Store, ref: str) -> ModelError:
+    names = [*(record.name for record in store.models()), *(sample.name for sample in sample_models())]
+    if any(sample.name == ref for sample in sample_models()):
+        return ModelError(
+            f"The sample model `{ref}` has not been made yet.",
+            hint=f"Run `python -m core export {ref}` first.",
+        )
+    looks_like_path = "/" in ref or ref.endswith(MODEL_SUFFIXES)
+    what = "There is no model file" if looks_like_path else "No file and no model of the library is called"
+    return ModelError(
+        f"{what} `{ref}`.{nearest(ref, names)}",
+        hint=f"Give a path, a name of the library, or {MIN_PREFIX} or more digits of a model's hash.",
+    )
+
+
+# --- what there is ------------------------------------------------------------------------------------------
+
+
+def sample_models(root: Path | None = None) -> list[SampleModel]:
+    """List the models that come with ORTune, then those that the `export` job can make.
+
+    Args:
+        root: folder of the samples; None: `sample_models/` beside `core/`.
+    """
+    folder = root or ROOT / "sample_models"
+    files = [
+        SampleModel(name=path.stem, path=str(path), exists=True, plan=None)
+        for path in sorted(folder.glob("*.onnx"))
+    ]
+    return [*files, *(_to_make(name) for name in SAMPLE_EXPORTS)]
+
+
+def _to_make(name: str) -> SampleModel:
+    path = _made_sample(name)
+    plan: wire.ExportPlan = {
+        "source": "torchvision",
+        "name": name,
+        "path": "",
+        "output": str(path),
+        "opset": DEFAULT_OPSET,
+        "dynamic_batch": True,
+        "pretrained": True,
+        "seed": 0,
+        "image_size": None,
+        "external_data": "auto",
+    }
+    return SampleModel(name=name, path=str(path), exists=path.is_file(), plan=plan)
+
+
+def folder_models() -> list[Path]:
+    """List the `.onnx` files of the server's own folder of models, $ORTUNE_MODELS; none when it is not set.
+
+    Raises:
+        ModelError: $ORTUNE_MODELS names no folder.
+    """
+    named = os.environ.get("ORTUNE_MODELS")
+    if not named:
+        return []
+    root = expanded(named).resolve()
+    if not root.is_dir():
+        raise ModelError(
+            f"ORTUNE_MODELS names `{named}`, which is no folder.", hint="Set it to the folder of your models."
+        )
+    inside = (path for path in sorted(root.rglob("*.onnx")) if path.resolve().is_relative_to(root))
+    return [
+        path for path, _ in zip((p for p in inside if p.is_file()), range(MAX_FOLDER_MODELS), strict=False)
+    ]
+
+
+# --- taking models in ---------------------------------------------------------------------------------------
+
+
+def import_file(
+    store: Store,
+    path: Path,
+    *,
+    name: str,
+    source: str,
+    note: str = "",
+    details: Mapping[str, Any] | None = None,
+    run: Run = run_job,
+) -> ModelRecord:
+    """Add the model at `path` to the library where it stands (an export, a sample, a file of the server).
+
+    A model of the same content that is already there keeps its name; what `note` and `details` say is kept.
+    """
+    info = inspect_cached(store, path, run=run)
+    known = store.model(info["content_sha256"])
+    if known is not None and Path(known.path).is_file() and not (note or details):
+        return known
+    record = _new_record(store, info, path.absolute(), known.name if known else name, source)
+    record = replace(record, note=note, details=dict(details or {}))
+    store.put_model(record)
+    return record
+
+
+def import_files(
+    store: Store,
+    files: Sequence[Path] | Mapping[str, Path],
+    *,
+    name: str,
+    source: str = "upload",
+    move: bool = False,
+    run: Run = run_job,
+) -> tuple[ModelRecord, bool]:
+    """Take files into ORTune's own folder: one `.onnx` and the external data that it refers to.
+
+    Args:
+        store: holds the library; the files go to `models/<content hash>/` beside it.
+        files: the files, or name in the model's folder -> file where the two differ.
+        name: for the library; a number is added when another model has it.
+        source: "upload", "export" or "file".
+        move: whether the given files are moved instead of copied; they are gone also when they are refused.
+        run: starts the worker that inspects.
+
+    Returns:
+        The record, and whether it is new; False: the library has this content, and keeps its own record.
+
+    Raises:
+        ModelError: not exactly one `.onnx`, a file that the model does not refer to, or no valid model.
+        StoreError: the folder cannot be written, or the disk is full.
+    """
+    named = dict(files) if isinstance(files, Mapping) else {file.name: file for file in files}
+    onnx = _check_names(named)
+    with new_folder(store) as staging:
+        _collect(named, staging, move=move)
+        info = _inspect(staging / onnx, run)
+        _refuse_strangers(named, onnx, info)
+        return _take_in(store, staging, onnx, info, name=name, source=source, details={})
+
+
+def take_folder(
+    store: Store,
+    folder: Path,
+    model: str,
+    *,
+    name: str,
+    source: str,
+    details: Mapping[str, Any],
+    run: Run = run_job,
+) -> tuple[ModelRecord, bool]:
+    """Take in a folder that ORTune has written itself, with all that lies in it.
+
+    Args:
+        store: holds the library.
+        folder: from `new_folder`; it is gone afterwards.
+        model: name of the model file in it.
+        name: for the library; a number is added when another model has it.
+        source: for example "variant".
+        details: what its making found.
+        run: starts the worker that inspects.
+
+    Returns:
+        As `import_files`.
+
+    Raises:
+        ModelError: the file is no valid model.
+    """
+    info = _inspect(folder / model, run)
+    return _take_in(store, folder, model, info, name=name, source=source, details=details)
+
+
+@contextlib.contextmanager
+def new_folder(store: Store) -> Iterator[Path]:
+    """Give a folder beside the library's models in which a new one is put together; what is left in it goes.
+
+    Raises:
+        StoreError: it cannot be written, now or by what is done with it.
+    """
+    try:
+        with scratch.folder(store.folder / "models", scratch.INCOMING) as folder:
+            yield folder
+    except OSError as error:
+        raise StoreError(
+            f"The model could not be taken in: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error
+
+
+def _inspect(path: Path, run: Run) -> wire.ModelInfo:
+    return cast(wire.ModelInfo, run("inspect", {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S))
+
+
+def _take_in(
+    store: Store,
+    staging: Path,
+    model: str,
+    info: wire.ModelInfo,
+    *,
+    name: str,
+    source: str,
+    details: Mapping[str, Any],
+) -> tuple[ModelRecord, bool]:
+    """Give the files in `staging` their final place, unless the library has this content already."""
+    known = store.model(info["content_sha256"])
+    if known is not None and _is_whole(store, known):
+        return known, False
+    path = _settle(staging, store.folder / "models" / info["content_sha256"]) / model
+    info["path"] = str(path)
+    _cache(store, path, _stamps(path, _locations(info)), info)
+    record = _new_record(store, info, path, known.name if known else name, source)
+    record = replace(record, details=dict(details))
+    store.put_model(record)
+    return record, True
+
+
+def _is_whole(store: Store, record: ModelRecord) -> bool:
+    """Whether the files of a model have not been touched since they were looked at, and were it then."""
+    cached = store.cached_info(record.path)
+    if cached is None or not Path(record.path).is_file():
+        return False
+    stamps, info = cached
+    same = info["content_sha256"] == record.content_sha256
+    return same and stamps == _stamps(Path(record.path), _locations(info))
+
+
+# --- taking models out --------------------------------------------------------------------------------------
+
+
+def use_of(store: Store, content_sha256: str) -> list[str]:
+    """Return the trials that wait for a model or run it, each in one line for a person."""
+    record = store.model(content_sha256)
+    return [
+        f"{trial.kind} of `{trial.model_name}` ({trial.state.lower()}, {trial.id[:8]})"
+        for state in ("RUNNING", "WAITING")
+        for kind in ("measure", "profile", "reference")
+        for trial in store.trials(kind=kind, state=state)
+        if _is_of(trial, content_sha256, record)
+    ]
+
+
+def _is_of(trial: Trial, content_sha256: str, record: ModelRecord | None) -> bool:
+    """Whether a trial runs this model; of one that waits, only what it asks for may be known."""
+    if trial.model_sha256:
+        return trial.model_sha256 == content_sha256
+    asked = trial.spec["model"]
+    return record is not None and (
+        asked.get("sha256") == record.sha256 or asked["path"] in (record.path, record.name)
+    )
+
+
+def descendants(store: Store, content_sha256: str) -> list[str]:
+    """Return the names of the variants whose original is this model: they are checked against it."""
+    return [
+        one.name
+        for one in store.models()
+        if one.details.get("variant", {}).get("root") == content_sha256 != one.content_sha256
+    ]
+
+
+def remove_model(store: Store, content_sha256: str) -> None:
+    """Take a model out of the library; files that were taken in are deleted, others stay where they are.
+
+    Raises:
+        ModelError: a trial waits for it or runs it, or it is the original that variants are checked against.
+    """
+    record = store.model(content_sha256)
+    if record is None:
+        return
+    content_sha256 = record.content_sha256
+    if uses := use_of(store, content_sha256):
+        more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
+        raise ModelError(
+            f"`{record.name}` is in use: {uses[0]}{more}.",
+            hint="Wait until that is done, or cancel it first.",
+        )
+    if variants := descendants(store, content_sha256):
+        listed = ", ".join(f"`{one}`" for one in variants)
+        raise ModelError(
+            f"`{record.name}` is the original of {listed}: without it their "
+            "outputs could not be checked any more.",
+            hint="Remove these variants first.",
+        )
+    own = (store.folder / "models" / content_sha256).resolve()
+    if Path(record.path).resolve().parent == own:
+        shutil.rmtree(own, ignore_errors=True)
+    store.remove_model(content_sha256)
+
+
+def _check_names(named: Mapping[str, Path]) -> str:
+    """Return the name of the only model file among files that all stay inside the model's folder."""
+    for name in named:
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.name or "\0" in name:
+            raise ModelError(f"`{name}` is no file name inside a model's folder.", hint="Rename the file.")
+    found = [name for name in named if name.lower().endswith(MODEL_SUFFIXES)]
+    if len(found) != 1:
+        raise ModelError(
+            f"A model is one `.onnx` or `.ort` file and its external data, but got {len(found)} model files.",
+            hint="Add one model at a time.",
+        )
+    return found[0]
+
+
+def _collect(named: Mapping[str, Path], staging: Path, *, move: bool) -> None:
+    for name, file in named.items():
+        target = staging / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if move:
+            shutil.move(file, target)
+        else:
+            shutil.copyfile(file, target)
+
+
+def _refuse_strangers(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo) -> None:
+    folder = PurePosixPath(onnx).parent
+    wanted = {onnx, *(str(folder / location) for location in _locations(info))}
+    strangers = [name for name in named if str(PurePosixPath(name)) not in wanted]
+    if strangers:
+        raise ModelError(
+            f"`{onnx}` does not refer to {', '.join(f'`{name}`' for name in strangers)}.",
+            hint="Give the model's own external data only.",
+        )
+
+
+def _settle(staging: Path, target: Path) -> Path:
+    """Give the files their final folder; what a vanished model left there makes room."""
+    if target.exists():
+        shutil.rmtree(target)
+    staging.rename(target)
+    return target
+
+
+def _new_record(store: Store, info: wire.ModelInfo, path: Path, name: str, source: str) -> ModelRecord:
+    return ModelRecord(
+        content_sha256=info["content_sha256"],
+        sha256=info["sha256"],
+        name=_free_name(store, name.strip() or path.stem, info["content_sha256"]),
+        path=str(path),
+        source=source,
+        info=info,
+        created_at=time.time(),
+    )
+
+
+MAX_NAME = 100
+
+
+def check_name(name: str) -> str:
+    """Return a name that somebody chose for a model, without spaces around it.
+
+    Raises:
+        SpecError: empty, too long, or no name: a path, a hidden file, control characters.
+    """
+    plain = name.strip()
+    if not 1 <= len(plain) <= MAX_NAME:
+        raise SpecError(
+            f"A model's name has 1 to {MAX_NAME} characters, but got {len(plain)}.",
+            hint="Choose another name.",
+        )
+    if plain.startswith((".", "-", "~")) or "/" in plain or "\\" in plain or not plain.isprintable():
+        raise SpecError(
+            f"`{plain}` is no name for a model: it must not look like a path, an option or a hidden file.",
+            hint="Leave out `/`, `\\` and control characters, and begin with a letter or a digit.",
+        )
+    return plain
+
+
+def holder_of_name(store: Store, name: str) -> ModelRecord | None:
+    """Return the model of the library that is called `name`; None: the name is free.
+
+    Raises:
+        SpecError: a sample model has that name, which the library does not hold yet.
+    """
+    found = next((record for record in store.models() if record.name == name), None)
+    if found is None and any(sample.name == name for sample in sample_models()):
+        raise SpecError(f"`{name}` is the name of a sample model.", hint="Choose another name.")
+    return found
+
+
+def rename_model(store: Store, content_sha256: str, name: str) -> ModelRecord:
+    """Give a model of the library another name, and return its record; its results stay under the old one.
+
+    Raises:
+        SpecError: no name for a model, or that of another one.
+        ModelError: there is no such model.
+    """
+    wanted = check_name(name)
+    record = store.model(content_sha256)
+    if record is None:
+        raise _unknown(store, content_sha256)
+    holder = holder_of_name(store, wanted)
+    if holder is not None and holder.content_sha256 != record.content_sha256:
+        raise name_taken(holder)
+    record = replace(record, name=wanted)
+    store.put_model(record)
+    return record
+
+
+def name_taken(holder: ModelRecord) -> SpecError:
+    """Return the error for a name that another model has."""
+    return SpecError(
+        f"`{holder.name}` is the name of another model, `{holder.content_sha256[:12]}`.",
+        hint="Choose another name, or rename or remove that model first.",
+    )
+
+
+def _free_name(store: Store, wanted: str, content_sha256: str) -> str:
+    taken = {record.name for record in store.models() if record.content_sha256 != content_sha256}
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name

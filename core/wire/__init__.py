@@ -1,0 +1,653 @@
+"""The typed JSON that crosses the pipe between the parent process and a worker.
+
+Plain dictionaries and the standard library only, so that a measuring worker loads numpy and onnxruntime
+and nothing else. The parent validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and
+sends a plan; the worker obeys it to the letter. Seconds and bytes; nanoseconds where raw samples are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
+
+JobName = Literal[
+    "environment",
+    "inspect",
+    "load",
+    "profile",
+    "export",
+    "transform",
+    "accuracy",
+    "node_errors",
+    "forkserver",
+    "contestant",
+    "explain",
+]
+Engine = Literal["onnxruntime", "torch-eager", "torch-compile"]
+CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+
+
+class Progress(Protocol):
+    """How a job tells the parent how far it is; about once in half a second is enough."""
+
+    def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
+        """Report `done` of `total` steps of `stage`."""
+
+
+class ProviderPlan(TypedDict):
+    """One execution provider of the ordered chain; option values are already text."""
+
+    name: str
+    options: dict[str, str]
+
+
+class SessionPlan(TypedDict):
+    """What to set on `SessionOptions` and `InferenceSession`. What is absent here is not touched."""
+
+    attributes: dict[str, bool | int | str]  # SessionOptions attribute -> value; enum members by name
+    config_entries: dict[str, str]
+    providers: list[ProviderPlan]  # never empty
+    disabled_optimizers: list[str]
+    allow_fallback: bool
+
+
+class InputInfo(TypedDict):
+    """One graph input or output as the model declares it."""
+
+    name: str
+    dtype: str  # numpy's name ("float32", "int64", "bool"), "bfloat16", "string", or ORT's text if no tensor
+    shape: list[int | str] | None  # free dimension: its address ("batch" or "x:0"); None: rank unknown
+    low: NotRequired[float | None]  # random feeds: smallest value; None: the type's usual range
+    high: NotRequired[float | None]  # random feeds: integers are < high, floats <= high
+    range_reason: NotRequired[str]  # why that range, in words for the screen
+
+
+class ExternalFile(TypedDict):
+    """A file that holds weights of a model beside the `.onnx` itself."""
+
+    location: str
+    size_bytes: int
+    sha256: str
+
+
+class ModelInfo(TypedDict):
+    """What `inspect` finds in a model file."""
+
+    path: str
+    sha256: str  # of the .onnx file itself, as `sha256sum` prints it
+    content_sha256: str  # of the .onnx file and its external data: the identity of the model
+    size_bytes: int  # with external data
+    ir_version: int
+    opset: dict[str, int]  # domain ("" is ai.onnx) -> version
+    producer: str
+    inputs: list[InputInfo]
+    outputs: list[InputInfo]
+    free_dims: list[str]  # addresses, in order of appearance
+    batch_dim: str | None  # the free dimension that `batch_size` sets; None: the batch is fixed
+    batch_axes: dict[str, int]  # input -> axis that carries the batch; empty: no input has rows
+    fixed_batch: int | None  # rows of a model whose batch is fixed; None: it is free
+    nodes: int  # bodies of If/Loop/Scan included
+    op_counts: dict[str, int]
+    parameters: int  # number of weight elements
+    external_data: list[ExternalFile]
+    metadata: dict[str, str]
+
+
+class InputPlan(TypedDict):
+    """One input to feed: every dimension is a number now."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    low: float | None
+    high: float | None
+    drawn: NotRequired[bool]  # random values from `low` to `high`, whatever the source of the others
+
+
+class FeedPlan(TypedDict):
+    """Where the feeds of a trial come from."""
+
+    inputs: list[InputPlan]
+    source: Literal["random", "npz", "images"]
+    path: str | None
+    seed: int
+    values: dict[str, Any]  # input -> fixed value (scalar or nested list), broadcast to the input's shape
+    image_mean: list[float]  # per channel, of values in [0, 1]; images only
+    image_std: list[float]
+    batch_size: int
+    batch_axes: dict[str, int]
+
+
+class TorchSource(TypedDict):
+    """Where the PyTorch model that was exported to this ONNX file comes from, to race against it."""
+
+    source: Literal["torchvision", "pt2"]
+    name: str  # torchvision's name; empty for a `.pt2`
+    path: str  # the `.pt2` file; empty for torchvision
+    sha256: str  # of the `.pt2` as it was exported: loading runs what is in it, so it must be the same file
+    weights: Literal["pretrained", "random", "file"]
+    seed: int  # of random weights
+    image_size: int | None  # pixels per side that random weights were made for; None: torchvision's own
+    outputs: list[str]  # names that the `.onnx` gives the outputs, in order
+
+
+class ContestantPlan(TypedDict):
+    """One configuration of a race, which lives in a worker of its own until the race ends."""
+
+    engine: Engine
+    model_path: str
+    torch: TorchSource | None  # of a PyTorch engine
+    session: SessionPlan
+    feeds: FeedPlan
+    use_io_binding: bool
+    warmup_runs: int | None  # after the first run; None: until the latency is steady
+    cpus: list[int]  # affinity, set before the session is created; empty: as inherited
+
+
+class ProfilePlan(TypedDict):
+    """The job `profile`: the same configuration with ORT's profiler on, in a pass of its own."""
+
+    model_path: str
+    session: SessionPlan
+    feeds: FeedPlan
+    use_io_binding: bool
+    runs: int
+    trace_path: str  # where to leave ORT's trace (Chrome trace format)
+
+
+class TensorInfo(TypedDict):
+    """A tensor that was really fed or really came out."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+# --- a race: the commands that a contestant obeys, and its replies ------------------------------------------
+#
+# They talk over a socket, a JSON object a line. Request: {"id": 7, "do": NAME, "with": {…}};
+# Reply: {"id": 7, "ok": {…}} or {"id": 7, "error": ErrorRecord}. The id keeps the reply to a request that was
+# given up from being taken for that of the next. A contestant does one thing at a time; between two commands
+# it waits, and the parent stops it (SIGSTOP) so that its spinning threads do not disturb the others.
+
+Command = Literal[
+    "load", "warm", "block", "cost", "footprint", "new_shapes", "save_outputs", "compare_outputs"
+]
+
+
+class LoadPlan(ContestantPlan):
+    """What `load` is told beside the configuration."""
+
+    layout_seed: NotRequired[int]  # of the memory layout that this process draws; absent: as it comes
+    again: NotRequired[bool]  # a process before this one told the facts: what only they need is left out
+
+
+class Layout(TypedDict):
+    """Where a process put its memory, drawn at random: what differs between two processes of one program."""
+
+    heap_bytes: int  # kept on the heap before the session was made
+    mapped_pages: int  # likewise mapped, which moves what is mapped later, thread stacks among it
+    stack_frames: int  # between the top of the stack and the timed loop
+    buffer_offset: int  # of the first input in its page, in bytes; the others follow their own draws
+
+
+class LoadReply(TypedDict):
+    """`load` (with: a LoadPlan): the session is built and the first run done."""
+
+    requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
+    effective_providers: list[str]
+    fallback: bool
+    fallback_reason: str  # empty unless `fallback`
+    batch_size: int  # rows really fed, counted on the feeds after the run
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+    session_creation_s: float
+    first_run_ns: int
+    affinity: list[int]  # CPUs this process may really use
+    baseline_rss_bytes: int  # after the imports, before the model
+    load_peak_rss_bytes: int  # above the baseline, up to the end of the first run
+    exact_memory: bool  # False: the system does not let a process reset its peak
+    clock_ns: float  # what the clock and the loop add to one latency
+    notes: list[str]  # facts a reader of the numbers must know, in words
+    libraries: dict[str, str]
+    layout: NotRequired[Layout]  # absent: none was drawn
+
+
+class WarmReply(TypedDict):
+    """`warm` (with: known_ns, the run to expect from processes before or null; cap_s, how long at most)."""
+
+    latencies_ns: list[int]  # run order, without the first run of all
+    steady: bool  # False: the cap came before a steady state
+    median_ns: int  # of the last window: what to expect from a run
+
+
+class Counters(TypedDict):
+    """What disturbed one block, or may have. Differences over the block; None: not readable here."""
+
+    wall_s: float
+    cpu_s: float  # user + system time of this process, all threads
+    involuntary_switches: int
+    major_faults: int
+    wait_s: float | None  # its threads stood in a run queue although they could have run (schedstat)
+    steal_s: float | None  # the hypervisor gave the CPUs to others
+    busy_s: float | None  # all CPUs this process may use together; kernel ticks of 10 ms
+    pressure_s: float | None  # some task waited for a CPU (PSI)
+    throttled_periods: int | None  # the container's quota stopped it
+    throttled_s: float | None
+    canary_ns: int  # a fixed piece of work, before the block: the speed of a core
+    frequency_hz: float | None  # mean over the CPUs it may use
+    suspended_s: float  # the machine slept
+    gpu: dict[str, float] | None  # sm_clock_mhz, max_sm_clock_mhz, temperature_c, foreign_processes
+
+
+class BlockReply(TypedDict):
+    """`block` (with: block_ns, min_runs, max_runs, refill): runs back to back until both are reached."""
+
+    refill_ns: int | None  # the first run, which fills the caches again; kept apart, never in a statistic
+    latencies_ns: list[int]
+    started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
+    counters: Counters
+
+
+class CostReply(TypedDict):
+    """`cost` (with: seconds): what a run costs beside its latency, in a pass of its own."""
+
+    cpu_s_per_run: float  # over at least a quarter of a second
+    idle_cpu_s: float  # CPU time burnt in `idle_wall_s` after a run, when nothing was asked of it
+    idle_wall_s: float
+
+
+class FootprintReply(TypedDict):
+    """`footprint` (with: runs), in a fresh worker that was only loaded."""
+
+    run_peak_rss_bytes: int  # above the baseline of its LoadReply
+    gpu_memory_bytes: int | None  # of this process, from NVML; None: no GPU in use
+    notes: list[str]
+
+
+class NewShape(TypedDict):
+    """What the first feeds of a new shape cost a session that has run others before."""
+
+    batch_size: int  # rows really fed
+    first_run_ns: int
+    next_run_ns: int
+
+
+class NewShapesReply(TypedDict):
+    """`new_shapes` (with: feeds, a list of FeedPlan): each fed twice, in that order."""
+
+    shapes: list[NewShape]
+
+
+class OutputError(TypedDict):
+    """How far outputs are from a reference's on the same feeds: the worst output counts.
+
+    Also the reply of the contestant whose outputs are the reference to `compare_outputs` (with: path of what
+    another wrote at `save_outputs`).
+    """
+
+    max_abs: float | None  # None: shapes or names differ, see `difference`
+    mean_abs: float | None
+    max_rel: float | None  # the largest difference over the largest magnitude of that output
+    mean_rel: float | None  # the mean difference over the mean magnitude of that output
+    cosine: float | None  # of the angle between the two outputs, taken as vectors; None: one of them is zero
+    top1_agreement: float | None  # share of rows with the same argmax over the last axis of the first output
+    difference: str  # empty, or why the outputs cannot be compared
+    rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
+    not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
+    void: NotRequired[list[str]]  # outputs with values of which none is finite on either side
+
+
+class ProfileReply(TypedDict):
+    """What `profile` answers; `profile` is `profiling.Profile.to_dict()`."""
+
+    requested_providers: list[str]
+    effective_providers: list[str]
+    fallback: bool
+    fallback_reason: str
+    batch_size: int
+    assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
+    unprofiled_latencies_ns: list[int]  # same process, profiler off: what the profiler costs
+    profile: dict[str, Any]
+    trace_path: str
+
+
+class ProviderFact(TypedDict):
+    """Whether a provider that this build lists can really load here."""
+
+    name: str
+    loadable: bool
+    reason: str  # why not, in words; empty when loadable
+    remedy: str  # one imperative sentence; empty when loadable
+
+
+class CpuFacts(TypedDict):
+    """What the machine has, and what this process may use of it."""
+
+    model: str
+    logical: int
+    physical: int
+    allowed: list[int]  # the affinity mask
+    quota: float | None  # CPUs, from the cgroup; None: no limit
+    ort_default_threads: int  # what intra_op_num_threads = 0 starts here
+    usable: int  # threads worth starting: min(allowed physical cores, quota), at least 1
+
+
+class HostFacts(TypedDict):
+    """What lies under the CPU's name and the container's limits. None: cannot be read here."""
+
+    microcode: str | None
+    instructions: list[str]  # those of the CPU that kernels of neural networks use: "avx512f", "amx_int8"
+    sockets: int | None
+    numa_nodes: int | None
+    smt: bool | None  # two threads share a core
+    governor: str | None  # of the clock; several, with commas, where CPUs differ
+    turbo: bool | None
+    hypervisor: str | None  # "none": not a virtual machine
+    huge_pages: str | None  # transparent ones: "always", "madvise" or "never"
+    cgroup: str | None  # "v1" or "v2"
+    cpuset: str | None  # CPUs that the container may use, as the kernel writes them
+    container: str | None  # id
+    boot: str | None  # id, new with each start of the machine
+
+
+class Environment(TypedDict):
+    """The machine and its libraries; `fingerprint` is equal where results may be compared."""
+
+    fingerprint: str
+    cpu: CpuFacts
+    host: NotRequired[HostFacts]  # results of earlier versions have none
+    memory_bytes: int  # what this container may use
+    gpus: list[dict[str, Any]]  # name, memory_bytes, driver, cuda (newest that the driver runs)
+    os: str
+    kernel: str
+    python: str
+    libraries: dict[str, str]
+    ort_build: str
+    providers: list[ProviderFact]
+    variables: dict[str, str]  # environment variables that change what ORT does
+
+
+class ExportPlan(TypedDict):
+    """The job `export`: a PyTorch or TensorFlow model into an `.onnx` file."""
+
+    source: Literal["torchvision", "pt2", "tensorflow"]
+    name: str  # torchvision's name of the model; empty for a file
+    path: str  # the `.pt2` or Keras file, or the folder of a SavedModel; empty for torchvision
+    output: str  # the `.onnx` file to write; replaced if it is there
+    opset: int  # 13..25; 20 where nothing speaks for another
+    dynamic_batch: bool  # torchvision only: a `.pt2` keeps the dimensions it has
+    pretrained: bool  # torchvision only: try to download trained weights
+    seed: int  # of the random weights, and of the inputs that are compared
+    image_size: int | None  # torchvision only; None: the size its weights were trained for
+    external_data: Literal["auto", "always", "never"]  # auto: when one file would not hold the weights
+
+
+class Difference(TypedDict):
+    """How far ONNX Runtime's outputs are from PyTorch's on the same inputs."""
+
+    batch: int | None  # None: the model has no batch dimension
+    max_abs: float
+    max_rel: float  # the largest difference over the largest magnitude PyTorch computed in that output
+
+
+class ExportReply(TypedDict):
+    """What `export` answers."""
+
+    path: str
+    sha256: str
+    size_bytes: int  # with external data
+    nodes: int
+    op_counts: dict[str, int]
+    parameters: int
+    opset: int
+    ir_version: int
+    differences: list[Difference]  # empty: nothing could be compared, and a note says why
+    weights: Literal["pretrained", "random", "file"]
+    notes: list[str]
+    seconds: float
+    pt2: str  # the `.pt2` file that it came from, an absolute path; empty for torchvision
+
+
+# --- variants: the job `transform` --------------------------------------------------------------------------
+
+StepKind = Literal[
+    "simplify",
+    "fix_dims",
+    "fp16",
+    "mixed",
+    "int8_dynamic",
+    "int8_static",
+    "int4",
+    "fuse",
+    "optimize",
+    "ort_format",
+    "metadata",
+]
+
+
+class Preprocessing(TypedDict):
+    """What is done to an image of a dataset, in this order. Arrays that fit are fed as they are."""
+
+    resize: int | None  # pixels of the shorter side, antialiased; None: straight to the input's size
+    crop: int | None  # pixels of a centred square, after `resize`; None: none
+    channels: Literal["auto", "rgb", "bgr", "gray"]  # auto: gray where the input has one channel, else rgb
+    scale: float  # what a pixel of 255 becomes: 1.0 is torchvision's, 255.0 leaves the bytes
+    mean: list[float]  # per channel, after `scale`; empty: nothing is subtracted
+    std: list[float]  # likewise; empty: nothing is divided
+
+
+class DatasetPlan(TypedDict):
+    """Rows to feed, with labels where the source has them."""
+
+    path: str
+    kind: Literal["npz", "folders", "csv", "images"]  # images: a folder or file without labels
+    split: str  # of an `.npz` in MedMNIST's layout: "train", "val" or "test"; empty: test, or what there is
+    preprocessing: Preprocessing
+    limit: int | None  # rows; None: all
+    seed: int  # which rows, where `limit` leaves some out: the same share of each class
+    part: NotRequired[Literal["calibration", "rest"]]  # of the rows, before `limit`; absent: all
+    share: NotRequired[float]  # of the rows, and of each class, that is the part for calibration
+
+
+class TransformPlan(TypedDict):
+    """One step: a model file into another one, checked against the original of the whole chain."""
+
+    path: str
+    output: str  # the file to write; replaced if it is there. Nothing is left there after a failure
+    step: StepKind
+    options: dict[str, Any]  # every option of the step's type, see `steps`
+    reference: str  # the original model at the root of the chain; `path` itself for the first step
+    feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
+    calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
+
+
+class StepCheck(TypedDict):
+    """A finding of a step that the user should see; `remedy` is an options change that would help."""
+
+    name: str  # "saturation", "slower_operators", "sharing", "small_calibration", "random_calibration", …
+    level: Literal["info", "warning"]
+    text: str
+    remedy: dict[str, Any]  # options to change, for one click; empty: none
+
+
+class TransformReply(TypedDict):
+    """What `transform` answers."""
+
+    path: str
+    sha256: str
+    size_bytes: int  # with external data
+    size_before_bytes: int
+    nodes_before: int
+    nodes_after: int
+    tool: str  # "onnxslim", "onnxruntime.quantization", …
+    tool_version: str
+    seconds: float
+    error: OutputError  # of the written model against the reference, both with optimizations off on the CPU
+    error_seeds: int  # feeds that `error` covers
+    checks: list[StepCheck]
+    notes: list[str]
+    hardware_bound: str  # empty: runs anywhere; else why the file belongs to this kind of machine
+    facts: dict[
+        str, Any
+    ]  # of the step: "fused" {operator: n}, "integer_ops" {op_type: {…}}, "blocked" [node], …
+    files: list[str]  # further files beside the output that belong to it
+    calibrated: NotRequired[str]  # hashes of the rows it was calibrated on, 16 digits each; absent: on none
+
+
+# --- numbers on data: the jobs `accuracy` and `node_errors` -------------------------------------------------
+
+
+class AccuracyPlan(TypedDict):
+    """The job `accuracy`: one configuration over a labelled dataset."""
+
+    model_path: str
+    session: SessionPlan
+    inputs: list[InputPlan]  # with the batch that is fed at once
+    batch_axes: dict[str, int]
+    values: dict[str, Any]  # of inputs that the dataset does not hold
+    seed: int  # of inputs with a range of random values
+    output: str  # name of the output with the classes; empty: the only one that can be
+    dataset: DatasetPlan
+    # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows], `rows`: hashes
+    # uint64 [rows], or nothing where rows cannot be told apart
+    scores_path: str
+
+
+class CalibrationRows(TypedDict):
+    """Rows that a model was calibrated on, held against those that it is scored on."""
+
+    rows: int | None  # that calibrated it; None: by an earlier version, which kept no hashes
+    shared: int | None  # scored ones that are among them; None: cannot be told
+
+
+class AccuracyReply(TypedDict):
+    """What `accuracy` answers. Metrics are computed from the scores by `core.evidence.metrics`."""
+
+    rows: int
+    classes: int
+    class_names: list[str]
+    output: str
+    scores: Literal["logits", "probabilities"]  # what the output holds, decided on all rows
+    scores_path: str
+    dataset_sha256: str  # of the data and its labels, as they were read
+    batch_size: int
+    not_finite: int  # rows whose scores hold NaN or Inf; they count as wrong
+    seconds: float
+    effective_providers: list[str]
+    notes: list[str]
+    calibration: NotRequired[CalibrationRows]  # added by the parent, of a model that was calibrated on data
+
+
+class NodeErrorsPlan(TypedDict):
+    """The job `node_errors`: what quantizing each operator alone does to the outputs."""
+
+    float_path: str  # the model before the quantization
+    quantized_path: str
+    step: StepKind
+    options: dict[str, Any]  # that the variant was made with
+    feeds: list[FeedPlan]
+    calibration: DatasetPlan | None
+
+
+class NodeError(TypedDict):
+    """One operator that the variant quantizes."""
+
+    name: str  # of the node in the float model
+    op_type: str
+    alone: float  # relative L2 error of the model's outputs when only this operator is quantized
+    accumulated: float | None  # the same of its own output, in the whole variant; None: not found
+    weight_bytes: int  # in the float model
+
+
+class NodeErrorsReply(TypedDict):
+    """What `node_errors` answers; errors are over all feeds."""
+
+    nodes: list[NodeError]
+    whole: float  # relative L2 error of the outputs of the variant
+    seconds: float
+    notes: list[str]
+
+
+# --- why two results differ: the job `explain` --------------------------------------------------------------
+
+
+class ModelNode(TypedDict):
+    """A node of a model as its author wrote it."""
+
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    name: str
+    op_type: str
+
+
+class RanNode(TypedDict):
+    """What a profile calls a node; `node_index` is ONNX Runtime's own number of it."""
+
+    path: list[str]
+    name: str
+    op_type: str
+    node_index: int
+
+
+class Origin(TypedDict):
+    """A node of an optimized graph, and the nodes of the model whose work it does."""
+
+    path: list[str]
+    name: str
+    nodes: list[str]  # names at the same path; empty: none, or it is not known
+    inserted: bool  # it only moves or converts a tensor, and the model has no such node
+
+
+class ExplainPlan(TypedDict):
+    """The job `explain`: profile two configurations in turns, and find what their nodes do the work of."""
+
+    sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
+    fingerprint: str  # of the machine, for the record
+    output: str  # where to leave the `Passes`, as JSON
+
+
+class ExplainReply(TypedDict):
+    """What `explain` answers."""
+
+    output: str
+    passes: int  # of each side
+    notes: list[str]
+
+
+class PassNode(TypedDict):
+    """A node of the graph that ran. Nodes that only copy or reorder have names that change: they are one."""
+
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    name: str
+    op_type: str
+    provider: str
+    inserted: bool  # by ONNX Runtime
+    nodes: int
+    calls_per_run: float
+    self_s: list[float]  # per run, of each pass: mean over its typical runs, without the node's own body
+
+
+class PassSide(TypedDict):
+    """One configuration in all its passes."""
+
+    requested_providers: list[str]
+    effective_providers: list[str]
+    fallback: bool
+    fallback_reason: str
+    batch_size: int  # rows really fed
+    parallel: bool  # nodes of one run overlapped on several threads
+    runs: int  # of each pass, with the profiler and again without
+    run_s: list[float]  # of each pass: mean typical run with the profiler on
+    plain_s: list[float]  # the same session after the profiler was turned off
+    nodes: list[PassNode]
+    model: list[ModelNode]
+    origins: list[Origin] | None  # None: ONNX Runtime could not save the optimized graph
+    notes: list[str]
+
+
+class Passes(TypedDict):
+    """What `explain` leaves behind."""
+
+    version: int
+    sides: list[PassSide]
+    fingerprint: str
+    created_at: float  # seconds since the epoch

@@ -1,0 +1,244 @@
+"""The job `accuracy`: a labelled dataset through one session, and the scores of every row into a file.
+
+Worker side. What the scores say about the model is computed by the parent, from that file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from core import wire
+from core.wire import Progress
+from core.wire.errors import ModelError, SpecError, WorkerError, nearest
+from core.worker.data.datasets import Dataset, open_dataset
+from core.worker.data.datasets.labels import check_range
+from core.worker.measure.inference import translated
+from core.worker.session import BuiltSession, build_session
+
+Array = npt.NDArray[Any]
+
+PROGRESS_S = 0.5
+_SCORE_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)")
+_ROUNDING = 0.02  # what half precision and quantization add to a probability
+_SHOWN = 5  # classes that a note lists
+
+
+def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
+    """Feed every row of the dataset and keep its scores.
+
+    A batch that the data do not fill is filled up with rows whose scores are dropped.
+
+    Args:
+        plan: the session, the data, and where the scores go: an `.npz` with `scores` [rows, classes] in the
+            output's own type, one column for a model that gives one number, `labels` int64 [rows], and the
+            hashes of the `rows`.
+        progress: told the stages "load" and "accuracy".
+
+    Raises:
+        SpecError: no labels, labels that the output has no class for, data that do not fit the inputs.
+        ModelError: no output holds one score for each class, or a run fails.
+        ProviderError: a provider did not load.
+        WorkerError: not enough memory, or the scores cannot be written.
+    """
+    began = time.monotonic()
+    progress("load", 0, 1)
+    data = open_dataset(plan["dataset"])
+    labels = data.labels
+    if labels is None:
+        raise SpecError(
+            "These data have no labels, so no answer can be right or wrong.",
+            hint="Give an .npz with labels, a folder for each class, or a CSV of path and label.",
+        )
+    built = build_session(plan["model_path"], plan["session"])
+    batch_size = _batch_size(plan)
+    found = _run(built, plan, data, batch_size, progress)
+    scores = found.scores
+    classes = max(2, scores.shape[1])
+    check_range(labels, classes)
+    _write(plan["scores_path"], scores, labels, data.row_hashes())
+    kind, doubt = _kind(scores)
+    finite = np.asarray(np.isfinite(scores).all(axis=1))
+    return {
+        "rows": data.rows,
+        "classes": classes,
+        "class_names": _names(data.class_names, classes),
+        "output": found.output,
+        "scores": kind,
+        "scores_path": plan["scores_path"],
+        "dataset_sha256": data.sha256(),
+        "batch_size": batch_size,
+        "not_finite": int(np.count_nonzero(~finite)),
+        "seconds": time.monotonic() - began,
+        "effective_providers": built.effective,
+        "notes": [
+            *built.notes,
+            *([f"Ran on another provider: {built.fallback_reason}"] if built.fallback else []),
+            *data.notes,
+            *_notes(data, classes, finite),
+            *doubt,
+        ],
+    }
+
+
+def _batch_size(plan: wire.AccuracyPlan) -> int:
+    """Rows that are fed at once: the size along the batch axis, which all inputs share."""
+    for one in plan["inputs"]:
+        axis = plan["batch_axes"].get(one["name"])
+        if axis is not None and axis < len(one["shape"]):
+            return one["shape"][axis]
+    raise ModelError(
+        "No input of the model has rows, so there is nothing to label.",
+        hint="Export the model with a batch dimension.",
+    )
+
+
+# --- running ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scores:
+    """What came out."""
+
+    scores: Array  # [rows, classes]
+    output: str
+
+
+def _run(
+    built: BuiltSession, plan: wire.AccuracyPlan, data: Dataset, batch_size: int, progress: Progress
+) -> _Scores:
+    names = _candidates(built.session.get_outputs(), plan["output"])
+    kept: Array | None = None
+    output, done, told = "", 0, 0.0
+    beside = data.beside(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
+    from_data = [one for one in plan["inputs"] if one["name"] not in beside]
+    for batch in data.batches(from_data, plan["batch_axes"], batch_size):
+        with translated():
+            values = built.session.run(names, {**batch.feeds, **beside})
+        if kept is None:
+            output, first = _with_classes(dict(zip(names, values, strict=True)), batch_size)
+            names = [output]
+            kept = np.empty((data.rows, first.shape[1]), first.dtype)
+            values = [first]
+        scores = _as_rows(values[0], batch_size)
+        if scores is None or scores.shape[1] != kept.shape[1]:
+            raise ModelError(
+                f"The output `{output}` changes its shape from batch to batch: {list(values[0].shape)}.",
+                hint="Choose an output with one score for each class.",
+            )
+        kept[done : done + batch.rows] = scores[: batch.rows]
+        done += batch.rows
+        if time.monotonic() - told > PROGRESS_S:
+            told = time.monotonic()
+            progress("accuracy", done, data.rows)
+    assert kept is not None, "a dataset has one row at least"
+    progress("accuracy", done, data.rows)
+    return _Scores(scores=kept, output=output)
+
+
+def _candidates(outputs: Sequence[Any], asked: str) -> list[str]:
+    """Names of the outputs that may hold scores by their types; only the one that is asked for, if any."""
+    types = {one.name: one.type for one in outputs}
+    if asked and asked not in types:
+        raise SpecError(
+            f"The model has no output `{asked[:80]}`.{nearest(asked, types)}",
+            hint=f"Choose among {', '.join(f'`{name}`' for name in types)}.",
+        )
+    names = [asked] if asked else list(types)
+    found = [name for name in names if types[name] in _SCORE_TYPES]
+    if not found:
+        raise _no_classifier([f"`{name}` {types[name]}" for name in names])
+    return found
+
+
+def _with_classes(values: dict[str, Array], rows: int) -> tuple[str, Array]:
+    """The one output that has a score for each class of each row."""
+    found = {name: table for name, value in values.items() if (table := _as_rows(value, rows)) is not None}
+    if not found:
+        raise _no_classifier([f"`{name}` {list(value.shape)}" for name, value in values.items()])
+    if len(found) > 1:
+        listed = ", ".join(f"`{name}` {list(values[name].shape)}" for name in found)
+        raise SpecError(
+            f"More than one output may hold the scores of the classes: {listed}.",
+            hint="Name the one that does, for example with `--output NAME`.",
+        )
+    return next(iter(found.items()))
+
+
+def _as_rows(value: Array, rows: int) -> Array | None:
+    """[rows] and [rows, classes, 1, 1] as [rows, classes]; None: it holds more, or other rows."""
+    if value.ndim == 0 or value.shape[0] != rows or not value.size:
+        return None
+    wide = [size for size in value.shape[1:] if size != 1]
+    return value.reshape(rows, -1) if len(wide) <= 1 else None
+
+
+def _no_classifier(outputs: Sequence[str]) -> ModelError:
+    return ModelError(
+        f"This model is no classifier: no output holds one score for each class of a row, but "
+        f"{', '.join(outputs)}.",
+        hint="Accuracy needs an output [rows, classes] of floating numbers; compare the outputs instead.",
+    )
+
+
+def _write(path: str, scores: Array, labels: Array, rows: Array) -> None:
+    try:
+        with Path(path).open("wb") as file:
+            np.savez(file, scores=scores, labels=labels, rows=rows)
+    except OSError as error:
+        Path(path).unlink(missing_ok=True)
+        raise WorkerError(
+            f"The scores cannot be written to `{path}`: {error.strerror or error}.",
+            hint="Free some disk space.",
+        ) from None
+
+
+# --- what the scores are ------------------------------------------------------------------------------------
+
+
+def _kind(scores: Array) -> tuple[Literal["logits", "probabilities"], list[str]]:
+    """Decide from all rows: numbers from 0 to 1 are probabilities; a note where they do not add up to 1."""
+    finite = scores[np.isfinite(scores).all(axis=1)].astype(np.float64)
+    if not len(finite):
+        return "logits", []
+    if finite.min() < -_ROUNDING or finite.max() > 1.0 + _ROUNDING:
+        return "logits", []
+    if scores.shape[1] == 1 or np.allclose(finite.sum(axis=1), 1.0, atol=_ROUNDING * 2):
+        return "probabilities", []
+    return "probabilities", [
+        "All scores lie between 0 and 1, but those of a row do not add up to 1: each is taken as the "
+        "probability of its class by itself."
+    ]
+
+
+def _names(known: Sequence[str], classes: int) -> list[str]:
+    return [*known[:classes], *(str(number) for number in range(len(known), classes))]
+
+
+def _notes(data: Dataset, classes: int, finite: npt.NDArray[np.bool_]) -> list[str]:
+    notes = []
+    if data.class_names and len(data.class_names) != classes:
+        notes.append(
+            f"The data name {len(data.class_names)} classes, the output has {classes}: whether the first "
+            "name is the model's class 0 is not known."
+        )
+    assert data.labels is not None
+    missing = sorted(set(range(classes)) - set(data.labels.tolist()))
+    if missing:
+        names = _names(data.class_names, classes)
+        shown = ", ".join(f"`{names[one]}`" for one in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        notes.append(f"No row is of class {shown}{more}: nothing is known about its sensitivity.")
+    if not finite.all():
+        odd = int(np.count_nonzero(~finite))
+        notes.append(
+            f"The scores of {odd} rows hold NaN or infinity, the first in row {int(np.argmin(finite))}: they "
+            "count as wrong."
+        )
+    return notes

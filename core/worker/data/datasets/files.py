@@ -1,0 +1,249 @@
+"""Rows that are image files: a folder for each class, a CSV of paths and labels, or images without labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core import wire
+from core.wire.doors import check_files
+from core.wire.errors import SpecError
+from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular
+from core.worker.data.datasets.images import SUFFIXES, decoded, image_input, prepared
+from core.worker.data.datasets.labels import Labels, from_text
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+_SPLITS = ("test", "val", "train")
+_PATH_COLUMNS = ("path", "file", "filename", "file_name", "image", "image_path")
+_LABEL_COLUMNS = ("label", "class", "target", "label_name", "class_name")
+_BLOCK_BYTES = 1 << 20
+_FIELD_BYTES = 4096  # longer than any path: a binary file that is no CSV
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSource:
+    """Image files in order, one a row."""
+
+    files: list[Path]
+    labels: Labels | None
+    notes: list[str]
+    preprocessing: wire.Preprocessing
+
+    @property
+    def rows(self) -> int:
+        """How many files."""
+        return len(self.files)
+
+    def content(self, rows: Integers) -> Iterator[bytes]:
+        """The files' bytes."""
+        for row in rows:
+            try:
+                with open_regular(self.files[row]) as file:
+                    while block := file.read(_BLOCK_BYTES):
+                        yield block
+            except OSError as error:
+                raise _unreadable(self.files[row], error) from None
+
+    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+        """Whether images fit the input."""
+        return image_input(one, batch_axis) is not None
+
+    def row_content(self, rows: Integers) -> Iterator[bytes]:
+        """The files' bytes: a row is a file."""
+        return self.content(rows)
+
+    def feeds(
+        self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """The images for the one input that takes them.
+
+        Raises:
+            SpecError: the model has another input, or an image does not come to its size.
+        """
+        target = image_input(inputs[0], batch_axes.get(inputs[0]["name"])) if len(inputs) == 1 else None
+        if target is None:
+            wanted = ", ".join(f"`{one['name']}` {one['dtype']} {one['shape']}" for one in inputs)
+            raise SpecError(
+                "Images fit a model with one input, [rows, channels, height, width] or [rows, height, width, "
+                f"channels] with 1, 3 or 4 channels, but it has {wanted or 'none'}.",
+                hint="Save the data as an .npz with an array for each input.",
+            )
+        unique, places = np.unique(rows, return_inverse=True)  # a filled-up batch repeats rows
+        images = [decoded(self.files[row]) for row in unique]
+        array = prepared(images, target, self.preprocessing)
+        return {target.name: array[places] if len(unique) < len(rows) else array}
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> SpecError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return SpecError(f"`{path}` cannot be read: {reason}.", hint="Check the path and its permissions.")
+
+
+# --- folders ------------------------------------------------------------------------------------------------
+
+
+def folder_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> FileSource:
+    """One folder of images for each class; above them there may be folders `train`, `val` and `test`.
+
+    Raises:
+        SpecError: no such folder or split, or no image in any class.
+    """
+    root, notes = _split_folder(path, split)
+    classes = {folder.name: _images(folder) for folder in _folders(root)}
+    if not any(classes.values()):
+        raise SpecError(
+            f"There are no images in the folders of `{root}`.",
+            hint="Put the images of each class into a folder that has its name.",
+        )
+    empty = [name for name, files in classes.items() if not files]
+    if empty:
+        notes.append(f"There are no images in {', '.join(f'`{name}`' for name in empty[:5])}.")
+    files = [file for found in classes.values() for file in found]
+    check_files(files)
+    labels = from_text([name for name, found in classes.items() for _ in found], list(classes))
+    return FileSource(files=files, labels=labels, notes=notes, preprocessing=preprocessing)
+
+
+def _split_folder(path: Path, split: str) -> tuple[Path, list[str]]:
+    names = [folder.name for folder in _folders(path)]
+    there = [one for one in _SPLITS if one in names]
+    if split and split not in there:
+        raise SpecError(
+            f"`{path}` has no folder `{split}`, but {', '.join(names[:10]) or 'none'}.",
+            hint="Choose another split, or none.",
+        )
+    if split:
+        return path / split, []
+    if names and len(there) == len(names):
+        return path / there[0], [f"The rows are the split `{there[0]}`."]
+    return path, []
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())
+
+
+def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
+    """One image, or those of a folder, without labels.
+
+    Raises:
+        SpecError: there are none.
+    """
+    try:
+        refuse_irregular(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    files = [path] if path.is_file() else _images(path) if path.is_dir() else []
+    if not files:
+        raise SpecError(f"There are no images at `{path}`.", hint="Give an image, or a folder of images.")
+    check_files(files)
+    return FileSource(files=files, labels=None, notes=[], preprocessing=preprocessing)
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------
+
+
+def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
+    """A path and a label in each line, paths relative to the CSV; a line of column names may come first.
+
+    Raises:
+        SpecError: the file is no such CSV, or images that it names are missing; for a visitor of the
+            dashboard also an image outside of the folder of the CSV.
+    """
+    lines = _lines(path)
+    if not lines:
+        raise SpecError(f"`{path.name}` is empty.", hint="Write a path and a label in each line.")
+    columns = _columns([one.strip().lower() for one in lines[0][1]])
+    if columns is not None:
+        lines = lines[1:]
+    at, label_at = columns or (0, 1 if len(lines[0][1]) > 1 else None)
+    files = [path.parent / _cell(path, line, at) for line in lines]
+    check_files(files, within=path.parent)  # before it is said whether they are there
+    _check_files(path, lines, files)
+    labels = None if label_at is None else from_text([_cell(path, line, label_at) for line in lines])
+    return FileSource(files=files, labels=labels, notes=[], preprocessing=preprocessing)
+
+
+_Line = tuple[int, list[str]]  # number of the line, from 1, and its cells
+
+
+def _lines(path: Path) -> list[_Line]:
+    try:
+        with open_regular(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+            _check_size(path, os.fstat(raw.fileno()).st_size)
+            first = file.readline(_FIELD_BYTES)
+            file.seek(0)
+            delimiter = next((mark for mark in (",", ";", "\t") if mark in first), ",")
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    except csv.Error as error:
+        raise SpecError(
+            f"`{path.name}` cannot be read as a CSV: {error}.", hint="Write a path and a label in each line."
+        ) from None
+
+
+def _check_size(path: Path, size: int) -> None:
+    if size > MOST_LIST_BYTES:
+        raise SpecError(
+            f"`{path.name}` has {size / 2**20:,.0f} MiB, but a list of paths and labels has "
+            f"{MOST_LIST_BYTES >> 20} MiB at most.",
+            hint="Give the list itself, or split it.",
+        )
+
+
+def _columns(head: Sequence[str]) -> tuple[int, int | None] | None:
+    """Where path and label stand, by the names of the columns; None: the line is no line of names."""
+    at = next((head.index(name) for name in _PATH_COLUMNS if name in head), None)
+    if at is None:
+        return None
+    return at, next((head.index(name) for name in _LABEL_COLUMNS if name in head), None)
+
+
+def _cell(path: Path, line: _Line, column: int) -> str:
+    number, cells = line
+    text = cells[column].strip() if column < len(cells) else ""
+    if not text or "\0" in text:
+        what = "label" if column else "path"
+        raise SpecError(
+            f"Line {number} of `{path.name}` has no {what}.", hint="Write a path and a label in each line."
+        )
+    return text
+
+
+def _check_files(path: Path, lines: Sequence[_Line], files: Sequence[Path]) -> None:
+    if not files:
+        raise SpecError(f"`{path.name}` names no image.", hint="Write a path and a label in each line.")
+    missing = [(line[0], file) for line, file in zip(lines, files, strict=True) if not _is_file(file)]
+    if missing:
+        number, file = missing[0]
+        raise SpecError(
+            f"{len(missing)} of {len(files)} images of `{path.name}` are missing, the first in line {number}:"
+            f" `{file}`.",
+            hint="Paths count from the folder of the CSV.",
+        )
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # longer than any path
+        return False

@@ -1,0 +1,216 @@
+"""Pixels → the array of an image input, through the declared preprocessing. Pillow only where it is needed.
+
+An image is [height, width, channels] of bytes here. The steps come in the order of `Preprocessing`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core import wire
+from core.wire.errors import SpecError
+from core.wire.files import IrregularFile, open_regular
+
+if TYPE_CHECKING:
+    from PIL import Image as PIL
+
+Array = npt.NDArray[Any]
+Pixels = npt.NDArray[np.uint8]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInput:
+    """An input that images fit: [rows, channels, height, width] or [rows, height, width, channels]."""
+
+    name: str
+    dtype: str
+    channel_axis: int  # 1 or 3
+    channels: int  # 1, 3 or 4
+    height: int  # -1: as the image has
+    width: int
+
+
+def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | None:
+    """Return how images go into `one`; None where they do not."""
+    shape = one["shape"]
+    fits = one["dtype"] in ("uint8", "float16", "float32", "float64")
+    if len(shape) != 4 or batch_axis != 0 or not fits:
+        return None
+    axis = next((axis for axis in (1, 3) if shape[axis] in _MODES), None)
+    if axis is None:
+        return None
+    height, width = shape[2:] if axis == 1 else shape[1:3]
+    return ImageInput(
+        name=one["name"],
+        dtype=one["dtype"],
+        channel_axis=axis,
+        channels=shape[axis],
+        height=height,
+        width=width,
+    )
+
+
+def prepared(images: Sequence[Pixels], target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
+    """Return images as the input takes them.
+
+    Raises:
+        SpecError: the preprocessing does not end at the input's size or channels.
+    """
+    _check_channels(target, preprocessing)
+    sized = [_sized(one, target, preprocessing) for one in images]
+    sizes = {one.shape for one in sized}
+    if len(sizes) > 1:
+        some = " and ".join(f"{shape[1]}×{shape[0]}" for shape in sorted(sizes)[:2])
+        raise SpecError(
+            f"The images come to different sizes, {some}, and `{target.name}` has none of its own.",
+            hint="Set `resize` and `crop`, or give the input's dimensions.",
+        )
+    pixels = np.stack(sized)
+    if preprocessing["channels"] == "bgr":
+        pixels[..., :3] = pixels[..., 2::-1]
+    array = _normalised(pixels, target, preprocessing)
+    return np.ascontiguousarray(np.moveaxis(array, 3, 1) if target.channel_axis == 1 else array)
+
+
+def _check_channels(target: ImageInput, preprocessing: wire.Preprocessing) -> None:
+    if preprocessing["channels"] in ("rgb", "bgr") and target.channels == 1:
+        raise SpecError(
+            f"`{target.name}` has one channel, but the preprocessing asks for {preprocessing['channels']}.",
+            hint="Use `gray` or `auto`.",
+        )
+
+
+def _sized(image: Pixels, target: ImageInput, preprocessing: wire.Preprocessing) -> Pixels:
+    height = image.shape[0] if target.height == -1 else target.height
+    width = image.shape[1] if target.width == -1 else target.width
+    resize, crop = preprocessing["resize"], preprocessing["crop"]
+    gray = preprocessing["channels"] == "gray" and target.channels != 1
+    if resize is None and crop is None and not gray and image.shape == (height, width, target.channels):
+        return image.copy()
+    from PIL import Image
+
+    picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+    picture = picture.convert("L" if gray else _MODES[target.channels])
+    if resize is None and crop is None:
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    else:
+        picture = _cropped(_shorter_side(picture, resize), crop)
+        _check_size(picture, target)
+    pixels = np.array(picture, np.uint8).reshape(picture.height, picture.width, -1)
+    return np.repeat(pixels, target.channels, axis=2) if gray else pixels
+
+
+def _shorter_side(picture: PIL.Image, pixels: int | None) -> PIL.Image:
+    if pixels is None:
+        return picture
+    from PIL import Image
+
+    short = min(picture.size)
+    width, height = (int(pixels * side / short) for side in picture.size)  # rounds as torchvision does
+    return picture.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _cropped(picture: PIL.Image, pixels: int | None) -> PIL.Image:
+    if pixels is None:
+        return picture
+    if pixels > min(picture.size):
+        raise SpecError(
+            f"A square of {pixels} pixels cannot be cut out of an image of {picture.width}×{picture.height}.",
+            hint="Set `resize` to at least the size of the crop.",
+        )
+    left, top = (round((side - pixels) / 2) for side in picture.size)
+    return picture.crop((left, top, left + pixels, top + pixels))
+
+
+def _check_size(picture: PIL.Image, target: ImageInput) -> None:
+    wanted = (target.width, target.height)
+    if any(want not in (-1, have) for want, have in zip(wanted, picture.size, strict=True)):
+        raise SpecError(
+            f"After `resize` and `crop` an image is {picture.width}×{picture.height}, but `{target.name}` "
+            f"takes {target.width}×{target.height}.",
+            hint=f"Set `crop` to {target.width}, or leave both out to resize straight to the input's size.",
+        )
+
+
+def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
+    """Scale, then subtract the mean and divide by the deviation; bytes stay bytes for an input of bytes."""
+    mean, std = preprocessing["mean"], preprocessing["std"]
+    if target.dtype == "uint8":
+        if mean or std:
+            raise SpecError(
+                f"`{target.name}` takes bytes, but the preprocessing normalizes them.",
+                hint="Leave `mean` and `std` out; such a model normalizes by itself.",
+            )
+        return pixels
+    for name, values in (("mean", mean), ("std", std)):
+        if values and len(values) not in (1, target.channels):
+            raise SpecError(
+                f"`preprocessing.{name}` has {len(values)} numbers, but `{target.name}` has "
+                f"{target.channels} channels.",
+                hint="Give one number per channel.",
+            )
+    array = pixels.astype(np.float32) / np.float32(255.0 / preprocessing["scale"])
+    if mean:
+        array -= np.asarray(mean, np.float32)
+    if std:
+        array /= np.asarray(std, np.float32)
+    return array.astype(target.dtype, copy=False)
+
+
+def decoded(file: Path) -> Pixels:
+    """Read an image file, turned upright, as [height, width, 1, 3 or 4].
+
+    Raises:
+        SpecError: it is no image, too large to be one, or has more than 8 bits in a channel.
+    """
+    from PIL import Image
+
+    try:
+        picture = _upright(file)
+        deep = picture.mode.startswith(("I", "F"))
+        plain = picture if deep or picture.mode in _MODES.values() else picture.convert(_plain_mode(picture))
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+        Image.DecompressionBombWarning,
+    ) as error:
+        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
+        raise SpecError(
+            f"`{file.name}` cannot be read as an image{why}.", hint="Remove it, or convert it to PNG."
+        ) from error
+    if deep:
+        raise SpecError(
+            f"`{file.name}` has more than 8 bits in a channel, which would be cut off.",
+            hint="Convert it to 8 bits, or save the values as an .npz.",
+        )
+    return np.array(plain, np.uint8).reshape(plain.height, plain.width, -1)
+
+
+def _upright(file: Path) -> PIL.Image:
+    from PIL import Image, ImageOps
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with open_regular(file) as stream, Image.open(stream) as image:
+            return ImageOps.exif_transpose(image)
+
+
+def _plain_mode(picture: PIL.Image) -> str:
+    """Black and white becomes gray, everything else colours; transparency stays where there is some."""
+    if picture.mode == "1":
+        return "L"
+    if picture.mode in ("LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        return "RGBA"
+    return "RGB"

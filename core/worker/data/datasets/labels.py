@@ -1,0 +1,117 @@
+"""Labels as they are written → numbers of classes. Pure: numpy arrays and text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.wire.errors import SpecError
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+_SHOWN = 4  # classes that a note lists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """A class for each row, as a number from 0."""
+
+    numbers: Integers
+    names: list[str]  # of the classes, by number; empty: they have none
+    notes: list[str]
+
+
+def from_text(texts: Sequence[str], known: Sequence[str] | None = None) -> Labels:
+    """Number classes that are written as text.
+
+    Whole numbers are the model's own numbers. Other names are numbered in the order of the alphabet, as
+    torchvision's `ImageFolder` does.
+
+    Args:
+        texts: one for each row.
+        known: all classes, where some may have no row; None: those of the rows.
+    """
+    classes = sorted(set(texts) if known is None else set(known))
+    if all(_is_number(one) for one in classes):
+        note = "The classes are numbers: they are taken as the model's own numbers of its classes."
+        return Labels(numbers=np.array([int(one) for one in texts], np.int64), names=[], notes=[note])
+    number = {name: index for index, name in enumerate(classes)}
+    shown = ", ".join(f"`{name}` is {index}" for name, index in list(number.items())[:_SHOWN])
+    more = ", and so on" if len(classes) > _SHOWN else ""
+    return Labels(
+        numbers=np.array([number[one] for one in texts], np.int64),
+        names=classes,
+        notes=[f"The classes are numbered in the order of the alphabet: {shown}{more}."],
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def from_array(array: Array, names: Sequence[str] = ()) -> Labels:
+    """Take labels of an `.npz`: whole numbers [rows] or [rows, 1], one-hot rows, or text.
+
+    Raises:
+        SpecError: several labels in a row, fractions, or something that is no number.
+    """
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim == 2 and array.dtype.kind in "biuf" and len(array):
+        array = _from_one_hot(array)
+    if array.ndim != 1:
+        raise SpecError(
+            f"Labels have shape [rows] or [rows, 1], but got {list(array.shape)}.",
+            hint="Give one class for each row.",
+        )
+    if array.dtype.kind in "US":
+        return from_text([str(one) for one in array.astype(np.str_)])
+    return Labels(numbers=_whole(array), names=list(names), notes=[])
+
+
+def _from_one_hot(array: Array) -> Array:
+    ones = (array == 1).sum(axis=1)
+    if not (((array == 0) | (array == 1)).all() and (ones == 1).all()):
+        raise SpecError(
+            f"Labels of shape {list(array.shape)} say more than one class, or none, of some rows.",
+            hint="Give one class for each row; data with several labels in a row cannot be judged here.",
+        )
+    return np.asarray(array.argmax(axis=1))
+
+
+def _whole(array: Array) -> Integers:
+    if array.dtype.kind in "biu" and (array.dtype != np.uint64 or not array.size or array.max() < 2**63):
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            numbers = array.astype(np.int64)
+        if (numbers == array).all():
+            return numbers
+        odd = array[numbers != array][0]
+        raise SpecError(f"A label is a class, but got {odd}.", hint="Give whole numbers from 0.")
+    raise SpecError(f"Labels are whole numbers or text, but got {array.dtype}.", hint="Save plain arrays.")
+
+
+def check_range(labels: Integers, classes: int) -> None:
+    """Refuse labels that a model with so many classes does not have.
+
+    Raises:
+        SpecError: one is negative or too large; it says which row.
+    """
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if not len(wrong):
+        return
+    row, label = int(wrong[0]), int(labels[wrong[0]])
+    from_one = labels.min() == 1 and labels.max() == classes
+    raise SpecError(
+        f"The output has classes 0 to {classes - 1}, but row {row} has the label {label} "
+        f"({len(wrong)} of {len(labels)} rows are out of range).",
+        hint="These labels count from 1: subtract 1."
+        if from_one
+        else "Choose the model that these labels belong to, or correct the labels.",
+    )

@@ -1,0 +1,211 @@
+"""The worker's job `forkserver`: a process that has everything loaded and forks contestants from itself.
+
+A contestant that is forked starts in milliseconds, because numpy and onnxruntime are in memory already. The
+server never creates a session: native threads and locks would not survive the fork. It has a single thread,
+which waits for requests on an inherited socket; when that socket or stdin ends, the parent is gone, and every
+contestant is killed and reaped. Requests and replies are JSON objects, one a line, with ids as in `wire`:
+
+    {"do": "fork"} with two descriptors, the contestant's channel and its log -> {"ok": {"pid": 17}}
+    {"do": "reap", "with": {"pid": 17}} -> {"ok": {"status": 9}}, as from `waitpid`; null while it lives
+
+A fork is answered when the child is tied to the server: whoever is told of a child may freeze it, and one
+that was frozen before it had asked to die with its parent would stay for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from core.wire.errors import WorkerError, record_from_exception
+from core.worker import lifeline
+
+_CHUNK_BYTES = 1 << 16
+
+
+def serve(descriptor: int) -> None:
+    """Load what contestants need, say so, and obey until the parent leaves.
+
+    Args:
+        descriptor: an inherited Unix stream socket.
+    """
+    _preload()
+    with socket.socket(fileno=descriptor) as channel:
+        server = _Server(channel)
+        signal.signal(signal.SIGTERM, server.leave)
+        try:
+            server.send({"ok": {"ready": True}})
+            server.obey()
+        except OSError:  # nobody is left to read the reply
+            pass
+        finally:
+            server.end_all()
+
+
+def _preload() -> None:
+    """Import all that a contestant uses, and keep the collector from touching, and so copying, its pages."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy starts threads, which no fork carries over
+    gc.disable()
+    from core.worker.measure import contestant  # noqa: F401 - brings numpy, onnxruntime, sessions and feeds
+
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+class _Server:
+    """The requests of one parent, and the contestants that it has not reaped yet."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._pid = os.getpid()
+        self._channel = channel
+        self._unread = b""
+        self._descriptors: list[int] = []  # received and not used yet
+        self._children: dict[int, int | None] = {}  # pid -> wait status; None while it lives
+
+    def obey(self) -> None:
+        """Answer requests until the socket or stdin ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(0, selectors.EVENT_READ)
+            while True:
+                ready = {key.fd for key, _ in selector.select()}
+                if 0 in ready and not os.read(0, _CHUNK_BYTES):
+                    return
+                if self._channel.fileno() in ready and not self._receive():
+                    return
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one line to the parent."""
+        self._channel.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def end_all(self) -> None:
+        """Kill and reap every contestant that lives, stopped or not."""
+        living = [pid for pid, status in self._children.items() if status is None]
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in living:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+    def leave(self, *_: object) -> None:
+        """End everything at once; a handler of signals, which a fork inherits for a moment."""
+        if os.getpid() == self._pid:
+            self.end_all()
+        os._exit(128 + signal.SIGTERM)
+
+    def _receive(self) -> bool:
+        """Read what has come and answer every whole line; False at the end of the socket."""
+        data, descriptors, _, _ = socket.recv_fds(self._channel, _CHUNK_BYTES, 8)
+        self._descriptors += descriptors
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self.send(self._answer(line))
+        return bool(data)
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        message = _decoded(line)
+        number = message.get("id") if isinstance(message, dict) else None
+        return {"id": number, **self._reply(line, message)}
+
+    def _reply(self, line: bytes, message: Any) -> dict[str, Any]:
+        try:
+            match message:
+                case {"do": "fork"}:
+                    return {"ok": {"pid": self._fork()}}
+                case {"do": "reap", "with": {"pid": int(pid)}} if pid in self._children:
+                    return {"ok": {"status": self._reap(pid)}}
+            raise WorkerError(
+                f"The fork server was sent no request that it knows: {line[:80]!r}.",
+                hint="Start contestants through ORTune's commands.",
+            )
+        except Exception as error:
+            return {"error": record_from_exception(error)}
+
+    def _fork(self) -> int:
+        given, self._descriptors = self._descriptors[:2], self._descriptors[2:]
+        try:
+            if len(given) != 2:
+                raise WorkerError(
+                    f"A contestant needs two descriptors, its channel and its log; {len(given)} came.",
+                    hint="Start contestants through ORTune's commands.",
+                )
+            tied, tie = os.pipe()
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    _become_contestant(*given, server=self._pid, tie=tie)
+                self._children[pid] = None
+            finally:
+                os.close(tie)
+                with open(tied, "rb", buffering=0) as wait:  # noqa: PTH123 - a descriptor
+                    wait.read(1)  # until it is tied, or gone
+            return pid
+        finally:
+            for descriptor in given:
+                os.close(descriptor)
+
+    def _reap(self, pid: int) -> int | None:
+        if self._children[pid] is None:
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+            self._children[pid] = status if reaped else None
+        return self._children[pid]
+
+
+def _decoded(line: bytes) -> Any:
+    """The JSON value on `line`; None where there is none."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoReturn:
+    """What the forked process does, to its end: nothing of the server's may run in it."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        lifeline.die_with_parent(server)
+        os.write(tie, b"1")
+        lifeline.offer_to_oom_killer()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        _keep_only(channel, log)
+        faulthandler.enable(file=2)
+        _serve_contestant(channel)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _keep_only(channel: int, log: int) -> None:
+    """Close every descriptor of the server; the log takes the place of standard output and error."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor, source in ((0, nothing), (1, log), (2, log)):
+        os.dup2(source, descriptor)
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):  # noqa: PTH208 - names
+        if int(name) > 2 and int(name) != channel:
+            with contextlib.suppress(OSError):  # the one that lists them is closed already
+                os.close(int(name))
+
+
+def _serve_contestant(channel: int) -> None:
+    import numpy as np
+
+    from core.worker.measure.contestant import serve
+
+    np.random.seed()  # the state that libraries share: forked twins must not draw the same
+    serve(channel)

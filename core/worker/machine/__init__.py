@@ -1,0 +1,1 @@
+"""What this machine is and which providers load on it."""

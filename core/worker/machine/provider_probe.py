@@ -1,0 +1,113 @@
+"""Whether an execution provider really loads here, found out by loading it.
+
+`onnxruntime.get_available_providers()` only says what was compiled in. Loading a provider runs native code
+of drivers and can crash, so each one is tried in a process of its own:
+`python -m core.worker.machine.provider_probe NAME`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from core import wire
+from core.wire.errors import TunerError
+from core.worker import lifeline
+
+CPU = "CPUExecutionProvider"
+TIMEOUT_S = 120.0  # TensorRT's first load on a cold machine takes tens of seconds
+_ROOT = Path(__file__).resolve().parents[3]
+
+# One Identity node, float32 [1], opset 13, IR 8: the smallest model every provider can be asked to load.
+IDENTITY_MODEL = bytes.fromhex(
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
+    "620f0a0179120a0a08080112040a02080142040a00100d"
+)
+
+
+def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.ProviderFact]:
+    """Try every provider of `names`, all at once, each in its own process; the CPU provider always loads."""
+    children = {name: _start(name) for name in names if name != CPU}
+    try:
+        return [_fact(name, children.get(name), timeout_s) for name in names]
+    finally:
+        for child in children.values():
+            child.kill()
+            child.communicate()
+
+
+def _start(name: str) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "core.worker.machine.provider_probe", name],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def _fact(name: str, child: subprocess.Popen[bytes] | None, timeout_s: float) -> wire.ProviderFact:
+    if child is None:
+        return {"name": name, "loadable": True, "reason": "", "remedy": ""}
+    try:
+        output, _ = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        reason = f"{name} did not load within {timeout_s:.0f} s."
+        return {"name": name, "loadable": False, "reason": reason, "remedy": "Restart the machine's driver."}
+    return fact_from_output(name, output, child.returncode)
+
+
+def fact_from_output(name: str, output: bytes, code: int) -> wire.ProviderFact:
+    """Read a child's answer: its last line; or from its exit code that it crashed."""
+    lines = output.splitlines()
+    try:
+        answer = json.loads(lines[-1]) if code == 0 and lines else None
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict):
+        return {
+            "name": name,
+            "loadable": not answer["reason"],
+            "reason": answer["reason"],
+            "remedy": answer["remedy"],
+        }
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+    reason = f"Loading {name} ended the process {how}."
+    return {
+        "name": name,
+        "loadable": False,
+        "reason": reason,
+        "remedy": "Check the versions of its libraries.",
+    }
+
+
+def main() -> None:
+    """Try the provider named on the command line; answer with one line of JSON."""
+    from core.worker.session import build_session
+
+    lifeline.die_with_parent()
+    plan: wire.SessionPlan = {
+        "attributes": {},
+        "config_entries": {},
+        "providers": [{"name": sys.argv[1], "options": {}}],
+        "disabled_optimizers": [],
+        "allow_fallback": False,
+    }
+    answer = {"reason": "", "remedy": ""}
+    try:
+        build_session(IDENTITY_MODEL, plan)
+    except TunerError as error:
+        answer = {"reason": error.message, "remedy": error.hint}
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # the answer is out: a driver that crashes while it is unloaded is not the question
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Models from models: exports and transforms."""

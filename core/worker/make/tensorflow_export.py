@@ -1,0 +1,222 @@
+"""From a Keras or TensorFlow model to a checked `.onnx` file: `export_tensorflow`, a kind of job `export`.
+
+Worker side. Needs the extra `tensorflow`, and says so where it is missing. A Keras file becomes a SavedModel
+first, so that there is one way through tf2onnx, which runs in a process of its own: it changes TensorFlow's
+global state. A SavedModel is a program: loading one runs code of whoever made it. Keras's safe mode is on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
+from core.wire.catalog import SOURCE_KEY, WEIGHTS_KEY
+from core.wire.errors import ModelError, SpecError
+from core.worker.models import inspect_model
+from core.worker.models.checking import draft_folder, first_line, move_into_place, open_checked
+
+PACKAGES = ("tensorflow", "tf2onnx")
+NEWEST_OPSET = 18  # that tf2onnx writes
+KERAS_SUFFIXES = (".keras", ".h5")
+_SIGNATURE = "serving_default"
+_STAGES = 5
+_PREFIX = ".export-"
+_ROWS = 2  # of the inputs that are compared
+
+
+def export_tensorflow(plan: ExportPlan, progress: Progress) -> ExportReply:
+    """Convert, check, compare with TensorFlow, and put the file where the plan asks for it.
+
+    Args:
+        plan: `path` is a `.keras` or `.h5` file, or the folder of a SavedModel.
+        progress: told of each stage.
+
+    Raises:
+        SpecError: the extra is not installed, or the path names no such model.
+        ModelError: TensorFlow cannot load the model, tf2onnx cannot convert it, or the result is not valid.
+    """
+    started = time.perf_counter()
+    require_packages()
+    source, output = Path(plan["path"]), Path(plan["output"])
+    _check(source, output)
+    opset = min(plan["opset"], NEWEST_OPSET)
+    with draft_folder(output, _PREFIX) as folder:
+        progress("model", 0, _STAGES, source.name)
+        saved = source if source.is_dir() else _saved_model(source, folder / "saved_model")
+        progress("export", 1, _STAGES, f"opset {opset}")
+        draft = folder / output.name
+        _convert(saved, draft, opset, source.name)
+        _mark(draft, source)
+        progress("check", 2, _STAGES)
+        session = open_checked(draft, "the exported model")
+        info = inspect_model(str(draft))
+        progress("compare", 3, _STAGES, "ONNX Runtime against TensorFlow")
+        differences, notes = _compare(saved, session, info, plan["seed"])
+        progress("write", 4, _STAGES, output.name)
+        move_into_place(draft, output, [one["location"] for one in info["external_data"]])
+    progress("write", _STAGES, _STAGES, output.name)
+    if opset < plan["opset"]:
+        notes.append(f"opset {opset} instead of {plan['opset']}: the newest that tf2onnx writes")
+    return {
+        "path": str(output),
+        "sha256": info["sha256"],
+        "size_bytes": info["size_bytes"],
+        "nodes": info["nodes"],
+        "op_counts": info["op_counts"],
+        "parameters": info["parameters"],
+        "opset": info["opset"].get("", opset),
+        "ir_version": info["ir_version"],
+        "differences": differences,
+        "weights": "file",
+        "notes": notes,
+        "seconds": time.perf_counter() - started,
+        "pt2": "",
+    }
+
+
+def require_packages() -> None:
+    """Raise where TensorFlow's extra is not installed.
+
+    Raises:
+        SpecError: a package is missing.
+    """
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SpecError(
+            f"TensorFlow and Keras models need packages that are not installed: {', '.join(missing)}.",
+            hint="Install them with `pip install '.[tensorflow]'` in ORTune's folder.",
+        )
+
+
+def _check(source: Path, output: Path) -> None:
+    if output.suffix.lower() != ".onnx":
+        raise SpecError(
+            f"The output must be an `.onnx` file, but got `{output.name}`.",
+            hint="End the output's name in `.onnx`.",
+        )
+    if not source.exists():
+        raise SpecError(f"There is no model `{source}`.", hint="Check the path.")
+    saved = source.is_dir() and (source / "saved_model.pb").is_file()
+    if not saved and source.suffix.lower() not in KERAS_SUFFIXES:
+        raise SpecError(
+            f"`{source.name}` is no `.keras` or `.h5` file and no folder of a SavedModel.",
+            hint="Save the model with `model.save('m.keras')` or `tf.saved_model.save`.",
+        )
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells of each missing GPU library
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # what is compared is computed on the CPU
+    import tensorflow
+
+    return tensorflow
+
+
+def _saved_model(file: Path, folder: Path) -> Path:
+    """Write a Keras file as a SavedModel, without the parts that only training needs."""
+    tf = _tensorflow()
+    try:
+        tf.keras.models.load_model(file, compile=False, safe_mode=True).export(str(folder), verbose=False)
+    except Exception as error:  # layers of the file may raise anything
+        raise ModelError(
+            f"Keras cannot load `{file.name}`: {first_line(error)}",
+            hint="A model with layers of its own, or with Lambda layers, must be saved as a SavedModel.",
+        ) from None
+    return folder
+
+
+def _convert(saved: Path, draft: Path, opset: int, name: str) -> None:
+    command = [sys.executable, "-m", "tf2onnx.convert", "--saved-model", str(saved)]
+    command += ["--output", str(draft), "--opset", str(opset), "--signature_def", _SIGNATURE]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode or not draft.is_file():
+        raise ModelError(
+            f"tf2onnx cannot convert `{name}`: {_complaint(done.stderr)}",
+            hint="Replace the operators it names, or convert the model with another opset.",
+        )
+
+
+def _complaint(log: str) -> str:
+    """What tf2onnx could not do: operators it does not know, else the last line that says something."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    unknown = [line for line in lines if "not supported" in line or "Unsupported ops" in line]
+    return (unknown or lines or ["it gave no reason"])[-1][:300]
+
+
+def _mark(draft: Path, source: Path) -> None:
+    import onnx
+
+    model = onnx.load_model(str(draft), load_external_data=False)
+    kept = {one.key: one.value for one in model.metadata_props}
+    onnx.helper.set_model_props(model, {**kept, SOURCE_KEY: f"tensorflow {source.name}", WEIGHTS_KEY: "file"})
+    onnx.save_model(model, str(draft))
+
+
+# --- how far it is from TensorFlow --------------------------------------------------------------------------
+
+
+def _compare(saved: Path, session: Any, info: ModelInfo, seed: int) -> tuple[list[Difference], list[str]]:
+    """Run both on seeded inputs at the batches 1 and 2, or the one that is fixed."""
+    tf = _tensorflow()
+    loaded = tf.saved_model.load(str(saved))
+    run = loaded.signatures[_SIGNATURE]
+    specs = run.structured_input_signature[1]
+    names = [one["name"] for one in info["inputs"]]
+    if sorted(names) != sorted(specs):
+        return [], ["not compared with TensorFlow: the exported model takes other inputs than the signature"]
+    free = any(spec.shape.rank and spec.shape[0] is None for spec in specs.values())
+    found: list[Difference] = []
+    for rows in (1, _ROWS) if free else (None,):
+        feeds = {name: _array(spec, rows, seed) for name, spec in specs.items()}
+        try:
+            expected = {name: one.numpy() for name, one in run(**_tensors(tf, feeds)).items()}
+        except (tf.errors.OpError, ValueError, TypeError) as error:
+            return found, [f"not compared at batch {rows}, which TensorFlow refuses: {first_line(error)}"]
+        found.append(_difference(rows, expected, session, feeds))
+    return found, []
+
+
+def _tensors(tf: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tf.constant(array) for name, array in feeds.items()}
+
+
+def _array(spec: Any, rows: int | None, seed: int) -> Any:
+    shape = [
+        size if size is not None else (rows if axis == 0 and rows else 8)
+        for axis, size in enumerate(spec.shape)
+    ]
+    generator = np.random.default_rng([abs(seed), len(shape)])
+    dtype = np.dtype(spec.dtype.as_numpy_dtype)
+    if dtype.kind == "f":
+        return generator.random(shape).astype(dtype)
+    return generator.integers(0, 2, shape).astype(dtype)
+
+
+def _difference(
+    rows: int | None, expected: Mapping[str, Any], session: Any, feeds: Mapping[str, Any]
+) -> Difference:
+    got = dict(zip([one.name for one in session.get_outputs()], session.run(None, dict(feeds)), strict=True))
+    if set(got) != set(expected) and len(got) == len(expected) == 1:
+        got = dict(zip(expected, got.values(), strict=True))
+    max_abs = max_rel = 0.0
+    for name, wanted in expected.items():
+        if name not in got or got[name].shape != wanted.shape:
+            raise ModelError(
+                f"The export has no output `{name}` of shape {list(wanted.shape)}, as in TensorFlow.",
+                hint="Fix the input shapes before saving the model.",
+            )
+        distance = float(
+            np.max(np.abs(got[name].astype(np.float64) - wanted.astype(np.float64)), initial=0.0)
+        )
+        largest = float(np.max(np.abs(wanted.astype(np.float64)), initial=0.0))
+        max_abs, max_rel = max(max_abs, distance), max(max_rel, distance / largest if largest else 0.0)
+    return {"batch": rows, "max_abs": max_abs, "max_rel": max_rel}

@@ -1,0 +1,260 @@
+"""One step of a chain, from a model file to a checked one: `transform`, the job of that name. Worker side.
+
+Each step is a module with a function `apply` of the same shape (`applied`). What holds for all is done here:
+the result is drafted in a folder beside its target, proven valid, held against the model that it was
+made from and against the original of the chain, and moved only then; after a failure nothing is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto
+
+from core.wire import ModelInfo, OutputError, Progress, StepCheck, TransformPlan, TransformReply
+from core.wire.errors import ModelError, SpecError, nearest
+from core.wire.guard import judge, random_operators
+from core.worker.make.transform.agreement import Outputs, all_zero, error_between, fitted, outputs_of
+from core.worker.make.transform.applied import Applied, Step
+from core.worker.models import inspect_model
+from core.worker.models.checking import (
+    checker_complaint,
+    crashes_by_default,
+    draft_folder,
+    move_into_place,
+    open_checked,
+)
+
+_MODULES = {  # step -> module of this package that does it
+    "simplify": "simplify",
+    "fix_dims": "dimensions",
+    "fp16": "half",
+    "mixed": "mixed",
+    "int8_dynamic": "quantization",
+    "int8_static": "quantization",
+    "int4": "quantization",
+    "fuse": "fusion",
+    "optimize": "saved",
+    "ort_format": "saved",
+    "metadata": "metadata",
+}
+# Steps that must not change what is computed, held to what any configuration of the model is held to
+# (`guard`): sums in another order, folded constants and fused kernels pass, a wrong rewrite does not.
+_EXACT = ("simplify", "fix_dims", "fuse", "optimize", "ort_format", "metadata")
+_TOLD = 1e-4  # where precision is reduced, a larger difference that is within its tolerance is told
+_INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # in names of operators
+_STAGES = 4
+_PREFIX = ".transform-"
+_OWN_DOMAIN = "com.microsoft."
+_CRASH_NOTE = (
+    "ONNX Runtime crashes when it loads this copy on the CPU with its default optimizations: "
+    "disable the optimizer `NchwcTransformer`, or set `graph_optimization_level` to ORT_ENABLE_EXTENDED"
+)
+
+
+def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
+    """Do one step, check its result, and put it where the plan asks for it.
+
+    Raises:
+        SpecError: there is no such step, an option does not fit the model, or the target's name is wrong.
+        ModelError: the model cannot be read, transformed, written or loaded, or a step that must not change
+            the outputs has changed them.
+    """
+    started = time.perf_counter()
+    source, target = Path(plan["path"]), Path(plan["output"])
+    apply = _step(plan["step"])
+    _check_target(plan["step"], target)
+    progress("read", 0, _STAGES, source.name)
+    before = inspect_model(str(source))
+    with draft_folder(target, _PREFIX) as folder:
+        draft = folder / target.name
+        progress("transform", 1, _STAGES, plan["step"])
+        applied = apply(
+            plan["step"], source, draft, plan["options"], plan["feeds"], plan["calibration"], progress
+        )
+        progress("check", 2, _STAGES)
+        _keep_metadata(draft, before)
+        notes = _proven(source, draft)
+        info = inspect_model(str(draft))
+        progress("compare", 3, _STAGES, f"{len(plan['feeds'])} feeds")
+        agreement = _compared(plan, draft, applied)
+        move_into_place(draft, target, [*(one["location"] for one in info["external_data"]), *applied.files])
+    progress("write", _STAGES, _STAGES, target.name)
+    return {
+        "path": str(target),
+        "sha256": info["sha256"],
+        "size_bytes": info["size_bytes"],
+        "size_before_bytes": before["size_bytes"],
+        "nodes_before": before["nodes"],
+        "nodes_after": info["nodes"],
+        "tool": applied.tool,
+        "tool_version": _version(applied.tool),
+        "seconds": time.perf_counter() - started,
+        "error": agreement.error,
+        "error_seeds": len(plan["feeds"]),
+        "checks": [*applied.checks, *agreement.checks],
+        "notes": [*applied.notes, *notes, *agreement.notes, *_own_operators(before, info)],
+        "hardware_bound": applied.hardware_bound,
+        "facts": applied.facts,
+        "files": applied.files,
+        "calibrated": applied.calibrated,
+    }
+
+
+def _step(kind: str) -> Step:
+    if kind not in _MODULES:
+        raise SpecError(
+            f"There is no step `{kind[:80]}`.{nearest(kind, _MODULES)}",
+            hint=f"Choose among {', '.join(_MODULES)}.",
+        )
+    apply: Step = importlib.import_module(f"{__name__}.{_MODULES[kind]}").apply
+    return apply
+
+
+def _check_target(kind: str, target: Path) -> None:
+    suffix = ".ort" if kind == "ort_format" else ".onnx"
+    if target.suffix.lower() != suffix:
+        raise SpecError(
+            f"The step `{kind}` writes a `{suffix}` file, but the output is `{target.name}`.",
+            hint=f"End the output's name in `{suffix}`.",
+        )
+
+
+def _version(tool: str) -> str:
+    """The version of the package whose name `tool` begins with."""
+    if tool.startswith("onnxruntime"):  # its distribution may be called onnxruntime-gpu
+        return str(ort.__version__)
+    return importlib.metadata.version(tool.partition(".")[0])
+
+
+# --- proof that it is valid ---------------------------------------------------------------------------------
+
+
+def _keep_metadata(draft: Path, before: ModelInfo) -> None:
+    """Put back what a tool dropped: where weights come from must be known of every variant, too."""
+    if draft.suffix.lower() == ".ort":
+        return  # ONNX Runtime keeps it
+    model = onnx.load_model(str(draft), load_external_data=False)
+    have = {one.key: one.value for one in model.metadata_props}
+    if before["metadata"].keys() <= have.keys():
+        return
+    onnx.helper.set_model_props(model, before["metadata"] | have)
+    onnx.save_model(model, str(draft))
+
+
+def _proven(source: Path, draft: Path) -> list[str]:
+    """Prove that the draft loads; ONNX's checker is asked where it had nothing against the source.
+
+    Loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a Transpose before a
+    MatMul, as in ViT); whether the defaults crash is tried apart, and noted.
+    """
+    is_onnx = draft.suffix.lower() == ".onnx"
+    use_checker = is_onnx and not checker_complaint(source)
+    open_checked(draft, "the transformed model", use_checker=use_checker, level="ORT_ENABLE_EXTENDED")
+    return [_CRASH_NOTE] if crashes_by_default(draft) else []
+
+
+def _own_operators(before: ModelInfo, after: ModelInfo) -> list[str]:
+    """Say that other runtimes do not know the new file's operators."""
+    own = sorted(
+        name.removeprefix(_OWN_DOMAIN)
+        for name in after["op_counts"]
+        if name.startswith(_OWN_DOMAIN) and name not in before["op_counts"]
+    )
+    return [f"uses operators that only ONNX Runtime has: {', '.join(own)}"] if own else []
+
+
+# --- proof that it computes the same ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Agreement:
+    """What the comparison of outputs found."""
+
+    error: OutputError  # against the original of the chain
+    checks: list[StepCheck]
+    notes: list[str]
+
+
+def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
+    """Hold the draft against the original, and where the step may change nothing against its own source."""
+    feeds = fitted(plan["feeds"], draft)
+    reference = outputs_of(Path(plan["reference"]), feeds, "the original model")
+    got = outputs_of(draft, feeds, "the transformed model")
+    error = error_between(reference, got)
+    found = _Agreement(error=error, checks=_different(error), notes=_zeros(reference))
+    if plan["step"] not in _EXACT:
+        return found
+    source = Path(plan["path"])
+    own = error
+    if plan["reference"] != plan["path"]:
+        own = error_between(outputs_of(source, feeds, "the model before this step"), got)
+    return replace(found, checks=[*found.checks, *_unchanged(plan["step"], source, own)])
+
+
+def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
+    """Hold a step that must change nothing to what the model's precision allows; tell what rounding does.
+
+    Integer kernels replace their emulation in float when a graph is optimized, and round where that does not:
+    that is told and never refused.
+
+    Args:
+        step: its kind.
+        source: the model that it was given.
+        own: the error against the outputs of `source`.
+
+    Raises:
+        ModelError: the step has changed what the model computes.
+    """
+    info = inspect_model(str(source))
+    precision = _precision(source, info)
+    judged = judge(own, precision, random=random_operators(info))
+    if judged.breach is None:
+        text = f"Whether this step changed what the model computes cannot be told: {judged.why}."
+        return [{"name": "not_judged", "level": "warning", "text": text, "remedy": {}}]
+    largest = own["max_rel"]
+    integers = precision in ("int8", "int4")
+    if judged.breach and (largest is None or not integers or step == "simplify"):
+        raise ModelError(
+            f"The step `{step}` changed what the model computes: {judged.why.rstrip('.')}.",
+            hint="Leave this step out of the chain.",
+        )
+    if precision == "fp32" or largest is None or largest <= _TOLD:
+        return []
+    text = (
+        f"Outputs differ by {largest:.2g} from those before this step, because the model computes in "
+        f"{'integers' if integers else 'float16'} and other kernels round elsewhere."
+    )
+    return [{"name": "rounding", "level": "warning" if judged.breach else "info", "text": text, "remedy": {}}]
+
+
+def _precision(source: Path, info: ModelInfo) -> str:
+    """What a model computes in, a key of the guard's tolerances."""
+    if any(sign in name for name in info["op_counts"] for sign in _INTEGER_SIGNS):
+        return "int4" if any("NBits" in name for name in info["op_counts"]) else "int8"
+    model = onnx.load_model(str(source), load_external_data=False)
+    values = (*model.graph.input, *model.graph.output)
+    kinds = {one.data_type for one in model.graph.initializer}
+    kinds |= {one.type.tensor_type.elem_type for one in values}
+    if TensorProto.BFLOAT16 in kinds:
+        return "bf16"
+    return "fp16" if TensorProto.FLOAT16 in kinds else "fp32"
+
+
+def _different(error: OutputError) -> list[StepCheck]:
+    """Outputs that cannot be held against the original's: infinities, other shapes."""
+    if not error["difference"]:
+        return []
+    return [{"name": "outputs_differ", "level": "warning", "text": error["difference"], "remedy": {}}]
+
+
+def _zeros(reference: Outputs) -> list[str]:
+    return (
+        ["all outputs are zero on these feeds: that they agree proves nothing"] if all_zero(reference) else []
+    )

@@ -1,0 +1,123 @@
+"""How far a model is from another on the same feeds: `outputs_of` runs one, `error_between` compares.
+
+Both run on the CPU without optimizations, so that the numbers are those of the graph as it is written. One
+session lives at a time. Worker side.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from core import wire
+from core.wire.errors import ModelError
+from core.worker.measure.inference import prepare, translated
+from core.worker.measure.outputs import compare
+from core.worker.models import inspect_model
+from core.worker.session import CPU, build_session
+from core.worker.session.feeds import Array
+
+Outputs = list[dict[str, Array]]  # one mapping for each of the feeds
+
+_AS_WRITTEN: wire.SessionPlan = {
+    "attributes": {"graph_optimization_level": "ORT_DISABLE_ALL", "log_severity_level": 4},
+    "config_entries": {},
+    "providers": [{"name": CPU, "options": {}}],
+    "disabled_optimizers": [],
+    "allow_fallback": False,
+}
+
+
+def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs:
+    """Return what the model in `file` computes from each of `feeds`.
+
+    Args:
+        file: the model.
+        feeds: as planned; the types are the model's own, so that a float16 copy is fed what it takes.
+        what: which model it is, for the message ("the original model").
+
+    Raises:
+        TunerError: it cannot be loaded or run, or an input is no numeric tensor.
+    """
+    built = build_session(str(file), _AS_WRITTEN)
+    found: Outputs = []
+    for plan in feeds:
+        inference = prepare(built, cast(wire.ProfilePlan, {"feeds": plan, "use_io_binding": False}))
+        try:
+            with translated():
+                result = inference.call()
+        except ModelError as error:
+            raise ModelError(
+                f"{what} fails on the feeds of the check: {error.message}", hint=error.hint
+            ) from None
+        found.append(inference.arrays(result))
+    return found
+
+
+def error_between(reference: Outputs, outputs: Outputs) -> wire.OutputError:
+    """Return the error over all feeds: the largest of the extremes, the mean of the means."""
+    return merged([compare(one, other) for one, other in zip(reference, outputs, strict=True)])
+
+
+def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
+    """Return one error for several feeds; where one cannot be compared, all cannot.
+
+    Args:
+        errors: one for each of the feeds, at least one.
+    """
+    for one in errors:
+        if one["difference"]:
+            return one
+    cosines = [one["cosine"] for one in errors if one["cosine"] is not None]
+    shares = [one["top1_agreement"] for one in errors if one["top1_agreement"] is not None]
+    void = sorted(set.intersection(*(set(one.get("void", ())) for one in errors)))
+    error: wire.OutputError = {
+        "max_abs": max(one["max_abs"] or 0.0 for one in errors),
+        "mean_abs": statistics.fmean(one["mean_abs"] or 0.0 for one in errors),
+        "max_rel": max(one["max_rel"] or 0.0 for one in errors),
+        "mean_rel": statistics.fmean(one["mean_rel"] or 0.0 for one in errors),
+        "cosine": min(cosines) if cosines else None,
+        "top1_agreement": statistics.fmean(shares) if shares else None,
+        "difference": "",
+        "rows": sum(one.get("rows", 0) for one in errors),
+        "not_finite": sum(one.get("not_finite", 0) for one in errors),
+    }
+    if void:
+        error["void"] = void
+    return error
+
+
+def all_zero(outputs: Outputs) -> bool:
+    """Whether nothing but zeros came out: two models that agree on that have not shown much."""
+    return not any(
+        np.any(array) for arrays in outputs for array in arrays.values() if array.dtype.kind in "biufc"
+    )
+
+
+def fitted(feeds: Sequence[wire.FeedPlan], file: Path) -> list[wire.FeedPlan]:
+    """Return the feeds with the sizes that the model in `file` has fixed: a step may have fixed more."""
+    info = inspect_model(str(file))
+    shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
+    return [_fitted(plan, shapes) for plan in feeds]
+
+
+def _fitted(plan: wire.FeedPlan, shapes: dict[str, list[int | str]]) -> wire.FeedPlan:
+    inputs: list[wire.InputPlan] = []
+    rows = plan["batch_size"]
+    for one in plan["inputs"]:
+        declared = shapes.get(one["name"], [])
+        shape = [
+            size if isinstance(size, int) else planned
+            for planned, size in zip(one["shape"], declared, strict=False)
+        ]
+        if len(shape) != len(one["shape"]):  # rank unknown, or an input that is gone
+            shape = one["shape"]
+        axis = plan["batch_axes"].get(one["name"])
+        if axis is not None and axis < len(shape):
+            rows = shape[axis]
+        inputs.append({**one, "shape": shape})
+    return {**plan, "inputs": inputs, "batch_size": rows}

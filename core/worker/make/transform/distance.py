@@ -1,0 +1,137 @@
+"""Running models on the same feeds, and how far their outputs are apart as vectors. Worker side.
+
+Models of a chain only: the CPU provider, and no setting that a step's own check does not ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from core.wire import FeedPlan
+from core.wire.errors import ModelError
+from core.worker.models.checking import first_line
+from core.worker.session import ORT_ERRORS
+from core.worker.session.feeds import make_feeds
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+PLAIN = "ORT_DISABLE_ALL"
+AS_RUN = "ORT_ENABLE_ALL"  # what a session does by default
+
+
+@dataclass(slots=True)
+class Distance:
+    """The relative L2 distance of outputs from a reference's: |outputs - reference| / |reference|.
+
+    Gathered over any number of feeds. Only floating outputs count. A value that is finite in the reference
+    alone counts as zero, so that outputs of which nothing is left are 1 away.
+    """
+
+    _gap: float = 0.0
+    _size: float = 0.0
+
+    def add(self, reference: Arrays, outputs: Arrays) -> None:
+        """Take in one run of both.
+
+        Raises:
+            ModelError: the two give outputs of other shapes.
+        """
+        for name, expected in reference.items():
+            if expected.dtype.kind != "f":
+                continue
+            got = outputs[name]
+            if got.shape != expected.shape:
+                raise ModelError(
+                    f"The value `{name}` has shape {list(got.shape)} in one of the two models and "
+                    f"{list(expected.shape)} in the other.",
+                    hint="Compare a variant with the model it was made from.",
+                )
+            finite = np.isfinite(expected)
+            left = expected[finite].astype(np.float64)
+            right = got[finite].astype(np.float64)
+            self._gap += float(np.sum((np.where(np.isfinite(right), right, 0.0) - left) ** 2))
+            self._size += float(np.sum(left**2))
+
+    @property
+    def value(self) -> float:
+        """The distance; 1 where the reference is zero everywhere and the outputs are not."""
+        if self._size == 0:
+            return 1.0 if self._gap else 0.0
+        return math.sqrt(self._gap / self._size)
+
+
+def open_session(
+    model: Path, level: str, entries: Mapping[str, str] | None = None, *, save_to: Path | None = None
+) -> ort.InferenceSession:
+    """Load `model` on the CPU.
+
+    Args:
+        model: the `.onnx` file; external data is found beside it.
+        level: how far to optimize, by ONNX Runtime's name.
+        entries: session config entries.
+        save_to: where to leave the optimized graph, if anywhere.
+
+    Raises:
+        ModelError: ONNX Runtime refuses it.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # what it would log is raised as an error below
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    if save_to is not None:
+        options.optimized_model_filepath = str(save_to)
+    for key, value in (entries or {}).items():
+        options.add_session_config_entry(key, value)
+    try:
+        return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except ORT_ERRORS as error:
+        raise ModelError(
+            f"ONNX Runtime cannot load `{model.name}`: {first_line(error)}",
+            hint="Exclude the node that it names, or choose other operator types.",
+        ) from None
+
+
+def arrays_of(feeds: Sequence[FeedPlan], session: ort.InferenceSession) -> list[dict[str, Array]]:
+    """Make the arrays of every plan, for the inputs of `session`."""
+    return [make_feeds(plan, session.get_inputs()).arrays for plan in feeds]
+
+
+def run(
+    session: ort.InferenceSession, arrays: Arrays, names: Sequence[str] | None = None
+) -> dict[str, Array]:
+    """Return the outputs that are tensors, by name; `names` chooses some.
+
+    Raises:
+        ModelError: the run fails.
+    """
+    wanted = list(names) if names is not None else [one.name for one in session.get_outputs()]
+    try:
+        outputs = session.run(wanted, dict(arrays))
+    except ORT_ERRORS as error:
+        raise ModelError(
+            f"ONNX Runtime cannot run the model: {first_line(error)}", hint="Give other feeds or dimensions."
+        ) from None
+    pairs = zip(wanted, outputs, strict=True)
+    return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+
+def runs(session: ort.InferenceSession, feeds: Sequence[Arrays]) -> Iterator[dict[str, Array]]:
+    """Yield the outputs on each of `feeds`."""
+    for arrays in feeds:
+        yield run(session, arrays)
+
+
+def distance(session: ort.InferenceSession, feeds: Sequence[Arrays], reference: Sequence[Arrays]) -> float:
+    """Return how far the outputs of `session` are from those in `reference`, over all feeds."""
+    found = Distance()
+    for expected, got in zip(reference, runs(session, feeds), strict=True):
+        found.add(expected, got)
+    return found.value

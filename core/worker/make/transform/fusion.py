@@ -1,0 +1,251 @@
+"""The step `fuse`: attention, normalization and GELU of a transformer as ONNX Runtime's fused operators.
+
+By ONNX Runtime's optimizer for transformers, which looks for the patterns of one exporter at a time; `auto`
+tries the likely ones and keeps what fuses most and still computes the same. Attention that it does not know
+is found by `attention`, before the optimizer does the rest. Worker side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+
+from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
+from core.wire.errors import ModelError, SpecError, TunerError
+from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
+from core.worker.make.transform.applied import Applied, option
+from core.worker.make.transform.attention import fuse_attention
+from core.worker.make.transform.saved import save_optimized
+from core.worker.make.transform.whole import TOOL_ERRORS, write_whole
+from core.worker.models.checking import first_line
+from core.worker.models.graphs import nodes_of
+
+TOOL = "onnxruntime.transformers"
+AGREEMENT = 1e-3  # largest relative difference of a fused model: kernels sum in another order
+_LIKELY = ("bert", "vit", "gpt2", "clip", "bart", "t5")  # `auto` tries these; the others are one model each
+_ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention")
+_FUSED = (
+    *_ATTENTION,
+    "EmbedLayerNormalization",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+    "LayerNormalization",
+    "SimplifiedLayerNormalization",
+    "Gelu",
+    "BiasGelu",
+    "FastGelu",
+    "QuickGelu",
+    "GemmFastGelu",
+    "RotaryEmbedding",
+    "GroupNorm",
+    "SkipGroupNorm",
+    "NhwcConv",
+    "BiasSplitGelu",
+    "BiasAdd",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fused:
+    """What one model type made of the graph."""
+
+    model_type: str
+    own: bool  # the attention was found by `attention`, not by the optimizer
+    model: ModelProto
+    operators: dict[str, int]  # fused operators that the source does not have
+    nodes: int
+
+    @property
+    def worth(self) -> tuple[int, int, int]:
+        """What is better: attention first, then fused operators, then fewer nodes."""
+        attention = sum(self.operators.get(one, 0) for one in _ATTENTION)
+        return attention, sum(self.operators.values()), -self.nodes
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the fused model; see `applied.Step`.
+
+    Options: `model_type` (one of the optimizer's, or "auto"), `num_heads` and `hidden_size` (0: from the
+    graph).
+    """
+    wanted = option(options, "model_type", "auto")
+    heads, width = int(option(options, "num_heads", 0)), int(option(options, "hidden_size", 0))
+    _check_sizes(heads, width)
+    types = _LIKELY if wanted == "auto" else (_known(wanted),)
+    with tempfile.TemporaryDirectory(prefix="fuse-", dir=draft.parent) as folder:
+        basic = Path(folder) / "basic.onnx"
+        # Constants folded but not shared, a bias still an Add: what the patterns were written for.
+        save_optimized(
+            source, basic, level="ORT_ENABLE_BASIC", disabled=("ConstantSharing", "MatMulAddFusion")
+        )
+        found, refused = _all_fused(source, basic, types, heads, width, progress)
+        if not found:
+            raise _nothing_fused(source, types, refused)
+        chosen, wrong = _first_that_agrees(found, source, draft, [*feeds, *_with_padding(feeds)])
+    return Applied(
+        tool=TOOL,
+        checks=_attention_check(chosen),
+        notes=wrong,
+        facts={
+            "fused": chosen.operators,
+            "model_type": chosen.model_type,
+            "tried": list(types),
+            "attention_by": _attention_by(chosen),
+        },
+    )
+
+
+def _check_sizes(heads: int, width: int) -> None:
+    if (heads or width) and (not heads or not width or width % heads):
+        raise SpecError(
+            f"The hidden size must be a multiple of the attention heads, but got {width} and {heads}.",
+            hint="Give both, or 0 for both to read them from the graph.",
+        )
+
+
+def _known(model_type: str) -> str:
+    from onnxruntime.transformers.optimizer import MODEL_TYPES
+
+    if model_type not in MODEL_TYPES:
+        raise SpecError(
+            f"ONNX Runtime's optimizer knows no model type `{model_type}`.",
+            hint=f"Choose auto or one of {', '.join(MODEL_TYPES)}.",
+        )
+    return model_type
+
+
+def _all_fused(
+    source: Path, basic: Path, types: Sequence[str], heads: int, width: int, progress: Progress
+) -> tuple[list[_Fused], list[str]]:
+    """What each type fuses, the best first, and the words of those that could not treat the model."""
+    before = _operators(onnx.load_model(str(source), load_external_data=False))
+    found: list[_Fused] = []
+    refused: list[str] = []
+    tries = [*((one, False) for one in types), (types[0], True)]
+    for index, (model_type, own) in enumerate(tries):
+        progress("fuse", index, len(tries), model_type)
+        try:
+            model = _fused(basic, model_type, heads, width, own=own)
+        except TOOL_ERRORS as error:
+            refused.append(f"{model_type}: {first_line(error)}")
+            continue
+        after = _operators(model)
+        new = {name: after[name] - before[name] for name in _FUSED if after[name] > before[name]}
+        if new:
+            nodes = sum(1 for _ in nodes_of(model))
+            found.append(_Fused(model_type=model_type, own=own, model=model, operators=new, nodes=nodes))
+    return sorted(found, key=lambda one: one.worth, reverse=True), refused
+
+
+def _operators(model: ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in nodes_of(model))
+
+
+def _fused(basic: Path, model_type: str, heads: int, width: int, *, own: bool) -> ModelProto:
+    from onnxruntime.transformers.fusion_options import AttentionMaskFormat, FusionOptions
+    from onnxruntime.transformers.optimizer import optimize_by_fusion
+
+    options = FusionOptions(model_type)
+    if options.attention_mask_format == AttentionMaskFormat.MaskIndexEnd:
+        options.use_raw_attention_mask()  # the other form is right for padding at the end only
+    model = onnx.load_model(str(basic))
+    if own:
+        fuse_attention(model)
+    with _quiet():
+        optimizer = optimize_by_fusion(model, model_type, heads, width, options)
+        optimizer.topological_sort()
+    fused: ModelProto = optimizer.model
+    return fused
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The optimizer logs each pattern that it does not find, from a dozen loggers."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _first_that_agrees(
+    found: Sequence[_Fused], source: Path, draft: Path, feeds: Sequence[FeedPlan]
+) -> tuple[_Fused, list[str]]:
+    """Write the best one that computes what the source computes; the words of better ones that do not."""
+    reference: Outputs = outputs_of(source, feeds, "the model before the fusion")
+    wrong: list[str] = []
+    for one in found:
+        write_whole(one.model, draft)
+        if complaint := _complaint(reference, draft, feeds):
+            wrong.append(f"as {one.model_type} it was fused wrongly: {complaint}")
+        else:
+            return one, wrong
+    raise ModelError(
+        f"No fusion of `{source.name}` computes what the model computes: {'; '.join(wrong)}",
+        hint="Leave this step out of the chain; ONNX Runtime fuses what it can when a session starts.",
+    )
+
+
+def _with_padding(feeds: Sequence[FeedPlan]) -> list[FeedPlan]:
+    """The feeds with gaps in their masks: a fusion that lost the mask agrees while it is all ones."""
+
+    def is_mask(one: InputPlan) -> bool:
+        return one["low"] == 1 and one["high"] == 2 and not one["dtype"].startswith("float")
+
+    return [
+        {**plan, "inputs": [{**one, "low": 0} if is_mask(one) else one for one in plan["inputs"]]}
+        for plan in feeds
+        if any(is_mask(one) for one in plan["inputs"])
+    ]
+
+
+def _complaint(reference: Outputs, draft: Path, feeds: Sequence[FeedPlan]) -> str:
+    try:
+        error = error_between(reference, outputs_of(draft, feeds, "the fused model"))
+    except TunerError as failure:
+        return failure.message
+    if error["max_rel"] is None:
+        return error["difference"]
+    return f"outputs differ by {error['max_rel']:.2g}" if error["max_rel"] > AGREEMENT else ""
+
+
+def _nothing_fused(source: Path, types: Sequence[str], refused: Sequence[str]) -> ModelError:
+    why = f" ({'; '.join(refused)})" if refused else ""
+    return ModelError(
+        f"ONNX Runtime's optimizer found nothing to fuse in `{source.name}` as {', '.join(types)}{why}.",
+        hint="Leave this step out of the chain, or name the model's type.",
+    )
+
+
+def _attention_by(chosen: _Fused) -> str:
+    if not any(one in chosen.operators for one in _ATTENTION):
+        return ""
+    return "ortune" if chosen.own else TOOL
+
+
+def _attention_check(chosen: _Fused) -> list[StepCheck]:
+    if any(one in chosen.operators for one in _ATTENTION):
+        return []
+    text = (
+        "No attention was fused: the exporter wrote it in a way that the optimizer does not know. The other "
+        "fused operators save less."
+    )
+    return [{"name": "attention", "level": "info", "text": text, "remedy": {}}]

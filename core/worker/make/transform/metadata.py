@@ -1,0 +1,46 @@
+"""The step `metadata`: who made a model, its version, and notes, written into the file. Worker side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx.helper
+
+from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire.errors import SpecError
+from core.worker.make.transform.applied import Applied
+from core.worker.make.transform.whole import load_whole, write_whole
+
+KEYS = ("author", "version", "notes")  # of metadata_props; what else stands there is kept
+_LARGEST_VERSION = 2**63 - 1
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the model with the metadata of `options`; see `applied.Step`.
+
+    Options: `author`, `version`, `notes`, text; an empty one leaves what is there. A version that is a whole
+    number becomes the model's `model_version` too, and notes its `doc_string`, where other tools show them.
+    """
+    given = {key: str(options.get(key) or "").strip() for key in KEYS}
+    written = {key: text for key, text in given.items() if text}
+    if not written:
+        raise SpecError("There is no metadata to write.", hint="Give an author, a version or notes.")
+    model = load_whole(source)
+    kept = {one.key: one.value for one in model.metadata_props}
+    onnx.helper.set_model_props(model, {**kept, **written})
+    if given["version"].isdecimal() and int(given["version"]) <= _LARGEST_VERSION:
+        model.model_version = int(given["version"])
+    if given["notes"]:
+        model.doc_string = given["notes"]
+    write_whole(model, draft)
+    return Applied(tool="onnx", facts={"metadata": written})

@@ -1,0 +1,304 @@
+"""The step `mixed`: float16 except for as few nodes as a tolerance needs. Worker side.
+
+Each node's own part in the error is estimated from one run of both models with every value in sight: how much
+larger the relative error of what it makes is than that of what it reads. Nodes are left in float32 in that
+order, and bisection finds how many it takes; then parts of the set are given back to float16 where the
+tolerance still holds. Every set that counts was tried on all feeds, as float16 kernels would compute it.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire.errors import ModelError
+from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
+from core.worker.make.transform.applied import Applied, option
+from core.worker.make.transform.half import TOOL, about_values, blocked_nodes, name_nodes, to_half
+from core.worker.make.transform.rounding import rounded
+from core.worker.make.transform.whole import load_whole, write_whole
+from core.worker.models.graphs import nodes_of
+from core.worker.session.feeds import Array
+
+_GIVE_BACK_TRIES = 24  # after the bisection; each costs a run
+_INNER_BYTES = 2_000_000_000  # of the values that one run shows at once
+
+Measure = Callable[[Collection[str]], float]
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the mixed model; see `applied.Step`.
+
+    Options: `max_rel` (the largest difference over the largest magnitude of an output, against `source`),
+    `keep_io_types` as for fp16.
+    """
+    model = load_whole(source, typed=True)
+    name_nodes(model)
+    tolerance = float(option(options, "max_rel", 1e-3))
+    keep = option(options, "keep_io_types", True)
+    with tempfile.TemporaryDirectory(prefix="mixed-", dir=draft.parent) as folder:
+        trial = _Trial(
+            model=model, file=Path(folder) / "trial.onnx", feeds=feeds, keep_io_types=keep, source=source
+        )
+        found = search(_candidates(model), trial.error, trial.parts, tolerance=tolerance, progress=progress)
+    half = to_half(model, keep_io_types=keep, block_nodes=found.blocked)
+    write_whole(half, draft)
+    return Applied(
+        tool=TOOL,
+        notes=about_values(model, half),
+        facts={
+            "blocked": sorted(found.blocked),
+            "blocked_by_converter": blocked_nodes(model),
+            "candidates": found.candidates,
+            "error": _plain(found.error),
+            "error_all_float16": _plain(found.error_of_none),
+            "tolerance": tolerance,
+            "tries": found.tries,
+        },
+    )
+
+
+def _plain(error: float) -> float | None:
+    """JSON knows no infinity."""
+    return error if math.isfinite(error) else None
+
+
+def _candidates(model: ModelProto) -> list[str]:
+    left = set(blocked_nodes(model))
+    return [node.name for node in nodes_of(model) if node.name not in left and node.op_type != "Constant"]
+
+
+# --- the search ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The nodes to leave in float32, and how they were found."""
+
+    blocked: set[str]
+    error: float  # with those; inf: not comparable
+    error_of_none: float  # with everything in float16
+    candidates: int
+    tries: int
+
+
+def search(
+    candidates: Sequence[str],
+    measure: Measure,
+    parts: Callable[[], Mapping[str, float]],
+    *,
+    tolerance: float,
+    progress: Progress,
+) -> Found:
+    """Find few nodes whose staying in float32 keeps the error within `tolerance`.
+
+    Args:
+        candidates: names of the nodes that could go to float16.
+        measure: the error with a set of nodes in float32.
+        parts: each node's own part in the error; asked only where float16 alone does not hold.
+        tolerance: what `measure` may return at most.
+        progress: told of each try.
+
+    Raises:
+        ModelError: not even with all of them in float32 the tolerance holds.
+    """
+    log: list[float] = []
+    expected = 2 + max(1, len(candidates)).bit_length() + _GIVE_BACK_TRIES
+
+    def error_with(blocked: Collection[str]) -> float:
+        log.append(measure(blocked))
+        progress("search", min(len(log), expected), expected, f"{len(blocked)} nodes in float32")
+        return log[-1]
+
+    error = error_of_none = error_with(())
+    blocked: list[str] = []
+    if error_of_none > tolerance:
+        part = parts()
+        order = sorted(candidates, key=lambda name: -part.get(name, 0.0))
+        error = error_with(order)
+        if error > tolerance:
+            raise _out_of_reach(error, tolerance)
+        count, error = _fewest(order, error_with, tolerance, error)
+        blocked, error = _give_back(order[:count], error_with, tolerance, error)
+    return Found(
+        blocked=set(blocked),
+        error=error,
+        error_of_none=error_of_none,
+        candidates=len(candidates),
+        tries=len(log),
+    )
+
+
+def _out_of_reach(error: float, tolerance: float) -> ModelError:
+    reached = f"{error:.2g}" if math.isfinite(error) else "not a number"
+    return ModelError(
+        f"Even with every operator in float32 the error is {reached}, above the tolerance of {tolerance:g}: "
+        "rounding inputs and outputs to float16 costs that much.",
+        hint="Raise the tolerance, or keep the types of inputs and outputs.",
+    )
+
+
+def _fewest(
+    order: Sequence[str], error_with: Measure, tolerance: float, error_of_all: float
+) -> tuple[int, float]:
+    """Bisect: how many of `order`, from its front, must be blocked. What is returned was tried and holds."""
+    fails, holds, error = 0, len(order), error_of_all
+    while holds - fails > 1:
+        middle = (fails + holds) // 2
+        tried = error_with(order[:middle])
+        if tried <= tolerance:
+            holds, error = middle, tried
+        else:
+            fails = middle
+    return holds, error
+
+
+def _give_back(
+    blocked: list[str], error_with: Measure, tolerance: float, error: float
+) -> tuple[list[str], float]:
+    """Give parts back to float16, large ones first, the least harmful first, while the tolerance holds."""
+    tries, size = 0, len(blocked) // 2
+    while size >= 1 and tries < _GIVE_BACK_TRIES:
+        end = len(blocked)
+        while end > 0 and len(blocked) > 1 and tries < _GIVE_BACK_TRIES:
+            start = max(0, end - size)
+            rest = blocked[:start] + blocked[end:]
+            tries += 1
+            tried = error_with(rest)
+            if tried <= tolerance:
+                blocked, error = rest, tried
+            end = start
+        size //= 2
+    return blocked, error
+
+
+# --- what it is measured with -------------------------------------------------------------------------------
+
+
+class _Trial:
+    """Emulates one set of blocked nodes after another, and runs it on the feeds."""
+
+    def __init__(
+        self,
+        *,
+        model: ModelProto,
+        file: Path,
+        feeds: Sequence[FeedPlan],
+        keep_io_types: bool | list[str],
+        source: Path,
+    ) -> None:
+        self._model, self._file, self._feeds, self._keep = model, file, feeds, keep_io_types
+        self._reference = outputs_of(source, feeds, "the model")
+
+    def error(self, blocked: Collection[str]) -> float:
+        """The largest relative error on all feeds; inf where outputs cannot be compared."""
+        self._write(self._rounded(blocked))
+        error = error_between(self._reference, outputs_of(self._file, self._feeds, "the emulated model"))
+        return math.inf if error["max_rel"] is None else error["max_rel"]
+
+    def parts(self) -> dict[str, float]:
+        """Each node's own part in the error of the float16 copy, on the first of the feeds."""
+        half = self._rounded(())
+        errors: dict[str, float] = {}
+        for some in _in_portions(_inner_values(self._model), self._model):
+            exact = self._run(_showing(self._model, some))
+            lossy = self._run(_showing(half, some))
+            for name in some:
+                errors[name] = _relative(exact[0].get(name), lossy[0].get(name))
+        return {
+            node.name: _growth(
+                max((errors.get(one, 0.0) for one in node.output), default=0.0),
+                max((errors.get(one, 0.0) for one in node.input), default=0.0),
+            )
+            for node in self._model.graph.node
+        }
+
+    def _rounded(self, blocked: Collection[str]) -> ModelProto:
+        return rounded(self._model, blocked_nodes(self._model, nodes=blocked), self._keep)
+
+    def _run(self, model: ModelProto) -> Outputs:
+        self._write(model)
+        return outputs_of(self._file, self._feeds[:1], "the model with its inner values shown")
+
+    def _write(self, model: ModelProto) -> None:
+        for left in self._file.parent.iterdir():
+            left.unlink()
+        write_whole(model, self._file)
+
+
+def _growth(made: float, read: float) -> float:
+    """What a node adds to the error; one that makes infinities of finite values counts most."""
+    if math.isinf(made):
+        return 0.0 if math.isinf(read) else math.inf
+    return max(0.0, made - read)
+
+
+def _relative(exact: Array | None, rounded: Array | None) -> float:
+    """Relative L2 error of one value; inf where one side only is not finite."""
+    if exact is None or rounded is None or exact.shape != rounded.shape:
+        return 0.0
+    left, right = exact.astype(np.float64), rounded.astype(np.float64)
+    finite = np.isfinite(left)
+    if not np.isfinite(right[finite]).all():
+        return math.inf
+    size = float(np.linalg.norm(left[finite]))
+    return float(np.linalg.norm(left[finite] - right[finite])) / size if size else 0.0
+
+
+def _inner_values(model: ModelProto) -> list[str]:
+    """Float32 values that nodes of the main graph make; bodies of If, Loop and Scan show nothing."""
+    known = _values(model)
+    made = (name for node in model.graph.node for name in node.output if name in known)
+    return [name for name in made if known[name].type.tensor_type.elem_type == TensorProto.FLOAT]
+
+
+def _values(model: ModelProto) -> dict[str, ValueInfoProto]:
+    return {one.name: one for one in (*model.graph.value_info, *model.graph.output)}
+
+
+def _in_portions(names: Sequence[str], model: ModelProto) -> list[list[str]]:
+    """Split so that a run shows no more than memory holds; free dimensions count as 64."""
+    sizes = {name: _bytes(one.type.tensor_type.shape.dim) for name, one in _values(model).items()}
+    portions: list[list[str]] = [[]]
+    room = _INNER_BYTES
+    for name in names:
+        size = sizes.get(name, 0)
+        if size > room and portions[-1]:
+            portions.append([])
+            room = _INNER_BYTES
+        portions[-1].append(name)
+        room -= size
+    return portions
+
+
+def _bytes(dims: Any) -> int:
+    return 4 * math.prod((dim.dim_value if dim.HasField("dim_value") else 64) for dim in dims)
+
+
+def _showing(model: ModelProto, names: Sequence[str]) -> ModelProto:
+    """A copy whose outputs are the values `names`, each in the type that it has there."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    known = _values(model)
+    made = {name for node in copy.graph.node for name in node.output}
+    del copy.graph.output[:]
+    for name in names:
+        if name in made and name in known:
+            copy.graph.output.add().CopyFrom(known[name])
+    return copy

@@ -1,0 +1,94 @@
+"""The steps `int8_dynamic`, `int8_static` and `int4`: quantize, then find out what came of it here.
+
+Dynamic INT8 measures the range of activations anew in each run, static INT8 has fixed ones from a calibration
+(pairs of QuantizeLinear and DequantizeLinear), and int4 packs the weights of MatMuls into blocks of 4 bits.
+Worker side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
+from core.worker.make.transform.applied import Applied, option
+from core.worker.make.transform.integer_facts import IntegerFacts, facts_checks, integer_facts
+from core.worker.make.transform.quantizer import QUANTIZED_OPERATORS, Quantizer, nothing, prepare
+from core.worker.make.transform.saturation import saturation
+from core.worker.models import read_model
+from core.worker.models.graphs import nodes_of
+
+_TOOL = "onnxruntime.quantization"
+_INTEGER_LEVEL = 4  # of `accuracy_level`: the one that multiplies integers
+_FLOAT_BLOCKS = (
+    "The 4-bit weights are turned back into float32 for each multiplication; `accuracy_level` 4 multiplies "
+    "them with 8-bit activations"
+)
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the quantized model that `source` makes to `draft`; see `applied.Step`.
+
+    Args:
+        step: "int8_dynamic", "int8_static" or "int4".
+        source: the float model.
+        draft: the file to write, in an empty folder.
+        options: of the step; those left out have the defaults of `quantizer`.
+        feeds: for the saturation check, and for calibration where there is no `calibration`.
+        calibration: the rows that static INT8 takes its ranges from; None: random feeds, with a warning.
+        progress: told of the stages "prepare", "calibrate", "quantize" and "look".
+
+    Raises:
+        SpecError: an option or the calibration data do not fit this model.
+        ModelError: the model cannot be quantized, or has nothing to quantize.
+        WorkerError: there is not enough memory.
+    """
+    with TemporaryDirectory(prefix=".quantize-", dir=draft.parent) as folder:
+        quantizer = prepare(step, source, Path(folder), options, feeds, calibration, progress)
+        progress("quantize", 0, 1, f"{len(quantizer.nodes)} nodes")
+        quantizer.write(draft, quantizer.nodes)
+        if not is_quantized(draft):
+            raise nothing(quantizer.op_types, option(options, "exclude_nodes", ()), _selected(quantizer))
+        progress("look", 0, 1)
+        found = integer_facts(read_model(quantizer.model), draft, large=quantizer.large)
+        checks, facts = _checks(quantizer, found), _facts(quantizer, found)
+    if step != "int4" and found.sums_products:
+        checks += saturation(source, draft, options, feeds)
+    calibrated = "" if quantizer.calibrated is None else quantizer.calibrated.hashes
+    return Applied(tool=_TOOL, checks=checks, notes=_notes(quantizer), facts=facts, calibrated=calibrated)
+
+
+def is_quantized(file: Path) -> bool:
+    """Whether the model in `file` computes anything with integers that a quantizer made."""
+    return any(node.op_type in QUANTIZED_OPERATORS for node in nodes_of(read_model(file)))
+
+
+def _checks(quantizer: Quantizer, found: IntegerFacts) -> list[StepCheck]:
+    calibrated = quantizer.calibrated.checks if quantizer.calibrated is not None else []
+    return [*calibrated, *facts_checks(found, _selected(quantizer), quantizer.op_types)]
+
+
+def _selected(quantizer: Quantizer) -> Mapping[str, int]:
+    chosen = set(quantizer.nodes)
+    return Counter(node.op_type for node in nodes_of(read_model(quantizer.model)) if node.name in chosen)
+
+
+def _facts(quantizer: Quantizer, found: IntegerFacts) -> dict[str, Any]:
+    rows = {} if quantizer.calibrated is None else {"calibration_rows": quantizer.calibrated.rows}
+    return {"integer_ops": found.operators, "conversions": found.conversions, **rows}
+
+
+def _notes(quantizer: Quantizer) -> list[str]:
+    in_float = quantizer.step == "int4" and option(quantizer.options, "accuracy_level", 0) != _INTEGER_LEVEL
+    return [*quantizer.notes, *([_FLOAT_BLOCKS] if in_float else [])]

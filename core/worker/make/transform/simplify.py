@@ -1,0 +1,38 @@
+"""The step `simplify`: constants folded and nodes removed that change nothing, by onnxslim. Worker side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxslim
+
+from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire.errors import ModelError
+from core.worker.make.transform.applied import Applied
+from core.worker.make.transform.whole import TOOL_ERRORS, load_whole, write_whole
+from core.worker.models.checking import first_line
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the simplified model; see `applied.Step`. The step has no options."""
+    model = load_whole(source)
+    try:
+        slimmed = onnxslim.slim(model)
+    except TOOL_ERRORS as error:
+        raise ModelError(
+            f"onnxslim cannot simplify `{source.name}`: {first_line(error)}",
+            hint="Leave this step out of the chain.",
+        ) from None
+    slimmed.ir_version = model.ir_version  # it writes its own package's newest, which ORT may not load
+    write_whole(slimmed, draft)
+    return Applied(tool="onnxslim")

@@ -1,0 +1,52 @@
+"""Calling ONNX's and ONNX Runtime's tools: `quiet`, and `tool_errors`, which says in words why one failed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+
+from core.wire.errors import ModelError, TunerError, WorkerError
+from core.worker.make.transform.whole import TOOL_ERRORS
+from core.worker.models.checking import first_line
+from core.worker.session import ORT_ERRORS
+
+_NO_MEMORY = re.compile(r"[Ff]ailed to allocate|bad_alloc|[Oo]ut of memory")
+_FEWER = "Use fewer calibration rows, the MinMax method, or smaller dimensions."
+_EXCLUDE = "Exclude the node it names, choose other operator types, or simplify the model first."
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the tools from printing, logging and warning: what matters is raised, or checked afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def tool_errors(what: str) -> Iterator[None]:
+    """Put what ONNX Runtime's tools raise into words.
+
+    Raises:
+        WorkerError: there is not enough memory.
+        ModelError: anything else that they raise.
+    """
+    try:
+        yield
+    except TunerError:
+        raise
+    except MemoryError:
+        raise WorkerError(f"There is not enough memory to {what}.", hint=_FEWER) from None
+    except (*TOOL_ERRORS, *ORT_ERRORS) as error:
+        if _NO_MEMORY.search(str(error)):
+            raise WorkerError(f"There is not enough memory to {what}.", hint=_FEWER) from None
+        raise ModelError(f"ONNX Runtime cannot {what}: {first_line(error)}", hint=_EXCLUDE) from None

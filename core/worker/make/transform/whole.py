@@ -1,0 +1,90 @@
+"""Whole models in memory: read with types and weights, written in one file or two.
+
+Worker side. A model of any size passes: nothing here serializes the weights in one piece.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+import onnx.shape_inference
+from onnx import ModelProto, TensorProto
+
+from core.wire.errors import ModelError
+from core.worker.models import read_model
+from core.worker.models.checking import ONE_FILE_BYTES, first_line
+from core.worker.models.graphs import nodes_of, tensors_of
+
+# What ONNX's and ONNX Runtime's tools raise for a model that they cannot treat: they validate little.
+TOOL_ERRORS: tuple[type[Exception], ...] = (
+    onnx.shape_inference.InferenceError,
+    onnx.checker.ValidationError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+_EMPTY_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+
+
+def load_whole(source: Path, *, typed: bool = False) -> ModelProto:
+    """Read a model with its weights.
+
+    Args:
+        source: the model; its external data was found to be in order.
+        typed: calls of local functions are replaced by their nodes, and the types of all values inferred.
+
+    Raises:
+        ModelError: the file is no model, or its parts contradict each other.
+    """
+    model = read_model(source)
+    try:
+        if typed:
+            model = with_types(model)
+        onnx.load_external_data_for_model(model, str(source.parent))
+    except TOOL_ERRORS as error:
+        raise ModelError(
+            f"`{source.name}` cannot be read whole: {first_line(error)}",
+            hint="Export the model again with its weights inside, or keep it as it is.",
+        ) from None
+    return model
+
+
+def with_types(model: ModelProto) -> ModelProto:
+    """Return the model with local functions inlined and value types inferred.
+
+    To be called before external weights are loaded: inference copies the model through a buffer of 2 GiB.
+    """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    if all(node.domain in _EMPTY_DOMAINS for node in nodes_of(inferred)):
+        return inferred
+    # ONNX knows nothing of ONNX Runtime's own operators, and so of nothing that comes after them.
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference  # loads torch and sympy
+
+    try:
+        return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True) or inferred
+    except Exception:  # a help that is no rule: it raises anything where it knows no way on
+        return inferred
+
+
+def write_whole(model: ModelProto, draft: Path) -> None:
+    """Write `model` to `draft`; weights beyond what one file holds go into `<draft>.data` beside it."""
+    stored = sum(map(_stored_bytes, tensors_of(model)))
+    onnx.save_model(
+        model, str(draft), save_as_external_data=stored > ONE_FILE_BYTES, location=f"{draft.name}.data"
+    )
+
+
+def _stored_bytes(tensor: TensorProto) -> int:
+    return (
+        len(tensor.raw_data)
+        + 4 * (len(tensor.float_data) + len(tensor.int32_data))
+        + 8 * (len(tensor.int64_data) + len(tensor.double_data) + len(tensor.uint64_data))
+    )

@@ -1,0 +1,364 @@
+"""A contestant of a race: one configuration that lives in a process of its own and obeys its parent.
+
+It holds numpy, onnxruntime and the standard library; only a PyTorch engine brings torch. The parent decides
+when it runs and freezes it in between, so nothing here runs unasked: no thread, no collector, no timer.
+Commands and replies are those of `wire`, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.random  # noqa: F401 - numpy loads it at its first use, which must not count as the model's
+
+from core import wire
+from core.wire import limits
+from core.wire.errors import SpecError, TunerError, WorkerError, record_from_exception
+from core.worker.measure import footprint, outputs, timing, warmup
+from core.worker.measure.counters import Meter
+from core.worker.measure.inference import Contender, count_rows, prepare, translated
+from core.worker.measure.layout import AS_IT_COMES, Draw, at_depth, draw
+from core.worker.session import CPU, CUDA_PROVIDERS, build_session
+from core.worker.session.feeds import Array
+
+
+def serve(descriptor: int) -> None:
+    """Obey the commands that come over an inherited stream socket, until it ends."""
+    contestant = Contestant()
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
+        for line in requests:
+            reply = json.dumps(contestant.answer(line), separators=(",", ":"))
+            try:
+                channel.sendall(reply.encode() + b"\n")
+            except OSError:  # the parent is gone
+                return
+
+
+class Contestant:
+    """One configuration, from `load` to the end of its process."""
+
+    def __init__(self) -> None:
+        self._loaded: _Loaded | None = None
+        self._reference: dict[str, Array] | None = None  # outputs of one run, for all that are compared
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """Do what one line asks; whatever happens, return what to reply."""
+        try:
+            command, arguments, number = _parse(line)
+        except WorkerError as error:
+            return {"error": record_from_exception(error)}
+        try:
+            return {"id": number, "ok": command(self, arguments)}
+        except Exception as error:
+            if not isinstance(error, TunerError | MemoryError):
+                traceback.print_exc()
+            return {"id": number, "error": record_from_exception(error)}
+
+    @translated()
+    def load(self, plan: wire.LoadPlan) -> wire.LoadReply:
+        """Build the session that `plan` describes, in the layout that it draws, and make its first run.
+
+        Raises:
+            SpecError: a setting, feed or CPU does not fit; the rows fed are not the batch.
+            ProviderError: a provider did not load.
+            ModelError: ONNX Runtime refuses the model, or the run of it fails.
+            WorkerError: not enough memory; or this contestant has loaded one already.
+        """
+        if self._loaded is not None:
+            raise WorkerError(
+                "This contestant has loaded its configuration already.",
+                hint="Start another worker for another configuration.",
+            )
+        pin(plan["cpus"])
+        if _on_cpu_only(plan):
+            limits.cap_memory()  # a runaway allocation becomes an error; GPU drivers need address space
+        again, seed = plan.get("again", False), plan.get("layout_seed")
+        prepare_contender = _engine(plan, again=again)
+        own_buffers = plan["engine"] == "onnxruntime"  # PyTorch makes its tensors itself
+        layout = AS_IT_COMES if seed is None else draw(seed, buffers=own_buffers)
+        exact = footprint.reset_peak()
+        baseline = footprint.peak_rss_bytes()
+        contender = prepare_contender(plan, layout)
+        first_run_ns, described = _first_run(contender)
+        peak = footprint.peak_rss_bytes()
+        rows = count_rows(contender, plan["feeds"])
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # for good: it must never run between two readings of the clock
+        gpu = _gpu(plan, contender)
+        self._loaded = _Loaded(
+            plan=plan,
+            contender=contender,
+            first_run_ns=first_run_ns,
+            baseline_rss_bytes=baseline,
+            exact_memory=exact,
+            gpu=gpu,
+            meter=Meter(gpu=gpu),  # its threads exist now
+            layout=layout,
+        )
+        return {
+            "requested_providers": contender.built.requested,
+            "effective_providers": contender.built.effective,
+            "fallback": contender.built.fallback,
+            "fallback_reason": contender.built.fallback_reason,
+            "batch_size": rows,
+            "inputs": contender.inputs,
+            "outputs": described,
+            "session_creation_s": contender.built.creation_s,
+            "first_run_ns": first_run_ns,
+            "affinity": limits.allowed_cpus(),
+            "baseline_rss_bytes": baseline,
+            "load_peak_rss_bytes": max(0, peak - baseline),
+            "exact_memory": exact,
+            "clock_ns": 0.0 if again else timing.clock_share_ns(),
+            "notes": [*contender.notes, *_row_notes(plan)],
+            "libraries": contender.libraries,
+            "layout": layout.facts(),
+        }
+
+    @translated()
+    def warm(self, *, known_ns: int | None = None, cap_s: float | None = None) -> wire.WarmReply:
+        """Run until the latency is steady, or as often as the plan says.
+
+        Args:
+            known_ns: typical run of processes of this configuration that were warm; None: the first one.
+            cap_s: longest warm-up; None: 10 s, 60 s on an accelerator.
+        """
+        loaded = self._need()
+        call, runs = loaded.contender.call, loaded.plan["warmup_runs"]
+        if runs is None:
+            usual_ns = warmup.CAP_NS if _on_cpu_first(loaded) else warmup.ACCELERATOR_CAP_NS
+            cap_ns = usual_ns if cap_s is None else min(usual_ns, int(cap_s * 1e9))
+            latencies = warmup.run_until_steady(
+                lambda count: timing.time_each(call, count), cap_ns=cap_ns, known_ns=known_ns
+            )
+        else:
+            latencies = timing.time_each(call, runs) if runs else []
+        back = known_ns is not None and warmup.is_back(latencies, known_ns)
+        return {
+            "latencies_ns": latencies,
+            "steady": back or warmup.is_steady(latencies),
+            "median_ns": warmup.expected_ns(latencies, loaded.first_run_ns),
+        }
+
+    @translated()
+    def block(self, *, block_ns: int, min_runs: int, max_runs: int, refill: bool = True) -> wire.BlockReply:
+        """Run back to back for `block_ns` and at least `min_runs`, but no more than `max_runs` times.
+
+        Args:
+            block_ns: how long at least.
+            min_runs: how often at least.
+            max_runs: how often at most.
+            refill: make a run before that fills the caches and does not count.
+
+        Raises:
+            WorkerError: the clock went backwards.
+        """
+        loaded = self._need()
+        gc.collect()
+        started_s = time.monotonic()
+        loaded.meter.start()
+        block = at_depth(
+            loaded.layout.stack_frames,
+            lambda: timing.time_block(
+                loaded.contender.call, block_ns=block_ns, min_runs=min_runs, max_runs=max_runs, refill=refill
+            ),
+        )
+        return {
+            "refill_ns": block.refill_ns,
+            "latencies_ns": block.latencies_ns,
+            "started_s": started_s,
+            "counters": loaded.meter.stop(),
+        }
+
+    @translated()
+    def cost(self, *, seconds: float) -> wire.CostReply:
+        """CPU time of a run, and what is burnt in `seconds` after one although nothing was asked."""
+        call = self._need().contender.call
+        cpu_s_per_run = timing.cpu_s(call)
+        call()
+        cpu, wall = time.process_time(), time.perf_counter()
+        time.sleep(seconds)
+        return {
+            "cpu_s_per_run": cpu_s_per_run,
+            "idle_cpu_s": time.process_time() - cpu,
+            "idle_wall_s": time.perf_counter() - wall,
+        }
+
+    @translated()
+    def footprint(self, *, runs: int) -> wire.FootprintReply:
+        """Peak memory of `runs` runs, for a contestant that has done nothing but `load`.
+
+        0 runs: of all that it has run since it was loaded.
+        """
+        loaded = self._need()
+        exact = footprint.reset_peak() if runs else True
+        for _ in range(runs):
+            loaded.contender.call()
+        peak = footprint.peak_rss_bytes()
+        gpu_bytes, gpu_note = (None, "") if loaded.gpu is None else footprint.gpu_memory_bytes()
+        return {
+            "run_peak_rss_bytes": max(0, peak - loaded.baseline_rss_bytes),
+            "gpu_memory_bytes": gpu_bytes,
+            "notes": _memory_notes(loaded.plan, exact=exact and loaded.exact_memory, gpu_note=gpu_note),
+        }
+
+    @translated()
+    def new_shapes(self, *, feeds: list[wire.FeedPlan]) -> wire.NewShapesReply:
+        """Feed the warm session shapes that it has not seen: what the first run of each costs, and the next.
+
+        Raises:
+            TunerError: as for `load`; a shape that fails ends the command, not the contestant.
+        """
+        return {"shapes": [_new_shape(self._need().contender, plan) for plan in feeds]}
+
+    @translated()
+    def save_outputs(self, *, path: str) -> dict[str, Any]:
+        """Write the outputs of one run to `path`, for `compare_outputs` of another contestant."""
+        contender = self._need().contender
+        outputs.save(path, contender.arrays(contender.call()))
+        return {}
+
+    @translated()
+    def compare_outputs(self, *, path: str) -> wire.OutputError:
+        """Say how far the outputs in `path` are from those of one run here, which are the reference."""
+        contender = self._need().contender
+        if self._reference is None:
+            self._reference = contender.arrays(contender.call())
+        return outputs.compare(self._reference, outputs.load(path))
+
+    def _need(self) -> _Loaded:
+        if self._loaded is None:
+            raise WorkerError("This contestant has loaded no configuration.", hint="Send `load` first.")
+        return self._loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What stays from `load`."""
+
+    plan: wire.ContestantPlan
+    contender: Contender
+    first_run_ns: int
+    baseline_rss_bytes: int
+    exact_memory: bool
+    gpu: int | None  # CUDA's number of the one in use
+    meter: Meter
+    layout: Draw
+
+
+_COMMANDS: dict[str, Callable[[Contestant, Any], Mapping[str, Any]]] = {
+    "load": Contestant.load,
+    "warm": lambda contestant, arguments: contestant.warm(**arguments),
+    "block": lambda contestant, arguments: contestant.block(**arguments),
+    "cost": lambda contestant, arguments: contestant.cost(**arguments),
+    "footprint": lambda contestant, arguments: contestant.footprint(**arguments),
+    "new_shapes": lambda contestant, arguments: contestant.new_shapes(**arguments),
+    "save_outputs": lambda contestant, arguments: contestant.save_outputs(**arguments),
+    "compare_outputs": lambda contestant, arguments: contestant.compare_outputs(**arguments),
+}
+
+
+def _parse(line: bytes) -> tuple[Callable[[Contestant, Any], Mapping[str, Any]], Any, Any]:
+    """Command, its arguments, and the number of the request."""
+    try:
+        message = json.loads(line)
+        return _COMMANDS[message["do"]], message.get("with") or {}, message.get("id")
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkerError(
+            f"The contestant was sent no command that it knows: {line[:80]!r}.",
+            hint="Start contestants through ORTune's commands.",
+        ) from error
+
+
+# -- load --------------------------------------------------------------------------------------------------
+
+
+def pin(cpus: list[int]) -> None:
+    """Let this process, and the threads that it starts from now on, run on `cpus` only; empty: as it is.
+
+    Raises:
+        SpecError: it may not use all of them, or this system has no such call.
+    """
+    if not cpus:
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise SpecError("This system does not let a process choose its CPUs.", hint="Leave `cpus` empty.")
+    allowed = os.sched_getaffinity(0)
+    refused = sorted(set(cpus) - allowed)
+    if refused:
+        raise SpecError(
+            f"`cpus` names CPU {refused[0]}, which this process may not use; it may use "
+            f"{', '.join(map(str, sorted(allowed)))}.",
+            hint="Name CPUs of that list.",
+        )
+    os.sched_setaffinity(0, cpus)
+
+
+def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
+    return plan["engine"] == "onnxruntime" and all(
+        provider["name"] == CPU for provider in plan["session"]["providers"]
+    )
+
+
+def _engine(plan: wire.ContestantPlan, *, again: bool) -> Callable[[wire.ContestantPlan, Draw], Contender]:
+    """What prepares the contender; its libraries are loaded, so that they do not count as the model's."""
+    if plan["engine"] != "onnxruntime":
+        from core.worker.session import torch_engine  # brings torch, which no other contestant may load
+
+        return lambda plan, _: torch_engine.prepare(plan)
+    if not again:
+        footprint.load_libraries()
+    return _prepare_session
+
+
+def _prepare_session(plan: wire.ContestantPlan, layout: Draw) -> Contender:
+    return prepare(build_session(plan["model_path"], plan["session"]), plan, layout)
+
+
+def _first_run(contender: Contender) -> tuple[int, list[wire.TensorInfo]]:
+    """Time the first run of all; what came out is described and not kept."""
+    results: list[object] = []
+    (first_run_ns,) = timing.time_each(lambda: results.append(contender.call()), 1)
+    return first_run_ns, contender.outputs(results[0])
+
+
+def _new_shape(contender: Contender, plan: wire.FeedPlan) -> wire.NewShape:
+    refed = contender.refed(plan)
+    rows = count_rows(refed, plan)
+    first, following = timing.time_each(refed.call, 2)
+    return {"batch_size": rows, "first_run_ns": first, "next_run_ns": following}
+
+
+def _gpu(plan: wire.ContestantPlan, contender: Contender) -> int | None:
+    """CUDA's number of the GPU in use, or None."""
+    chosen = [one for one in plan["session"]["providers"] if one["name"] in CUDA_PROVIDERS]
+    used = [one for one in chosen if one["name"] in contender.built.effective]
+    return int(used[0]["options"].get("device_id", "0")) if used else None
+
+
+def _on_cpu_first(loaded: _Loaded) -> bool:
+    return loaded.plan["engine"] != "onnxruntime" or loaded.contender.built.effective[:1] == [CPU]
+
+
+def _row_notes(plan: wire.ContestantPlan) -> list[str]:
+    if plan["feeds"]["batch_axes"]:
+        return []
+    return ["No input of this model has rows that a batch could count: each run counts as one row."]
+
+
+def _memory_notes(plan: wire.ContestantPlan, *, exact: bool, gpu_note: str) -> list[str]:
+    notes = [gpu_note] if gpu_note else []
+    if not exact:
+        notes.append("Peak memory may be too high: this system does not let a process reset its peak.")
+    if plan["feeds"]["source"] == "images":
+        notes.append("Peak memory includes Pillow, which read the images.")
+    return notes

@@ -1,0 +1,328 @@
+"""What disturbed a block, or may have: counters of the process, the kernel and the GPU before and after it.
+
+Pure functions parse the texts; `Meter` keeps the files open, so that a reading costs about a tenth of a
+millisecond, outside the timed runs; the canary before a block takes half a millisecond. What this system
+does not offer is None, never zero. Sources: Linux, Documentation/filesystems/proc.rst,
+scheduler/sched-stats.rst, accounting/psi.rst and admin-guide/pm/cpufreq.rst; NVML's API reference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.wire import limits
+from core.wire.limits import parse_pressure
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_CANARY = bytes(200_000)
+_CANARY_ROUNDS = 3
+_TASKS = "/proc/self/task"
+
+
+# -- texts -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTime:
+    """Seconds since the machine started, summed over some CPUs."""
+
+    busy_s: float
+    steal_s: float
+
+
+def parse_stat(text: str, cpus: Iterable[int]) -> CpuTime | None:
+    """Sum user, nice, system, irq and softirq, and apart from them steal, of `cpus` in `/proc/stat`.
+
+    Returns:
+        None where a CPU's line is missing.
+    """
+    lines = dict(re.findall(r"^cpu(\d+) (.+)$", text, re.MULTILINE))
+    busy = steal = 0
+    for cpu in cpus:
+        fields = [int(field) for field in lines.get(str(cpu), "").split()]
+        if len(fields) < 8:
+            return None
+        user, nice, system, _idle, _iowait, irq, softirq, stolen = fields[:8]
+        busy += user + nice + system + irq + softirq
+        steal += stolen
+    return CpuTime(busy_s=busy / _TICKS_PER_S, steal_s=steal / _TICKS_PER_S)
+
+
+def parse_schedstat(text: str) -> float | None:
+    """Seconds that a thread has waited in run queues, from `schedstat`; None: not counted here."""
+    fields = text.split()
+    return int(fields[1]) / 1e9 if len(fields) == 3 and fields != ["0", "0", "0"] else None
+
+
+def parse_frequencies(texts: Iterable[str]) -> float | None:
+    """Mean in hertz of several `scaling_cur_freq`, which are in kilohertz."""
+    numbers = [int(text) for text in texts if text.strip().isdigit()]
+    return 1e3 * sum(numbers) / len(numbers) if numbers else None
+
+
+def waited_s(before: Mapping[int, float], after: Mapping[int, float]) -> float | None:
+    """Sum over the threads of `after`, of which new ones began at zero; None where nothing is counted."""
+    if not after:
+        return None
+    return sum(max(0.0, waited - before.get(thread, 0.0)) for thread, waited in after.items())
+
+
+def foreign_processes(users: Iterable[int], own: int, parent: int, parent_of: Callable[[int], int]) -> int:
+    """Count the processes on a GPU that are neither this one nor a contestant of the same race.
+
+    Args:
+        users: process ids that NVML lists.
+        own: this process.
+        parent: whose children the contestants are.
+        parent_of: the parent of a process, 0 where it is unknown.
+    """
+    return sum(1 for user in set(users) if user != own and parent_of(user) != parent)
+
+
+def nvml_device(device: int, visible: str | None) -> int | str:
+    """What CUDA calls `device` as NVML names it: an index, or a UUID.
+
+    Args:
+        device: CUDA's number, which counts the visible ones.
+        visible: `CUDA_VISIBLE_DEVICES`; None where it is not set.
+    """
+    names = [name.strip() for name in visible.split(",")] if visible else []
+    if device >= len(names):
+        return device
+    return int(names[device]) if names[device].isdigit() else names[device]
+
+
+# -- readings ----------------------------------------------------------------------------------------------
+
+
+class _File:
+    """A file of `/proc` or `/sys` that stays open: reading it again from the start reads it anew."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._descriptor: int | None = None
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def text(self) -> str:
+        """The whole text; empty where the file cannot be read, or no longer."""
+        if self._descriptor is None:
+            return ""
+        parts: list[bytes] = []
+        try:
+            while part := os.pread(self._descriptor, 1 << 16, sum(map(len, parts))):
+                parts.append(part)
+        except OSError:
+            return ""
+        return b"".join(parts).decode("ascii", errors="replace")
+
+    def close(self) -> None:
+        """Let go of the file; its text is empty from now on."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """What the process itself knows; its readings stand nearest to the timed runs."""
+
+    wall_s: float
+    cpu_s: float
+    involuntary_switches: int
+    major_faults: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _System:
+    """What the kernel tells of this process's threads and of others."""
+
+    waits_s: dict[int, float]  # by thread
+    cpus: CpuTime | None
+    pressure_s: float | None
+    throttling: limits.Throttling | None
+    suspended_s: float
+
+
+class Meter:
+    """Counters of this process and of the CPUs that it may use: `start`, the block, `stop`."""
+
+    def __init__(self, *, gpu: int | None = None) -> None:
+        """Open what can be read here.
+
+        Args:
+            gpu: CUDA's number of the GPU that computes; None: no GPU.
+        """
+        self._cpus = limits.allowed_cpus()
+        self._stat = _File("/proc/stat")
+        self._pressure = _File("/proc/pressure/cpu")
+        self._cgroup = _File(limits.throttling_file() or os.devnull)
+        self._frequencies = [
+            _File(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in self._cpus
+        ]
+        self._threads: dict[int, _File] = {}
+        self._gpu = None if gpu is None else _Gpu(gpu)
+        self._canary_ns = 0
+        self._system = self._read_system()
+        self._process = _read_process()
+
+    def start(self) -> None:
+        """Read everything; the counters of the process come last, right before the block."""
+        self._canary_ns = canary()
+        self._system = self._read_system()
+        self._process = _read_process()
+
+    def stop(self) -> wire.Counters:
+        """Read everything again; the counters of the process come first, right after the block."""
+        process = _read_process()
+        system = self._read_system()
+        was, had = self._process, self._system
+        cpus = _cpu_time_between(had.cpus, system.cpus)
+        throttled = _throttled_between(had.throttling, system.throttling)
+        return {
+            "wall_s": process.wall_s - was.wall_s,
+            "cpu_s": process.cpu_s - was.cpu_s,
+            "involuntary_switches": process.involuntary_switches - was.involuntary_switches,
+            "major_faults": process.major_faults - was.major_faults,
+            "wait_s": waited_s(had.waits_s, system.waits_s),
+            "steal_s": cpus.steal_s if cpus else None,
+            "busy_s": cpus.busy_s if cpus else None,
+            "pressure_s": _increase(had.pressure_s, system.pressure_s),
+            "throttled_periods": throttled.periods if throttled else None,
+            "throttled_s": throttled.seconds if throttled else None,
+            "canary_ns": self._canary_ns,
+            "frequency_hz": parse_frequencies(file.text() for file in self._frequencies),
+            "suspended_s": max(0.0, system.suspended_s - had.suspended_s),
+            "gpu": self._gpu.read() if self._gpu else None,
+        }
+
+    def _read_system(self) -> _System:
+        throttling = self._cgroup.text()
+        return _System(
+            waits_s=self._waits(),
+            cpus=parse_stat(self._stat.text(), self._cpus),
+            pressure_s=parse_pressure(self._pressure.text()),
+            throttling=limits.parse_throttling(throttling) if "nr_throttled" in throttling else None,
+            suspended_s=suspended_s(),
+        )
+
+    def _waits(self) -> dict[int, float]:
+        """Waiting time of every thread; those that have ended are forgotten."""
+        with contextlib.suppress(OSError):
+            threads = {int(name) for name in os.listdir(_TASKS)}  # noqa: PTH208 - names, without objects
+            for gone in self._threads.keys() - threads:
+                self._threads.pop(gone).close()
+            for new in threads - self._threads.keys():
+                self._threads[new] = _File(f"{_TASKS}/{new}/schedstat")
+        waits = {thread: parse_schedstat(file.text()) for thread, file in self._threads.items()}
+        return {thread: waited for thread, waited in waits.items() if waited is not None}
+
+
+def _read_process() -> _Process:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return _Process(
+        wall_s=time.perf_counter(),
+        cpu_s=time.process_time(),
+        involuntary_switches=usage.ru_nivcsw,
+        major_faults=usage.ru_majflt,
+    )
+
+
+def _increase(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else max(0.0, after - before)
+
+
+def _cpu_time_between(before: CpuTime | None, after: CpuTime | None) -> CpuTime | None:
+    if before is None or after is None:
+        return None
+    return CpuTime(
+        busy_s=max(0.0, after.busy_s - before.busy_s), steal_s=max(0.0, after.steal_s - before.steal_s)
+    )
+
+
+def _throttled_between(
+    before: limits.Throttling | None, after: limits.Throttling | None
+) -> limits.Throttling | None:
+    return None if before is None or after is None else limits.throttled_between(before, after)
+
+
+def canary() -> int:
+    """Nanoseconds that a fixed piece of work takes now: the speed of this core, neighbours included."""
+    began = time.perf_counter_ns()
+    for _ in range(_CANARY_ROUNDS):
+        hashlib.sha256(_CANARY).digest()
+    return time.perf_counter_ns() - began
+
+
+def suspended_s() -> float:
+    """Seconds that the machine has slept since it started; 0 where no clock tells.
+
+    The two clocks are read one after the other. A pause between them would look like sleep, so that the
+    quickest of a few attempts counts.
+    """
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    if boot is None:
+        return 0.0
+    attempts = []
+    for _ in range(3):
+        before, with_sleep, after = time.monotonic_ns(), time.clock_gettime_ns(boot), time.monotonic_ns()
+        attempts.append((after - before, with_sleep - (before + after) // 2))
+    return min(attempts)[1] / 1e9
+
+
+class _Gpu:
+    """Clocks, temperature and users of one GPU by NVML; None where the driver does not tell."""
+
+    def __init__(self, device: int) -> None:
+        self._nvml: Any = None
+        self._device: Any = None
+        with contextlib.suppress(ImportError):
+            import pynvml
+
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlInit()
+                name = nvml_device(device, os.environ.get("CUDA_VISIBLE_DEVICES"))
+                by_name = pynvml.nvmlDeviceGetHandleByUUID
+                by_index = pynvml.nvmlDeviceGetHandleByIndex
+                self._device = by_index(name) if isinstance(name, int) else by_name(name)
+                self._nvml = pynvml
+
+    def read(self) -> dict[str, float] | None:
+        """What `wire.Counters.gpu` says."""
+        nvml = self._nvml
+        if nvml is None:
+            return None
+        found: dict[str, float] = {}
+        questions: dict[str, Callable[[], float]] = {
+            "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(self._device, nvml.NVML_CLOCK_SM),
+            "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(self._device, nvml.NVML_CLOCK_SM),
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(self._device, nvml.NVML_TEMPERATURE_GPU),
+            "foreign_processes": self._foreign,
+        }
+        for name, ask in questions.items():
+            with contextlib.suppress(nvml.NVMLError):
+                found[name] = float(ask())
+        return found or None
+
+    def _foreign(self) -> int:
+        listed = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._device)
+        return foreign_processes(
+            [process.pid for process in listed], os.getpid(), os.getppid(), parent_of=_parent_of
+        )
+
+
+def _parent_of(process: int) -> int:
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        return int(text.rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,300 @@
+"""The job `explain`: two configurations profiled in turns, and what became of each node of their models.
+
+A pass builds a session, runs it with ONNX Runtime's profiler, turns the profiler off and runs the same
+session again: so both times belong to the same session, and what the profiler costs is seen. The sides
+alternate (A B, B A, A B, …), because a machine drifts; only one session lives at a time, because its idle
+threads would spin beside the other's runs. Which runs count is `profiling.parse_profile(typical=True)`'s.
+
+Not a measurement: nothing here becomes a trial's latency.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core import wire
+from core.wire import Progress, limits
+from core.wire.errors import StoreError, TunerError
+from core.worker.measure import timing
+from core.worker.measure.contestant import pin
+from core.worker.measure.inference import Inference, prepare, translated
+from core.worker.session import CPU, build_session
+from core.worker.session.feeds import rows_fed
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from core.wire.profile import NodeTime, Profile
+
+PASSES = 5  # of each side: the fewest whose scatter says something, with the best and the worst left out
+PASS_S = 0.25  # with the profiler, and as long again without it
+MIN_RUNS, MAX_RUNS = 5, 100
+WARM_RUNS = 3  # of each session, after the first
+MAX_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
+
+# What only copies or reorders; ONNX Runtime numbers the names of these anew in every session.
+_NUMBERED_ANEW = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
+_WEIGHTS = {  # keep the weights out of the graph that is saved to be read
+    "session.optimized_model_external_initializers_file_name": "weights.bin",
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+}
+
+Key = tuple[tuple[str, ...], str, str, str]  # path, name, operator, provider
+
+
+def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
+    """Profile both sides in turns, and leave what was found in `plan["output"]`.
+
+    Args:
+        plan: the two configurations, and where the result goes.
+        progress: told the stages "load", "profile" and "match".
+
+    Raises:
+        TunerError: a side cannot be built or run, or the result cannot be written.
+    """
+    if all(one["name"] == CPU for side in plan["sides"] for one in side["session"]["providers"]):
+        limits.cap_memory()
+    gc.disable()  # this process does nothing else; between the passes it is collected by hand
+    with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
+        sides = [_Side(side, Path(folder) / str(index)) for index, side in enumerate(plan["sides"])]
+        for index, side in enumerate(sides):
+            progress("load", index, len(sides))
+            side.try_out()
+        for done, side in enumerate(_in_turns(sides)):
+            progress("profile", done, PASSES * len(sides))
+            side.run_pass()
+        progress("match", 0, 1)
+        from core.wire.profile_passes import VERSION
+
+        passes: wire.Passes = {
+            "version": VERSION,
+            "sides": [side.result() for side in sides],
+            "fingerprint": plan["fingerprint"],
+            "created_at": time.time(),
+        }
+    _write(Path(plan["output"]), passes)
+    notes = [note for side in passes["sides"] for note in side["notes"]]
+    return {"output": plan["output"], "passes": PASSES, "notes": list(dict.fromkeys(notes))}
+
+
+def _in_turns(sides: Sequence[_Side]) -> Iterator[_Side]:
+    """Every side once a round, in the reverse order of the last round: a drift hits them alike."""
+    for number in range(PASSES):
+        yield from sides if number % 2 == 0 else reversed(sides)
+
+
+def _write(path: Path, passes: wire.Passes) -> None:
+    draft = path.with_suffix(".part")
+    try:
+        draft.write_text(json.dumps(passes, separators=(",", ":")))
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StoreError(
+            f"What the profiles show cannot be kept in `{path}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error
+
+
+class _Side:
+    """One configuration: its model, its passes so far, and the graph that ONNX Runtime made of it."""
+
+    def __init__(self, plan: wire.ContestantPlan, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.plan = plan
+        self.notes: list[str] = []
+        self.model = self._named()
+        self.allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+        self.optimized: Path | None = folder / "optimized.onnx"
+        self.runs = MIN_RUNS
+        self.rows = 0
+        self.requested: list[str] = []
+        self.effective: list[str] = []
+        self.effective_when_saved: list[str] = []
+        self.fallback_reason = ""
+        self.ran: list[wire.RanNode] = []
+        self.parallel = False
+        self.nodes: dict[Key, wire.PassNode] = {}
+        self.run_s: list[float] = []
+        self.plain_s: list[float] = []
+
+    def _named(self) -> ModelProto:
+        """Read the model without its weights; where nodes lack names, a copy is run in which they do not.
+
+        Names cost nothing at run time, and a node without one cannot be followed through a fusion.
+        """
+        import onnx
+
+        from core.worker.models import read_model
+        from core.worker.models.origins import name_nodes
+
+        path = Path(self.plan["model_path"])
+        model = read_model(path)
+        if not name_nodes(model):
+            return model
+        if any(one.data_location == onnx.TensorProto.EXTERNAL for one in model.graph.initializer):
+            self.notes.append(
+                "Nodes of this model have no names and its weights stand in another file, so fused nodes "
+                "cannot all be matched."
+            )
+            return model
+        copy = self.folder / path.name
+        copy.write_bytes(model.SerializeToString())
+        self.plan = {**self.plan, "model_path": str(copy)}
+        return model
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def try_out(self) -> None:
+        """Run twice, to know how long a run is and how many events it makes; keep the optimized graph."""
+        run_ns, events = self._first_runs()
+        gc.collect()
+        room = MAX_EVENTS // max(1, events) - WARM_RUNS - 1
+        self.runs = max(1, min(max(MIN_RUNS, int(PASS_S * 1e9) // run_ns), MAX_RUNS, room))
+
+    def _first_runs(self) -> tuple[int, int]:
+        """Return the shortest of two runs in nanoseconds, at least 1, and the events of one."""
+        inference = self._saving() or self._inference(self.plan["session"])
+        with translated():
+            latencies = timing.time_each(inference.call, 2)
+        with Path(inference.built.session.end_profiling()).open("rb") as file:
+            events = sum(1 for _ in file) // 2
+        self.effective_when_saved = inference.built.effective
+        shapes = {one["name"]: one["shape"] for one in inference.inputs}
+        self.rows = rows_fed(shapes, self.plan["feeds"]["batch_axes"])
+        self.notes += inference.notes
+        return max(1, min(latencies)), events
+
+    def run_pass(self) -> None:
+        """Build a session, run it with the profiler and then without, and add what was seen."""
+        from core.wire.profile import middle_half
+        from core.worker.measure.profile_parser import parse_profile
+
+        file, plain_ns = self._profiled_and_plain()
+        gc.collect()  # no thread of the session is left from here on
+        profile = parse_profile(file, skip_runs=1 + WARM_RUNS, typical=True)
+        file.unlink(missing_ok=True)
+        typical = middle_half(plain_ns)
+        self.run_s.append(sum(profile.run_s) / len(profile.run_s))
+        self.plain_s.append(sum(plain_ns[index] for index in typical) / len(typical) / 1e9)
+        self._add(profile)
+
+    def _profiled_and_plain(self) -> tuple[Path, list[int]]:
+        inference = self._inference(self.plan["session"])
+        built = inference.built
+        self.requested, self.effective = built.requested, built.effective
+        self.fallback_reason = built.fallback_reason if built.fallback else ""
+        with translated():
+            timing.time_each(inference.call, 1 + WARM_RUNS + self.runs)
+            file = Path(built.session.end_profiling())
+            return file, timing.time_each(inference.call, 1 + self.runs)[1:]
+
+    def _inference(self, session: wire.SessionPlan) -> Inference:
+        """A session with the profiler on and its feeds in place."""
+        if self.allowed is not None:
+            os.sched_setaffinity(0, self.allowed)
+        pin(self.plan["cpus"])
+        prefix = str(self.folder / f"profile-{len(self.run_s)}")
+        built = build_session(self.plan["model_path"], session, profile_prefix=prefix)
+        return prepare(built, self.plan)
+
+    def _saving(self) -> Inference | None:
+        """The same with its optimized graph saved; None where that does not work."""
+        session = self.plan["session"]
+        try:
+            return self._inference(
+                {
+                    **session,
+                    "attributes": {**session["attributes"], "optimized_model_filepath": str(self.optimized)},
+                    "config_entries": {**session["config_entries"], **_WEIGHTS},
+                }
+            )
+        except TunerError:  # a graph that a provider has compiled cannot be saved, for example
+            self.optimized = None
+            return None
+
+    # --- adding up ------------------------------------------------------------------------------------------
+
+    def _add(self, profile: Profile) -> None:
+        if not self.ran:
+            self.ran = [_ran(node) for node in profile.nodes]
+        self.parallel |= profile.parallel
+        done = len(self.run_s)
+        for node in profile.nodes:
+            entry = self.nodes.setdefault(_key(node), _entry(node))
+            if len(entry["self_s"]) < done:
+                entry["self_s"] += [0.0] * (done - len(entry["self_s"]))
+                entry["nodes"], entry["calls_per_run"] = 0, 0.0
+            entry["self_s"][-1] += node.self_s
+            entry["nodes"] += 1
+            entry["calls_per_run"] += node.calls_per_run
+
+    def result(self) -> wire.PassSide:
+        """Tell what was seen, in the form that is stored."""
+        from core.worker.models.origins import model_nodes
+
+        for entry in self.nodes.values():
+            entry["self_s"] += [0.0] * (PASSES - len(entry["self_s"]))
+        return {
+            "requested_providers": self.requested,
+            "effective_providers": self.effective,
+            "fallback": bool(self.fallback_reason),
+            "fallback_reason": self.fallback_reason,
+            "batch_size": self.rows,
+            "parallel": self.parallel,
+            "runs": self.runs,
+            "run_s": self.run_s,
+            "plain_s": self.plain_s,
+            "nodes": list(self.nodes.values()),
+            "model": model_nodes(self.model),
+            "origins": self._origins(),
+            "notes": list(dict.fromkeys(self.notes)),
+        }
+
+    def _origins(self) -> list[wire.Origin] | None:
+        import onnx
+
+        from core.worker.models.origins import origins
+
+        if self.optimized is None or not self.optimized.is_file():
+            return None
+        if self.effective_when_saved != self.effective:  # saving has cost a provider: another graph
+            return None
+        optimized = onnx.load(str(self.optimized), load_external_data=False)
+        return origins(self.model, optimized, self.ran)
+
+
+def _key(node: NodeTime) -> Key:
+    name = node.op_type if node.op_type in _NUMBERED_ANEW else node.name
+    return node.path, name, node.op_type, node.provider
+
+
+def _entry(node: NodeTime) -> wire.PassNode:
+    path, name, op_type, provider = _key(node)
+    return {
+        "path": list(path),
+        "name": name,
+        "op_type": op_type,
+        "provider": provider,
+        "inserted": node.inserted,
+        "nodes": 0,
+        "calls_per_run": 0.0,
+        "self_s": [],
+    }
+
+
+def _ran(node: NodeTime) -> wire.RanNode:
+    return {
+        "path": list(node.path),
+        "name": node.name,
+        "op_type": node.op_type,
+        "node_index": node.node_index,
+    }

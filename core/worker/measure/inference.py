@@ -1,0 +1,290 @@
+"""A session with its feeds in place: one call is one inference, in one of the two ways users run it.
+
+`Contender` is what the timing of a race needs of it, so that an engine other than ONNX Runtime can race too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import onnxruntime as ort
+
+from core import wire
+from core.wire.errors import SpecError, TunerError
+from core.worker.measure import timing
+from core.worker.measure.layout import AS_IT_COMES, Draw
+from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
+from core.worker.session.feeds import Array, Feeds, make_feeds, rows_fed
+from core.worker.session.feeds.wanted import BFLOAT16
+from core.worker.session.ort_errors import run_error
+
+_BFLOAT16_ONNX = 16  # TensorProto.BFLOAT16
+_ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: BFLOAT16,
+}
+
+
+class Built(Protocol):
+    """What was built, and how it differs from what was asked for; `BuiltSession` is one."""
+
+    @property
+    def requested(self) -> list[str]:
+        """Execution providers in order of preference; of another engine its one name."""
+
+    @property
+    def effective(self) -> list[str]:
+        """The ones that it really runs on."""
+
+    @property
+    def fallback(self) -> bool:
+        """Whether a provider that was asked for is missing."""
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why; empty unless `fallback`."""
+
+    @property
+    def creation_s(self) -> float:
+        """Seconds that building took, until the first run was possible."""
+
+
+class Contender(Protocol):
+    """One configuration with its feeds in place, ready to run."""
+
+    @property
+    def built(self) -> Built:
+        """What runs."""
+
+    @property
+    def call(self) -> timing.Call:
+        """One inference, to its very end: results of a GPU are waited for."""
+
+    @property
+    def inputs(self) -> list[wire.TensorInfo]:
+        """What each call feeds."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Facts that a reader of the numbers must know."""
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what computes, by name."""
+
+    def outputs(self, result: object) -> list[wire.TensorInfo]:
+        """Describe what came out of a call, given what the call returned."""
+
+    def arrays(self, result: object) -> dict[str, Array]:
+        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+
+    def refed(self, feeds: wire.FeedPlan) -> Contender:
+        """The same with other feeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """A session with its feeds in place: `call` is one inference."""
+
+    built: BuiltSession
+    call: timing.Call
+    inputs: list[wire.TensorInfo]
+    binding: Any  # ort.IOBinding, or None for plain `run`
+    notes: list[str]
+    layout: Draw = AS_IT_COMES  # where the inputs lie
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what computes, by name."""
+        return {"onnxruntime": ort.__version__, "numpy": np.__version__}
+
+    def outputs(self, result: object) -> list[wire.TensorInfo]:
+        """Describe what came out of a call, given what the call returned."""
+        return [_describe(name, value) for name, value in self._values(result)]
+
+    def arrays(self, result: object) -> dict[str, Array]:
+        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+        with translated():
+            return dict(array for name, value in self._values(result) for array in _flat(name, value))
+
+    def refed(self, feeds: wire.FeedPlan) -> Inference:
+        """The same session with other feeds.
+
+        Raises:
+            TunerError: as for `prepare`.
+        """
+        return _in_place(self.built, feeds, self.layout, use_io_binding=self.binding is not None)
+
+    def _values(self, result: object) -> list[tuple[str, object]]:
+        names = [output.name for output in self.built.session.get_outputs()]
+        values = self.binding.get_outputs() if self.binding is not None else result
+        assert isinstance(values, list)
+        return list(zip(names, values, strict=True))
+
+
+def prepare(
+    built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: Draw = AS_IT_COMES
+) -> Inference:
+    """Make the feeds of `plan` and put them in place, which `layout` says.
+
+    Raises:
+        SpecError: a feed does not fit, or I/O binding cannot hold an output.
+        ModelError: an input is not a numeric tensor.
+    """
+    return _in_place(built, plan["feeds"], layout, use_io_binding=plan["use_io_binding"])
+
+
+def _in_place(built: BuiltSession, plan: wire.FeedPlan, layout: Draw, *, use_io_binding: bool) -> Inference:
+    feeds = make_feeds(plan, built.session.get_inputs())
+    placed = {name: layout.place(one, number) for number, (name, one) in enumerate(feeds.arrays.items())}
+    feeds = replace(feeds, arrays=placed)
+    with translated():
+        found = _bound(built, feeds) if use_io_binding else _plain(built, feeds)
+    return replace(found, layout=layout)
+
+
+def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
+    """The rows that are really fed, which must be the batch that was asked for.
+
+    Raises:
+        SpecError: they are not, or the inputs disagree.
+    """
+    rows = rows_fed({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
+    if plan["batch_axes"] and rows != plan["batch_size"]:
+        raise SpecError(
+            f"{rows} rows were fed, but the batch is {plan['batch_size']}.",
+            hint="Give fixed values for as many rows as the batch has, or one number for all.",
+        )
+    return rows
+
+
+def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
+    """`session.run` as everybody calls it: numpy in, numpy out, copies to a GPU and back included."""
+    values = {name: _feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
+    return Inference(
+        built=built,
+        call=functools.partial(built.session.run, None, values),
+        inputs=_inputs(feeds),
+        binding=None,
+        notes=[*built.notes, *feeds.notes],
+    )
+
+
+def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
+    """Inputs bound once where the first provider computes; outputs left there and waited for."""
+    device, device_id = _device(built)
+    binding = built.session.io_binding()
+    for name, array in feeds.arrays.items():
+        binding.bind_ortvalue_input(name, _ort_value(array, feeds.dtypes[name], device, device_id))
+    for output in built.session.get_outputs():
+        _check_bindable(output.name, output.type)
+        binding.bind_output(output.name, device, device_id)
+    run = functools.partial(built.session.run_with_iobinding, binding)
+    return Inference(
+        built=built,
+        call=run if device == "cpu" else functools.partial(_run_and_wait, run, binding),
+        inputs=_inputs(feeds),
+        binding=binding,
+        notes=[*built.notes, *feeds.notes],
+    )
+
+
+def _run_and_wait(run: timing.Call, binding: Any) -> None:
+    run()
+    binding.synchronize_outputs()
+
+
+def _device(built: BuiltSession) -> tuple[str, int]:
+    first = built.effective[0]
+    if first not in CUDA_PROVIDERS:
+        return "cpu", 0
+    return "cuda", int(built.session.get_provider_options()[first].get("device_id", 0))
+
+
+def _check_bindable(name: str, kind: str) -> None:
+    if not kind.startswith("tensor(") or kind == "tensor(string)":
+        raise SpecError(
+            f"I/O binding cannot hold the output `{name}`, a {kind}.", hint="Turn I/O binding off."
+        )
+
+
+def _feedable(array: Array, dtype: str) -> Any:
+    return _ort_value(array, dtype, "cpu", 0) if dtype == BFLOAT16 else array
+
+
+def _ort_value(array: Array, dtype: str, device: str, device_id: int) -> Any:
+    if dtype != BFLOAT16:
+        return ort.OrtValue.ortvalue_from_numpy(array, device, device_id)
+    if device != "cpu":
+        raise SpecError("A bfloat16 input cannot be bound on a GPU from numpy.", hint="Turn I/O binding off.")
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16_ONNX)
+
+
+def _inputs(feeds: Feeds) -> list[wire.TensorInfo]:
+    return [
+        {"name": name, "dtype": feeds.dtypes[name], "shape": list(array.shape)}
+        for name, array in feeds.arrays.items()
+    ]
+
+
+def _describe(name: str, value: object) -> wire.TensorInfo:
+    """A tensor's type and shape; for a sequence or a map its kind and length."""
+    if isinstance(value, np.ndarray):
+        return {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if isinstance(value, ort.OrtValue):
+        kind = _ONNX_TO_NUMPY.get(value.element_type(), value.data_type())
+        return {"name": name, "dtype": kind, "shape": list(value.shape())}
+    kind = "map" if isinstance(value, dict) else "sequence" if isinstance(value, list) else "none"
+    return {"name": name, "dtype": kind, "shape": [len(value)] if isinstance(value, list | dict) else []}
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, Array]]:
+    if isinstance(value, ort.OrtValue):
+        yield name, _from_bfloat16(value) if value.element_type() == _BFLOAT16_ONNX else value.numpy()
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _flat(f"{name}[{index}]", member)
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _flat(f"{name}[{key!r}]", member)
+    elif value is not None:
+        array = np.asarray(value)
+        yield name, array.astype(np.str_) if array.dtype == object else array
+
+
+def _from_bfloat16(value: Any) -> Array:
+    """What numpy has no type for: its 16 bits are the upper half of a float32."""
+    if value.device_name().lower() != "cpu":
+        raise SpecError("A bfloat16 output on a GPU cannot be read into numpy.", hint="Compare on the CPU.")
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32).reshape(value.shape())
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """What ONNX Runtime raises from a run, as an error of ours."""
+    try:
+        yield
+    except TunerError:  # some are also a ValueError
+        raise
+    except ORT_ERRORS as error:
+        raise run_error(str(error)) from error

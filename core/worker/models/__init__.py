@@ -1,0 +1,331 @@
+"""What is in a model file: `inspect_model`; `read_model` refuses what this ONNX Runtime cannot load.
+
+Runs in a worker: it parses files of unknown origin. Weights in external data are checked for place and length
+and hashed, but never loaded. What the free dimensions are called and which one is the batch is decided in
+`dimensions`, which random values an input can take in `ranges`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path, PureWindowsPath
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, TensorProto, helper
+
+from core.wire import ExternalFile, InputInfo, ModelInfo
+from core.wire.errors import ModelError
+from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
+from core.worker.models.functions import expanded_nodes
+from core.worker.models.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
+from core.worker.models.ort_format import describe, is_ort_format
+from core.worker.models.ranges import RangeFinder
+
+MAX_IR_VERSION = 13  # of ONNX Runtime 1.31; the limits are tested against the installed one
+MAX_OPSET = 26
+
+# What reading a message raises whose bytes parse but make no sense: text that is not UTF-8, unknown types.
+_DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError)
+_LARGEST_PROTOBUF = 2**31 - 1
+# What other files begin with: (offset, bytes, what it is, what to do)
+_OTHER_FORMATS = (
+    (
+        4,
+        b"ORTM",
+        "is in ORT format, which can be run, but not changed or explained",
+        "Give the `.onnx` file that it was made from.",
+    ),
+    (
+        0,
+        b"PK\x03\x04",
+        "is a zip archive, not an ONNX file",
+        "If it is a PyTorch `.pt2`, export it first.",
+    ),
+    (0, b"\x89HDF", "is an HDF5 file, not an ONNX file", "Convert the Keras model to ONNX first."),
+    (4, b"TFL3", "is a TensorFlow Lite file, not an ONNX file", "Convert it to ONNX first."),
+    (
+        0,
+        b"version https://git-lfs",
+        "is a Git LFS pointer, not the model itself",
+        "Run `git lfs pull` where the file came from.",
+    ),
+)
+
+
+def inspect_model(path: str) -> ModelInfo:
+    """Describe the model in `path` without loading its external data.
+
+    `nodes` and `op_counts` count the bodies of If, Loop and Scan; a call of a model-local function is one
+    node. `parameters` counts the elements of every stored tensor of a floating or quantized type, constants
+    in nodes included; whole-number and boolean tables (shapes, indices) are not weights.
+
+    Raises:
+        ModelError: the file is missing, is no ONNX model, is damaged, is newer than this ONNX Runtime, or
+            names external data that is missing, too short or outside the model's folder.
+    """
+    file = Path(path)
+    if is_ort_format(file):
+        return describe(file, file_sha256(file))
+    model = read_model(file)
+    try:
+        info = _described(model, file)
+        json.dumps(info)  # text that is not UTF-8 would be bytes here, and could not cross the pipe
+        return info
+    except _DAMAGE:
+        raise ModelError(
+            f"`{file.name}` is damaged: it parses, but a part of it makes no sense.",
+            hint="Copy or export the model again.",
+        ) from None
+
+
+def _described(model: ModelProto, file: Path) -> ModelInfo:
+    external = _external_files(model, file)
+    digest = file_sha256(file)
+    inputs = _inputs(model)
+    counts = Counter(op_name(node) for node in nodes_of(model))
+    batch = find_batch(inputs)
+    return {
+        "path": str(file),
+        "sha256": digest,
+        "content_sha256": _content_sha256(digest, external),
+        "size_bytes": file.stat().st_size + sum(one["size_bytes"] for one in external),
+        "ir_version": model.ir_version,
+        "opset": {_domain(one.domain): one.version for one in model.opset_import},
+        "producer": f"{model.producer_name} {model.producer_version}".strip(),
+        "inputs": inputs,
+        "outputs": [_info(value) for value in model.graph.output],
+        "free_dims": free_dims(inputs),
+        "batch_dim": batch.dim,
+        "batch_axes": batch.axes,
+        "fixed_batch": batch.fixed,
+        "nodes": counts.total(),
+        "op_counts": dict(counts.most_common()),
+        "parameters": sum(tensor_elements(one) for one in tensors_of(model) if _is_weight(one)),
+        "external_data": external,
+        "metadata": {one.key: one.value for one in model.metadata_props},
+    }
+
+
+def read_model(file: Path) -> ModelProto:
+    """Parse `file` without its external data, and refuse what the installed ONNX Runtime cannot load.
+
+    Raises:
+        ModelError: see `inspect_model`.
+    """
+    _check_file(file)
+    try:
+        model = onnx.load_model(str(file), format="protobuf", load_external_data=False)
+    except DecodeError:
+        raise _unreadable(file) from None
+    except OSError as error:
+        raise _cannot_read(file, error) from None
+    if not model.HasField("graph") or not model.ir_version:
+        raise _unreadable(file)
+    if not model.opset_import:
+        raise ModelError(
+            f"`{file.name}` names no opset: the file was cut short, or never finished.",
+            hint="Copy or export the model again.",
+        )
+    if not model.graph.output:
+        raise ModelError(
+            f"The graph of `{file.name}` has no output, so there is nothing to run.",
+            hint="Export the model with at least one output.",
+        )
+    _check_versions(model)
+    expanded_nodes(model)  # functions that call themselves would end no walk
+    return model
+
+
+def _check_file(file: Path) -> None:
+    try:
+        if file.is_dir():
+            raise ModelError(
+                f"`{file}` is a folder, not an ONNX file.", hint="Name the `.onnx` file inside it."
+            )
+        if not file.exists():
+            raise ModelError(f"There is no file `{file}`.", hint="Check the path of the model.")
+        if not file.is_file():
+            raise ModelError(f"`{file}` is not a regular file.", hint="Name an `.onnx` file on disk.")
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise _cannot_read(file, error) from None
+    if size == 0:
+        raise ModelError(f"`{file.name}` is empty (0 bytes).", hint="Copy or export the model again.")
+    for offset, magic, what, remedy in _OTHER_FORMATS:
+        if head[offset:].startswith(magic):
+            raise ModelError(f"`{file.name}` {what}.", hint=remedy)
+    if size > _LARGEST_PROTOBUF:
+        raise ModelError(
+            f"`{file.name}` is {size / 2**30:.1f} GiB, but one ONNX file holds at most 2 GiB.",
+            hint="Save the model with its weights as external data.",
+        )
+
+
+def _cannot_read(file: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"Cannot read `{file}`: {error.strerror or error}.", hint="Check the path and its permissions."
+    )
+
+
+def _unreadable(file: Path) -> ModelError:
+    """A cut ONNX file still begins as one: with the IR version, field 1 of the protobuf message."""
+    with file.open("rb") as stream:
+        head = stream.read(2)
+    if head[:1] == b"\x08" and 0 < head[-1] < 64:
+        return ModelError(
+            f"`{file.name}` begins like an ONNX file but is truncated or damaged.",
+            hint="Copy or export the model again; the file is not complete.",
+        )
+    hint = "Choose a model in ONNX format (`.onnx`)."
+    if file.suffix.lower() in (".yaml", ".yml"):
+        hint = "A configuration is given with `--config`, or to `compare`."
+    return ModelError(f"`{file.name}` is not an ONNX file.", hint=hint)
+
+
+def _check_versions(model: ModelProto) -> None:
+    if model.ir_version > MAX_IR_VERSION:
+        raise ModelError(
+            f"The model has IR version {model.ir_version}, ONNX Runtime 1.31 loads {MAX_IR_VERSION} at most.",
+            hint=f"Export it again, or set its `ir_version` to {MAX_IR_VERSION} with the onnx package.",
+        )
+    opset = max((one.version for one in model.opset_import if _domain(one.domain) == ""), default=0)
+    if opset > MAX_OPSET:
+        raise ModelError(
+            f"The model uses ai.onnx opset {opset}, ONNX Runtime 1.31 loads {MAX_OPSET} at most.",
+            hint=f"Export it with opset {MAX_OPSET} or older, or convert it with `onnx.version_converter`.",
+        )
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _is_weight(tensor: TensorProto) -> bool:
+    skipped = (TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING)
+    return tensor.data_type not in skipped
+
+
+def _inputs(model: ModelProto) -> list[InputInfo]:
+    """Inputs that must be fed; older files list their initializers too, which have a value already."""
+    stored = {one.name for one in model.graph.initializer}
+    stored |= {one.values.name for one in model.graph.sparse_initializer}
+    finder = RangeFinder(model)
+    found = []
+    for value in model.graph.input:
+        if value.name in stored:
+            continue
+        info = _info(value)
+        bounds = finder.input_range(value)
+        if bounds is not None:
+            info["low"], info["high"] = float(bounds.low), float(bounds.high)
+            info["range_reason"] = bounds.reason
+        found.append(info)
+    return found
+
+
+def _info(value: onnx.ValueInfoProto) -> InputInfo:
+    if not value.type.HasField("tensor_type"):
+        return {"name": value.name, "dtype": type_text(value.type), "shape": None}
+    tensor = value.type.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = [address(value.name, axis, _raw(dim)) for axis, dim in enumerate(tensor.shape.dim)]
+    return {"name": value.name, "dtype": dtype_name(tensor.elem_type), "shape": shape}
+
+
+def _raw(dim: onnx.TensorShapeProto.Dimension) -> RawDim:
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    return str(dim.dim_param) or None
+
+
+def _external_files(model: ModelProto, file: Path) -> list[ExternalFile]:
+    """Check and hash the files that hold weights, each once, in order of appearance."""
+    needed: dict[str, int] = {}
+    for tensor in tensors_of(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            location, end = _external_extent(tensor)
+            needed[location] = max(needed.get(location, 0), end)
+    found: list[ExternalFile] = []
+    for location, end in needed.items():
+        target = _external_path(file, location)
+        size = target.stat().st_size
+        if size < end:
+            raise ModelError(
+                f"The external data `{location}` of `{file.name}` has {size} bytes, but {end} are needed.",
+                hint="Copy that file again; it is truncated or belongs to another model.",
+            )
+        found.append({"location": location, "size_bytes": size, "sha256": file_sha256(target)})
+    return found
+
+
+def _external_extent(tensor: TensorProto) -> tuple[str, int]:
+    """Return the file of an external tensor and the byte after its last one."""
+    entries = {one.key: one.value for one in tensor.external_data}
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries.get("length") or _tensor_bytes(tensor))
+    except ValueError:
+        offset = length = -1
+    location = entries.get("location", "")
+    if offset < 0 or length < 0 or not location:
+        raise ModelError(
+            f"The external data of tensor `{tensor.name}` names no place in a file.",
+            hint="Export the model again.",
+        )
+    return location, offset + length
+
+
+def _tensor_bytes(tensor: TensorProto) -> int:
+    """Bytes of a tensor that does not say its length; four-bit types are packed two to a byte."""
+    if tensor.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
+        return (tensor_elements(tensor) + 1) // 2
+    return tensor_elements(tensor) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
+def _external_path(file: Path, location: str) -> Path:
+    """Return where `location` lies, refusing what leaves the model's folder (ONNX Runtime refuses it too)."""
+    folder = file.parent
+    target = folder / location
+    windows = PureWindowsPath(location)
+    if Path(location).is_absolute() or windows.drive or windows.root:
+        raise _outside(file, location, "is not a relative path")
+    if ".." in windows.parts:
+        raise _outside(file, location, "points outside the model's folder")
+    try:
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise _outside(file, location, "is a link that leads outside the model's folder")
+        if target.is_file():
+            return target
+    except OSError as error:
+        raise _cannot_read(target, error) from None
+    raise ModelError(
+        f"The external data `{location}` of `{file.name}` is missing.",
+        hint=f"Put `{location}` into the folder of the model, or upload it together with the model.",
+    )
+
+
+def _outside(file: Path, location: str, why: str) -> ModelError:
+    return ModelError(
+        f"The external data `{location}` of `{file.name}` {why}.",
+        hint="Put the real data files beside the model and save it with their plain names.",
+    )
+
+
+def file_sha256(file: Path) -> str:
+    """Return the SHA-256 of `file`, read in blocks, as `sha256sum` prints it."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _content_sha256(digest: str, external: list[ExternalFile]) -> str:
+    """The identity of the model: its own hash, and with external data a hash over all of them."""
+    if not external:
+        return digest
+    lines = [digest, *(f"{one['sha256']} {one['location']}" for one in external)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

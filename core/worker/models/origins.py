@@ -1,0 +1,365 @@
+"""Which nodes of a model each node of its optimized graph does the work of.
+
+ONNX Runtime fuses, renames, folds and inserts nodes while it loads a model. `origins` takes the model and the
+graph that ONNX Runtime saved, and finds for every node that ran the nodes that the model's author wrote. It
+reads no names where it can read the graph: a fused node keeps the name of the tensor that it computes, so the
+nodes it replaced are those between that tensor and the tensors it takes in. In a changed layout (NCHWc, NHWC)
+tensors have new names; there the node's name tells which tensor or node it began as. Where neither tells,
+neighbours share one set of nodes: coarser, never wrong.
+
+Reads protobuf messages that are already in memory; opens no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+from core.wire import ModelNode, Origin, RanNode
+from core.worker.models.graphs import bodies_of
+
+Path = tuple[str, ...]  # names of the nodes whose bodies enclose a node, outermost first
+
+# What only moves or converts a tensor. Where the model has no such node, ONNX Runtime has inserted it.
+_LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
+_CONVERSION = frozenset({"Cast", "Transpose", "QuantizeLinear", "DequantizeLinear"})
+# What a convolution or product in a changed layout takes in behind it; a sum only with an input for it.
+_EPILOGUE = frozenset(
+    {"Add", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "QuantizeLinear", "Relu"}
+    | {"Sigmoid", "Sum", "Tanh"}
+)
+_INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")
+_SUM_INPUT = 3  # of ONNX Runtime's own NCHWc Conv
+_NCHWC = "_nchwc"
+_COUNTED = re.compile(r"_token_\d+$")  # what makes a name unique
+
+
+def name_nodes(model: ModelProto) -> bool:
+    """Name every node of `model` that has no name, and say whether there was one.
+
+    ONNX Runtime's profile calls such a node after its operator and index, and forgets it when it is fused.
+    """
+    unnamed = [graph for _, graph in _graphs(model.graph, ()) if any(not node.name for node in graph.node)]
+    for graph in unnamed:
+        taken = {node.name for node in graph.node}
+        for index, node in enumerate(graph.node):
+            if not node.name:
+                node.name = _free(f"{node.op_type}_{index}", taken)
+                taken.add(node.name)
+    return bool(unnamed)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def model_nodes(model: ModelProto) -> list[ModelNode]:
+    """List the nodes of `model`, those in bodies of If, Loop and Scan included."""
+    return [
+        {"path": list(path), "name": node.name, "op_type": node.op_type}
+        for path, graph in _graphs(model.graph, ())
+        for node in graph.node
+    ]
+
+
+def _graphs(graph: GraphProto, path: Path) -> Iterator[tuple[Path, GraphProto]]:
+    """Yield `graph` and every graph nested in a node of it."""
+    waiting = [(path, graph)]
+    while waiting:
+        path, graph = waiting.pop()
+        yield path, graph
+        waiting.extend(((*path, node.name), body) for node in graph.node for body in bodies_of(node))
+
+
+def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) -> list[Origin]:
+    """Find what each node of `optimized` does the work of.
+
+    Args:
+        model: the graph that was loaded; its nodes have names (see `name_nodes`).
+        optimized: the graph that ONNX Runtime made of it and saved.
+        ran: what the profile calls the nodes of such a graph. A node that came out of a function's body has
+            no name in the file; the profile calls it after its operator and index.
+
+    Returns:
+        One entry per node of `optimized` that has a name in the profile; `nodes` names nodes of `model` at
+        the same `path`, in the model's order, and is empty where none is found. Nodes that the profile cannot
+        tell apart, such as those of one name in both branches of an If, are one entry.
+    """
+    found: dict[tuple[Path, str], Origin] = {}
+    waiting: list[tuple[Path, GraphProto, GraphProto]] = [((), model.graph, optimized.graph)]
+    while waiting:
+        path, original, graph = waiting.pop()
+        matched = list(_Match(original, graph).result())
+        names = _names(matched, [one for one in ran if tuple(one["path"]) == path])
+        for one, name in zip(matched, names, strict=True):
+            if name:
+                entry = found.setdefault(
+                    (path, name), {"path": list(path), "name": name, "nodes": [], "inserted": one.inserted}
+                )
+                covered = (original.node[index].name for index in one.covered)
+                entry["nodes"] += [node for node in covered if node not in entry["nodes"]]
+        waiting.extend(_shared_bodies(path, original, graph))
+    return list(found.values())
+
+
+class _Matched(NamedTuple):
+    node: NodeProto  # of the optimized graph
+    covered: list[int]  # indices of the model's nodes whose work it does
+    inserted: bool
+
+
+def _names(matched: Sequence[_Matched], ran: Sequence[RanNode]) -> list[str]:
+    """Return what the profile calls each node of one graph; empty: it cannot be told.
+
+    ONNX Runtime puts the bodies of functions into the graph in the order of the nodes that call them, and
+    counts on from the last index. So the nameless nodes of one operator have the order of what they cover.
+    """
+    names = [one.node.name for one in matched]
+    nameless: dict[str, list[int]] = defaultdict(list)
+    for position in sorted(range(len(matched)), key=lambda at: (matched[at].covered[:1], at)):
+        if not names[position]:
+            nameless[matched[position].node.op_type].append(position)
+    counted: dict[str, list[RanNode]] = defaultdict(list)
+    for one in ran:
+        if one["name"] == f"{one['op_type']}_{one['node_index']}" and one["name"] not in names:
+            counted[one["op_type"]].append(one)
+    for op_type, positions in nameless.items():
+        candidates = sorted(counted[op_type], key=lambda one: one["node_index"])
+        if len(candidates) == len(positions):
+            for position, one in zip(positions, candidates, strict=True):
+                names[position] = one["name"]
+    return names
+
+
+def _shared_bodies(
+    path: Path, original: GraphProto, graph: GraphProto
+) -> Iterator[tuple[Path, GraphProto, GraphProto]]:
+    """Pair the bodies of those nodes that are the same node in both graphs."""
+    holders = {(node.name, node.op_type): _bodies(node) for node in original.node}
+    for node in graph.node:
+        own = holders.get((node.name, node.op_type), {})
+        for role, body in _bodies(node).items():
+            if role in own:
+                yield (*path, node.name), own[role], body
+
+
+def _bodies(node: NodeProto) -> dict[str, GraphProto]:
+    """The graphs that `node` holds, by what it uses them for: "then_branch", "body"."""
+    return {one.name: one.g for one in node.attribute if one.type == AttributeProto.GRAPH}
+
+
+class _Original:
+    """The model's own graph, to be walked against the flow of data."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self.nodes = graph.node
+        self.index = {node.name: index for index, node in enumerate(graph.node)}
+        self.producer: dict[str, int] = {}
+        self.users: dict[str, list[int]] = defaultdict(list)
+        self.inputs = [_inputs(node) for node in graph.node]
+        self.outputs = {value.name for value in graph.output}
+        for index, node in enumerate(graph.node):
+            self.producer.update((name, index) for name in node.output if name)
+            for name in self.inputs[index]:
+                self.users[name].append(index)
+
+    def between(self, outputs: Iterable[str], stops: set[str]) -> list[int]:
+        """Return the nodes that compute `outputs` from `stops` and the graph's inputs, in order."""
+        found: set[int] = set()
+        waiting = [self.producer[name] for name in outputs if name in self.producer]
+        while waiting:
+            index = waiting.pop()
+            if index not in found:
+                found.add(index)
+                waiting.extend(
+                    self.producer[name]
+                    for name in self.inputs[index]
+                    if name in self.producer and name not in stops
+                )
+        return sorted(found)
+
+
+def _inputs(node: NodeProto) -> list[str]:
+    """Names that `node` reads, those that its bodies take from around them included."""
+    names = [name for name in node.input if name]
+    bodies = list(bodies_of(node))
+    while bodies:
+        body = bodies.pop()
+        for inner in body.node:
+            names.extend(name for name in inner.input if name)
+            bodies.extend(bodies_of(inner))
+        names.extend(value.name for value in body.output)
+    return names
+
+
+class _Sets:
+    """Disjoint sets of names."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def find(self, name: str) -> str:
+        """Return the name that stands for the set of `name`."""
+        parent = self._parent
+        while (above := parent.setdefault(name, name)) != name:
+            parent[name] = parent[above]
+            name = above
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        """Make one set of two; that of `other` keeps its name."""
+        self._parent[self.find(one)] = self.find(other)
+
+
+class _Match:
+    """One graph of the model against what became of it.
+
+    `tensors` joins the tensors that inserted nodes only move or convert; `known` says which tensor of the
+    model such a set is.
+    """
+
+    def __init__(self, original: GraphProto, graph: GraphProto) -> None:
+        self.original = _Original(original)
+        self.nodes: Sequence[NodeProto] = graph.node
+        self.inputs = [_inputs(node) for node in self.nodes]
+        self.named = [self._named_after(node.name) for node in self.nodes]
+        self.claimed = {index for index in self.named if index is not None}
+        self.computed = {name for node in self.nodes for name in node.output if name}
+        given = {name for names in self.inputs for name in names} - self.computed  # inputs, weights
+        self.stops = {name for name in given if name in self.original.producer}  # folded into a constant
+        kept = {name: tensor for name in self.computed if (tensor := self._model_tensor(name)) is not None}
+        self.kept = set(kept.values())
+        self.tensors = _Sets()
+        self.known: dict[str, str] = {name: name for name in given} | kept
+        self.inserted = [self._join_if_inserted(position) for position in range(len(self.nodes))]
+        for position in range(len(self.nodes)):
+            self._know_by_name(position)
+
+    def result(self) -> Iterator[_Matched]:
+        """Yield every node of the graph, in its order."""
+        covered = self._covered()
+        for position, node in enumerate(self.nodes):
+            yield _Matched(node, covered.get(position, []), self.inserted[position])
+
+    # --- which tensor of the model a tensor is ------------------------------------------------------------
+
+    def _named_after(self, name: str) -> int | None:
+        """Return the model's node that `name` is made of: `conv1`, `conv1_token_3`, `conv1/SomeFusion/`."""
+        index = self.original.index
+        while name:
+            for candidate in (name, _COUNTED.sub("", name)):
+                if candidate in index:
+                    return index[candidate]
+            name = name.rpartition("/")[0]
+        return None
+
+    def _model_tensor(self, name: str) -> str | None:
+        """Return the model's tensor that a tensor is by its name, Casts that cancelled out left aside."""
+        while name not in self.original.producer:
+            prefix = next((one for one in _INSERTED_CAST if name.startswith(one)), None)
+            if prefix is None:
+                return None
+            name = name.removeprefix(prefix)
+        return name
+
+    def _join_if_inserted(self, position: int) -> bool:
+        """Join input and output of a node that ONNX Runtime inserted; False for any other node."""
+        node = self.nodes[position]
+        if node.op_type not in _LAYOUT_OR_COPY and not self._is_new_conversion(position):
+            return False
+        taken, given = self.tensors.find(node.input[0]), self.tensors.find(node.output[0])
+        ends = {self.known[one] for one in (taken, given) if one in self.known}
+        if len(ends) > 1:  # the model has something between the two: this node does its work
+            return False
+        self.tensors.join(given, taken)
+        if ends:
+            self.known[taken] = ends.pop()
+        return True
+
+    def _is_new_conversion(self, position: int) -> bool:
+        node, index = self.nodes[position], self.named[position]
+        if node.op_type not in _CONVERSION:
+            return False
+        if index is None or _COUNTED.sub("", node.name) == node.op_type != node.name:
+            return True
+        return bool(self.original.nodes[index].op_type != node.op_type)
+
+    def _tensor(self, name: str) -> str | None:
+        return self.known.get(self.tensors.find(name))
+
+    def _know_by_name(self, position: int) -> None:
+        """Where a node computes a tensor of a new name, tell by the node's name which one that is."""
+        node = self.nodes[position]
+        if self.inserted[position] or len(node.output) != 1 or self._tensor(node.output[0]) is not None:
+            return
+        began_as = self._began_as(position)
+        if began_as is not None:
+            self.known[self.tensors.find(node.output[0])] = self._with_epilogue(began_as, node)
+
+    def _began_as(self, position: int) -> str | None:
+        name = _COUNTED.sub("", self.nodes[position].name)
+        if name.endswith(_NCHWC) and (tensor := self._model_tensor(name.removesuffix(_NCHWC))) is not None:
+            return tensor
+        index = self.named[position]
+        if index is None or len(self.original.nodes[index].output) != 1:
+            return None
+        return str(self.original.nodes[index].output[0])
+
+    def _with_epilogue(self, tensor: str, node: NodeProto) -> str:
+        """Follow `tensor` through what `node` has taken in behind it, such as a sum or an activation."""
+        original = self.original
+        sums = len(node.input) > _SUM_INPUT and bool(node.input[_SUM_INPUT])
+        while len(original.users[tensor]) == 1 and tensor not in original.outputs:
+            index = original.users[tensor][0]
+            user = original.nodes[index]
+            own = index in self.claimed or len(user.output) != 1 or user.output[0] in self.kept
+            if own or user.op_type not in _EPILOGUE or (user.op_type in ("Add", "Sum") and not sums):
+                break
+            tensor = user.output[0]
+        return tensor
+
+    # --- which nodes lie between ----------------------------------------------------------------------------
+
+    def _covered(self) -> dict[int, list[int]]:
+        """Return for each node that was not inserted the model's nodes whose work it does.
+
+        What two of them need and none computes for itself, such as a constant, goes to the first.
+        """
+        stops = self.stops | {
+            self.known[self.tensors.find(name)] for name in self.computed if not self._is_new(name)
+        }
+        taken: set[int] = set()
+        covered: dict[int, list[int]] = {}
+        for members in self._neighbours():
+            outputs = {self._tensor(name) for position in members for name in self.nodes[position].output}
+            found = self.original.between([one for one in outputs if one is not None], stops)
+            alone = [index for index in found if index not in taken]
+            taken.update(alone)
+            covered.update(dict.fromkeys(members, alone or found))
+        return covered
+
+    def _neighbours(self) -> list[list[int]]:
+        """Group the nodes that are joined by tensors of which nothing is known, in the order of the graph."""
+        groups = _Sets()
+        for position, node in enumerate(self.nodes):
+            if self.inserted[position]:
+                continue
+            groups.find(f"node {position}")
+            for name in (*self.inputs[position], *node.output):
+                if name and self._is_new(name):
+                    groups.join(f"tensor {self.tensors.find(name)}", f"node {position}")
+        members: dict[str, list[int]] = defaultdict(list)
+        for position in range(len(self.nodes)):
+            if not self.inserted[position]:
+                members[groups.find(f"node {position}")].append(position)
+        return list(members.values())
+
+    def _is_new(self, name: str) -> bool:
+        """True for a tensor that a node of this graph computes and of which nothing is known."""
+        return name in self.computed and self._tensor(name) is None

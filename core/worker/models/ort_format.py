@@ -1,0 +1,190 @@
+"""What is in a file of ORT format (`.ort`): `describe`, the same facts as of an `.onnx`. Worker side.
+
+Read with the classes that ONNX Runtime generates from its flatbuffers schema and ships. A flatbuffer says
+where things lie by offsets that nothing checks, so a damaged or hostile file shows as an error of unpacking.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from core.wire import InputInfo, ModelInfo
+from core.wire.errors import ModelError
+from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
+from core.worker.models.graphs import dtype_name
+
+SUFFIX = ".ort"
+IDENTIFIER = b"ORTM"  # at offset 4
+_DAMAGE = (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError)
+_TENSOR, _SEQUENCE, _MAP = 1, 2, 3  # fbs.TypeInfoValue
+_VALUE, _NAME = 1, 2  # fbs.DimensionValueType
+_GRAPH, _GRAPHS = 5, 10  # fbs.AttributeType, the numbers of ONNX
+_NOT_WEIGHTS = (7, 8, 9)  # int64, string, bool: shapes, indices and tables
+_DEEPEST = 64  # bodies within bodies; a hostile file could refer to itself
+
+
+_LARGEST_FLATBUFFER = 2**31  # bytes: its offsets reach no further; what lies behind is not read
+
+
+def is_ort_format(file: Path) -> bool:
+    """Whether `file` begins like one in ORT format; False where it cannot be read."""
+    try:
+        if not file.is_file():  # a pipe would never answer
+            return False
+        with file.open("rb") as stream:
+            return stream.read(8)[4:] == IDENTIFIER
+    except OSError:
+        return False
+
+
+def describe(file: Path, sha256: str) -> ModelInfo:
+    """Say what is in `file`, which begins like one in ORT format.
+
+    Args:
+        file: the model; it has no external data.
+        sha256: of the file.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    try:
+        return _described(file, sha256)
+    except _DAMAGE:
+        raise ModelError(
+            f"`{file.name}` is in ORT format, but damaged: a part of it makes no sense.",
+            hint="Copy the file again, or make it anew from the `.onnx` model.",
+        ) from None
+
+
+def _described(file: Path, sha256: str) -> ModelInfo:
+    with file.open("rb") as stream:
+        data = stream.read(_LARGEST_FLATBUFFER)
+    model = _classes().InferenceSession.InferenceSession.GetRootAs(data, 0).Model()
+    graph = model.Graph()
+    types = {_text(one.Name()): one.Type() for one in _each(graph, "NodeArgs")}
+    stored = {_text(one.Name()) for one in _each(graph, "Initializers")}
+    graphs = list(_graphs(graph, 0))
+    inputs = [_info(name, types) for name in _names(graph, "Inputs") if name not in stored]
+    counts = Counter(_operator(node) for one in graphs for node in _each(one, "Nodes"))
+    batch = find_batch(inputs)
+    return {
+        "path": str(file),
+        "sha256": sha256,
+        "content_sha256": sha256,
+        "size_bytes": file.stat().st_size,
+        "ir_version": model.IrVersion(),
+        "opset": {_domain(one): one.Version() for one in _each(model, "OpsetImport")},
+        "producer": f"{_text(model.ProducerName())} {_text(model.ProducerVersion())}".strip(),
+        "inputs": inputs,
+        "outputs": [_info(name, types) for name in _names(graph, "Outputs")],
+        "free_dims": free_dims(inputs),
+        "batch_dim": batch.dim,
+        "batch_axes": batch.axes,
+        "fixed_batch": batch.fixed,
+        "nodes": counts.total(),
+        "op_counts": dict(counts.most_common()),
+        "parameters": sum(_elements(one) for graph in graphs for one in _each(graph, "Initializers")),
+        "external_data": [],
+        "metadata": {_text(one.Key()): _text(one.Value()) for one in _each(model, "MetadataProps")},
+    }
+
+
+def _classes() -> Any:
+    """The generated classes, which import each other by absolute names: their folder is on the path."""
+    folder = str(Path(onnxruntime.__file__).parent / "tools" / "ort_format_model")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    from ort_flatbuffers_py import fbs
+    from ort_flatbuffers_py.fbs import InferenceSession  # noqa: F401 - a submodule that `fbs` does not load
+
+    return fbs
+
+
+def _each(owner: Any, name: str) -> Iterator[Any]:
+    """The members of a vector, or of a vector that is not there."""
+    for index in range(getattr(owner, f"{name}Length")()):
+        yield getattr(owner, name)(index)
+
+
+def _names(graph: Any, name: str) -> list[str]:
+    return [_text(one) for one in _each(graph, name)]
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8")
+
+
+def _graphs(graph: Any, depth: int) -> Iterator[Any]:
+    """The graph, and the bodies of its If, Loop and Scan."""
+    if depth > _DEEPEST:
+        raise ValueError("graphs refer to themselves")
+    yield graph
+    for node in _each(graph, "Nodes"):
+        for attribute in _each(node, "Attributes"):
+            if attribute.Type() == _GRAPH:
+                yield from _graphs(attribute.G(), depth + 1)
+            elif attribute.Type() == _GRAPHS:
+                for body in _each(attribute, "Graphs"):
+                    yield from _graphs(body, depth + 1)
+
+
+def _operator(node: Any) -> str:
+    domain, name = _text(node.Domain()), _text(node.OpType())
+    return name if domain in ("", "ai.onnx") else f"{domain}.{name}"
+
+
+def _domain(opset: Any) -> str:
+    name = _text(opset.Domain())
+    return "" if name == "ai.onnx" else name
+
+
+def _elements(tensor: Any) -> int:
+    if tensor.DataType() in _NOT_WEIGHTS:
+        return 0
+    return math.prod(int(tensor.Dims(axis)) for axis in range(tensor.DimsLength()))
+
+
+# --- inputs and outputs -------------------------------------------------------------------------------------
+
+
+def _info(name: str, types: dict[str, Any]) -> InputInfo:
+    kind = types.get(name)
+    if kind is None or kind.ValueType() != _TENSOR:
+        return {"name": name, "dtype": _kind_text(kind), "shape": None}
+    tensor = _tensor_type(kind)
+    shape = tensor.Shape()
+    dims = None
+    if shape is not None:
+        dims = [address(name, axis, _raw(dim.Value())) for axis, dim in enumerate(_each(shape, "Dim"))]
+    return {"name": name, "dtype": dtype_name(tensor.ElemType()), "shape": dims}
+
+
+def _tensor_type(kind: Any) -> Any:
+    from ort_flatbuffers_py.fbs.TensorTypeAndShape import TensorTypeAndShape
+
+    found = kind.Value()
+    tensor = TensorTypeAndShape()
+    tensor.Init(found.Bytes, found.Pos)
+    return tensor
+
+
+def _raw(value: Any) -> RawDim:
+    if value is None:
+        return None
+    if value.DimType() == _VALUE:
+        return int(value.DimValue())
+    return _text(value.DimParam()) or None if value.DimType() == _NAME else None
+
+
+def _kind_text(kind: Any) -> str:
+    """What cannot be fed, in one word: what is in a sequence or a map does not matter then."""
+    number = 0 if kind is None else kind.ValueType()
+    return {_SEQUENCE: "seq", _MAP: "map"}.get(number, "unknown")

@@ -1,0 +1,275 @@
+"""`SessionPlan` → `InferenceSession`, exactly as planned, and what it really got.
+
+Nothing that the plan does not name is set. ONNX Runtime falls back to the CPU in several silent ways; here a
+provider of the plan that did not load is an error, or with `allow_fallback` a marked fallback. Its reasons
+stand only in log lines that native code writes to file descriptor 2, so those are read here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as _state
+
+from core import wire
+from core.wire.errors import ProviderError, SpecError
+from core.worker.session.ort_errors import (
+    WITHOUT_IT,
+    blamed_provider,
+    creation_error,
+    load_failure,
+    missing_libraries,
+    provider_error,
+)
+
+CPU = "CPUExecutionProvider"
+CUDA_PROVIDERS = wire.CUDA_PROVIDERS
+
+# Every exception class that ONNX Runtime raises on purpose; they share no base but Exception.
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    *(value for value in vars(_state).values() if isinstance(value, type) and issubclass(value, Exception)),
+    RuntimeError,
+    ValueError,
+)
+_ENUMS = {"graph_optimization_level": ort.GraphOptimizationLevel, "execution_mode": ort.ExecutionMode}
+_AFFINITIES = "session.intra_op_thread_affinities"
+_PIN_REPORT_S = 0.02  # a pool thread reports a failed pinning from its own thread, a moment after creation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSession:
+    """A session, and how it differs from what was asked for."""
+
+    session: ort.InferenceSession
+    requested: list[str]
+    effective: list[str]
+    fallback: bool
+    fallback_reason: str
+    creation_s: float
+    notes: list[str]
+
+
+def build_session(
+    model: str | bytes,
+    plan: wire.SessionPlan,
+    *,
+    profile_prefix: str | None = None,
+    record_assignment: bool = False,
+) -> BuiltSession:
+    """Create the session that `plan` describes.
+
+    Args:
+        model: path of the .onnx file, or its bytes.
+        plan: what to set; nothing else is set.
+        profile_prefix: turns ONNX Runtime's profiler on, writing to a file that begins with this path.
+        record_assignment: keep which provider each node went to.
+
+    Raises:
+        ProviderError: a provider of the chain is not in this build or does not load, and
+            `allow_fallback` is off.
+        ModelError: ONNX Runtime refuses the model.
+        SpecError: ONNX Runtime refuses a setting.
+        WorkerError: there is not enough memory.
+    """
+    requested = [provider["name"] for provider in plan["providers"]]
+    chain, refused = _in_this_build(plan["providers"])
+    if refused and not plan["allow_fallback"]:
+        raise next(iter(refused.values()))
+    notes = _preload(chain)
+    options = _options(plan, profile_prefix, record_assignment)
+    session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused)
+    effective = session.get_providers()
+    _collect_missing(requested, effective, log, refused)
+    if refused and not plan["allow_fallback"]:
+        raise next(iter(refused.values()))
+    notes += _pinning(log, plan)
+    return BuiltSession(
+        session=session,
+        requested=requested,
+        effective=effective,
+        fallback=bool(refused),
+        fallback_reason=" ".join(error.message for error in refused.values()),
+        creation_s=creation_s,
+        notes=notes if set(CUDA_PROVIDERS) & set(effective) else [n for n in notes if n != _PRELOADED],
+    )
+
+
+def _in_this_build(
+    providers: list[wire.ProviderPlan],
+) -> tuple[list[wire.ProviderPlan], dict[str, ProviderError]]:
+    listed = ort.get_available_providers()
+    refused = {
+        provider["name"]: ProviderError(
+            f"{provider['name']} is not in this build of ONNX Runtime, which lists {', '.join(listed)}.",
+            hint=f"Choose a provider of that list, or install a build that has it. {WITHOUT_IT}",
+        )
+        for provider in providers
+        if provider["name"] not in listed
+    }
+    return [p for p in providers if p["name"] not in refused], refused
+
+
+_PRELOADED = (
+    "The CUDA libraries were found with `onnxruntime.preload_dlls()`; a program of your own may need that "
+    "call too."
+)
+
+
+def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
+    """Load the NVIDIA libraries that come as Python packages; the loader does not look there by itself."""
+    if not any(provider["name"] in CUDA_PROVIDERS for provider in chain):
+        return []
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
+        ort.preload_dlls()
+    return [_PRELOADED]
+
+
+def _options(
+    plan: wire.SessionPlan, profile_prefix: str | None, record_assignment: bool
+) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    for name, value in plan["attributes"].items():
+        _set_attribute(options, name, value)
+    for key, text in plan["config_entries"].items():
+        _set_entry(options, key, text)
+    if profile_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
+    if record_assignment:
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    return options
+
+
+def _set_attribute(options: ort.SessionOptions, name: str, value: bool | int | str) -> None:
+    try:
+        setattr(options, name, getattr(_ENUMS[name], str(value)) if name in _ENUMS else value)
+    except (AttributeError, TypeError) as error:
+        raise SpecError(
+            f"ONNX Runtime has no setting `{name}` that takes {value!r}.",
+            hint="Correct the name or the value.",
+        ) from error
+
+
+def _set_entry(options: ort.SessionOptions, key: str, text: str) -> None:
+    try:
+        options.add_session_config_entry(key, text)
+    except RuntimeError as error:
+        raise SpecError(
+            f"ONNX Runtime refuses the session config entry `{key[:80]}`: {error}",
+            hint="Shorten or remove it.",
+        ) from error
+
+
+def _create_with_fallback(
+    model: str | bytes,
+    options: ort.SessionOptions,
+    plan: wire.SessionPlan,
+    chain: list[wire.ProviderPlan],
+    refused: dict[str, ProviderError],
+) -> tuple[ort.InferenceSession, float, str]:
+    """Create the session; a provider that breaks creation leaves the chain and is added to `refused`."""
+    while True:
+        log: list[str] = []
+        try:
+            with _native_log(log, wait_s=_PIN_REPORT_S if _AFFINITIES in plan["config_entries"] else 0.0):
+                session, creation_s = _create(model, options, plan, chain)
+        except ORT_ERRORS as error:
+            name = blamed_provider(str(error), [p["name"] for p in chain if p["name"] != CPU])
+            if name is None:
+                raise _refusal(error, model, plan) from error
+            text = "\n".join(log)
+            refused[name] = _provider_refusal(name, text, error)
+            if not plan["allow_fallback"]:
+                raise refused[name] from error
+            chain = [provider for provider in chain if provider["name"] != name]
+        else:
+            return session, creation_s, "\n".join(log)
+
+
+def _create(
+    model: str | bytes,
+    options: ort.SessionOptions,
+    plan: wire.SessionPlan,
+    chain: list[wire.ProviderPlan],
+) -> tuple[ort.InferenceSession, float]:
+    keywords: dict[str, Any] = {"enable_fallback": 0}  # else a failure prints to stdout and becomes the CPU
+    if plan["disabled_optimizers"]:
+        keywords["disabled_optimizers"] = plan["disabled_optimizers"]
+    providers = [(provider["name"], provider["options"]) for provider in chain] or [(CPU, {})]
+    began = time.perf_counter()
+    session = ort.InferenceSession(model, options, providers=providers, **keywords)
+    creation_s = time.perf_counter() - began
+    session.disable_fallback()  # a run that fails must fail, not go on with the CPU
+    return session, creation_s
+
+
+def _refusal(error: Exception, model: str | bytes, plan: wire.SessionPlan) -> Exception:
+    return creation_error(
+        type(error).__name__,
+        str(error),
+        model=model if isinstance(model, str) else "model",
+        config_entries=plan["config_entries"],
+    )
+
+
+def _provider_refusal(name: str, log: str, error: Exception) -> ProviderError:
+    missing = missing_libraries(log)
+    return provider_error(name, load_failure(name, log if name in missing else str(error)))
+
+
+def _collect_missing(
+    requested: list[str], effective: list[str], log: str, refused: dict[str, ProviderError]
+) -> None:
+    for name in requested:
+        if name not in effective and name not in refused:
+            refused[name] = provider_error(name, load_failure(name, log))
+
+
+def _pinning(log: str, plan: wire.SessionPlan) -> list[str]:
+    """A pool thread that could not be pinned: an error where pinning was asked for, else a note."""
+    if "pthread_setaffinity_np failed" not in log:
+        return []
+    if _AFFINITIES in plan["config_entries"]:
+        raise SpecError(
+            f"`{_AFFINITIES}` names a CPU that this process may not use: "
+            f"{plan['config_entries'][_AFFINITIES]!r}.",
+            hint="Name CPUs that exist here, counted from 1.",
+        )
+    return [
+        "ONNX Runtime could not pin its threads, because this container may not use every CPU; "
+        "set `intra_op_num_threads`."
+    ]
+
+
+@contextlib.contextmanager
+def _native_log(lines: list[str], *, wait_s: float = 0.0) -> Iterator[None]:
+    """Add to `lines` what native code writes to file descriptor 2, and pass it on to the real one after."""
+    real, capture = os.dup(2), os.memfd_create("ort-log") if hasattr(os, "memfd_create") else _temporary()
+    os.dup2(capture, 2)
+    try:
+        yield
+        if wait_s:
+            time.sleep(wait_s)
+    finally:
+        os.dup2(real, 2)
+        size = os.lseek(capture, 0, os.SEEK_END)
+        data = os.pread(capture, size, 0)
+        os.close(capture)
+        with contextlib.suppress(OSError):
+            os.write(real, data)
+        os.close(real)
+        lines.extend(data.decode(errors="replace").splitlines())
+
+
+def _temporary() -> int:
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

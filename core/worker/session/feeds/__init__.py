@@ -1,0 +1,389 @@
+"""`FeedPlan` → arrays: seeded random, fixed values, an `.npz`, or images.
+
+numpy only; Pillow is imported when images are asked for and never otherwise. Every array is C-contiguous,
+in the type that the session declares, and exactly in the planned shape: a source with fewer rows than the
+batch is refused, never repeated. bfloat16, which numpy lacks, is its bit pattern in uint16.
+
+Random ranges, unless the plan gives others: floats uniform in [0, 1), so that roots and logarithms stay
+finite; bool at random; uint8 and int8 the whole type; other integers 0 or 1, valid as a mask and as an index
+into any table. The values of an input depend on the seed and its name alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from core import wire
+from core.wire.errors import ModelError, SpecError, nearest
+from core.worker.session.feeds.archive import opened
+from core.worker.session.feeds.wanted import BFLOAT16, Wanted
+
+Array = npt.NDArray[Any]
+
+_ORT_TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    BFLOAT16: BFLOAT16,
+    "bool": "bool",
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_SMALL_INTEGERS = ("int8", "uint8")
+_IMAGE_ARRAY = "test_images"  # the name MedMNIST uses
+
+
+class SessionInput(Protocol):
+    """What `InferenceSession.get_inputs()` returns: name and type, such as "tensor(float)"."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - says it all
+    @property
+    def type(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeds:
+    """What to feed; `notes` are conversions that a reader of the numbers should know."""
+
+    arrays: dict[str, Array]
+    dtypes: dict[str, str]  # numpy's names, or "bfloat16"
+    notes: list[str]
+
+
+def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> Feeds:
+    """Make every array the session needs.
+
+    Args:
+        plan: shapes, source and values; the types are the session's own.
+        session_inputs: `InferenceSession.get_inputs()`.
+
+    Raises:
+        SpecError: a value, array or image does not fit the input.
+        ModelError: the model has an input that is not a numeric tensor.
+    """
+    wanted = _wanted(plan, session_inputs)
+    notes: list[str] = []
+    arrays = {one.name: fixed(one, plan["values"][one.name]) for one in wanted if one.name in plan["values"]}
+    _check_sizes([one for one in wanted if one.name not in arrays], plan["source"])
+    arrays |= {one.name: random(one, plan["seed"]) for one in wanted if one.drawn and one.name not in arrays}
+    open_ones = [one for one in wanted if one.name not in arrays]
+    if plan["source"] == "npz":
+        arrays |= from_npz(plan, open_ones, notes)
+    elif plan["source"] == "images":
+        arrays |= _from_images(plan, open_ones)
+    arrays |= {one.name: random(one, plan["seed"]) for one in open_ones if one.name not in arrays}
+    return Feeds(
+        arrays={one.name: _final(one, arrays[one.name]) for one in wanted},
+        dtypes={one.name: one.dtype for one in wanted},
+        notes=notes,
+    )
+
+
+def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], seed: int) -> dict[str, Array]:
+    """Make the arrays of inputs that a dataset does not hold: those with a fixed value or a range.
+
+    Args:
+        inputs: of the model, with the batch that is fed at once.
+        values: input -> fixed value.
+        seed: of the ranges.
+
+    Raises:
+        SpecError: a value that does not fit its input.
+    """
+    found: dict[str, Array] = {}
+    for one in inputs:
+        if one["name"] not in values and not one.get("drawn", False):
+            continue
+        wanted = Wanted(
+            name=one["name"],
+            dtype=one["dtype"],
+            shape=one["shape"],
+            low=one["low"],
+            high=one["high"],
+            batch_axis=None,
+            drawn=one.get("drawn", False),
+        )
+        array = fixed(wanted, values[one["name"]]) if one["name"] in values else random(wanted, seed)
+        found[one["name"]] = _final(wanted, array)
+    return found
+
+
+def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int]) -> int:
+    """Count the rows of the feeds; 1 when no input has rows.
+
+    Args:
+        shapes: input to the shape that was really fed.
+        batch_axes: input to the axis that carries the batch.
+
+    Raises:
+        SpecError: the inputs disagree.
+    """
+    counts = {name: shapes[name][axis] for name, axis in batch_axes.items() if axis < len(shapes[name])}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"`{name}` {rows}" for name, rows in counts.items())
+        raise SpecError(
+            f"The inputs were fed different numbers of rows: {listed}.",
+            hint="Give every input the same number of rows.",
+        )
+    return next(iter(counts.values()), 1)
+
+
+def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list[Wanted]:
+    planned = {one["name"]: one for one in plan["inputs"]}
+    wanted = []
+    for declared in session_inputs:
+        one = planned.get(declared.name)
+        if one is None:
+            raise SpecError(
+                f"The plan feeds no input `{declared.name}`, which the model needs.",
+                hint="Inspect the model again; its file has changed.",
+            )
+        wanted.append(
+            Wanted(
+                name=one["name"],
+                dtype=_dtype(declared),
+                shape=one["shape"],
+                low=one["low"],
+                high=one["high"],
+                batch_axis=plan["batch_axes"].get(one["name"]),
+                drawn=one.get("drawn", False),
+            )
+        )
+    return wanted
+
+
+def _dtype(declared: SessionInput) -> str:
+    kind, _, rest = declared.type.partition("(")
+    dtype = _ORT_TYPES.get(rest.rstrip(")")) if kind == "tensor" else None
+    if dtype is None:
+        raise ModelError(
+            f"Input `{declared.name}` is {declared.type}; ORTune feeds tensors of numbers and bool only.",
+            hint="Export the model with tensor inputs of numbers.",
+        )
+    return dtype
+
+
+def _check_sizes(wanted: Sequence[Wanted], source: str) -> None:
+    for one in wanted:
+        if -1 in one.shape and (source == "random" or one.drawn):
+            raise SpecError(
+                f"Input `{one.name}` has a dimension without a size.",
+                hint="Set it with `--dim`, or give the input a fixed value.",
+            )
+
+
+def _final(one: Wanted, array: Array) -> Array:
+    if one.dtype == BFLOAT16:  # the upper half of a float32, truncated
+        bits = (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return bits.reshape(array.shape)
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+# -- random ------------------------------------------------------------------------------------------------
+
+
+def random(one: Wanted, seed: int) -> Array:
+    """Return the seeded random array for one input, in the range the module docstring states."""
+    generator = np.random.default_rng([abs(seed), zlib.crc32(one.name.encode())])
+    dtype = one.numpy_dtype
+    if dtype == np.bool_:
+        low, high = int(one.low or 0), int(one.high or 2)  # a mask asks for True only: 1 <= value < 2
+        return np.asarray(generator.integers(low, high, one.shape), np.bool_)
+    if np.issubdtype(dtype, np.integer):
+        low, high = _integer_range(one)
+        return np.asarray(generator.integers(low, high, one.shape, dtype=dtype))
+    low_f, high_f = _float_range(one)
+    unit = generator.random(one.shape, dtype=np.float64 if dtype == np.float64 else np.float32)
+    return np.asarray(low_f + unit * np.float32(high_f - low_f)).astype(dtype)
+
+
+def _integer_range(one: Wanted) -> tuple[int, int]:
+    limits = np.iinfo(one.numpy_dtype)
+    whole = one.dtype in _SMALL_INTEGERS and one.low is None and one.high is None
+    if whole:
+        return int(limits.min), int(limits.max) + 1
+    low = int(one.low) if one.low is not None else min(0, int(one.high or 2) - 1)
+    high = int(one.high) if one.high is not None else low + 2
+    low, high = max(low, int(limits.min)), min(high, int(limits.max) + 1)
+    if low >= high:
+        raise SpecError(
+            f"Input `{one.name}` has no {one.dtype} from {one.low} up to, but without, {one.high}.",
+            hint="Give it a range that holds a number, or a fixed value.",
+        )
+    return low, high
+
+
+def _float_range(one: Wanted) -> tuple[float, float]:
+    low = one.low if one.low is not None else min(0.0, (one.high if one.high is not None else 1.0) - 1.0)
+    return low, one.high if one.high is not None else low + 1.0
+
+
+# -- fixed values ------------------------------------------------------------------------------------------
+
+
+def fixed(one: Wanted, value: Any) -> Array:
+    """Return `value`, a number or nested list, in the type of the input and broadcast to its shape.
+
+    Raises:
+        SpecError: text, a number that the type does not hold, or a shape that does not fit.
+    """
+    try:
+        raw = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        raw = np.asarray(None)
+    if raw.dtype.kind not in "biuf" or raw.size == 0:
+        raise SpecError(
+            f"The value {_short(value)} for input `{one.name}` is not a number or a regular list of numbers.",
+            hint=f"Give {one.dtype} numbers, for example `--feed {one.name}=1`.",
+        )
+    return _broadcast(one, _cast_exactly(one, raw, value))
+
+
+def _cast_exactly(one: Wanted, raw: Array, value: Any) -> Array:
+    dtype = one.numpy_dtype
+    with np.errstate(all="ignore"):
+        cast = raw.astype(dtype)
+    fits = bool(np.isfinite(cast).all()) or not bool(np.isfinite(raw).all())
+    if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+        fits = bool((cast == raw).all())
+    if not fits:
+        raise SpecError(
+            f"The value {_short(value)} for input `{one.name}` is no {one.dtype}.",
+            hint=f"Give a value that {one.dtype} can hold.",
+        )
+    return cast
+
+
+def _broadcast(one: Wanted, array: Array) -> Array:
+    if not one.shape and array.ndim:  # rank unknown, or a scalar: ONNX Runtime checks which
+        return array
+    own = [1] * (len(one.shape) - array.ndim) + list(array.shape)
+    target = [
+        size if wanted == -1 else wanted
+        for wanted, size in zip(one.shape, own[-len(one.shape) :], strict=False)
+    ]
+    try:
+        return np.array(np.broadcast_to(array, target), order="C")
+    except ValueError as error:
+        raise SpecError(
+            f"The value for input `{one.name}` has shape {list(array.shape)}, the model wants {one.shape}.",
+            hint="Give one number, or a list in the input's shape.",
+        ) from error
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+# -- .npz --------------------------------------------------------------------------------------------------
+
+
+def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) -> dict[str, Array]:
+    """Return the first rows of the arrays in `plan["path"]`.
+
+    The file holds one array per input, under the input's name, and nothing else. A model with a single open
+    input may also be fed from a file with a single array, or one that calls it `test_images` (MedMNIST's
+    layout; its labels and other splits are left alone). There a uint8 array [rows, H, W] or [rows, H, W, C]
+    for a float input is taken as images: put into the input's layout, scaled to [0, 1] and, when the plan has
+    `image_mean` and `image_std`, normalised.
+
+    Raises:
+        SpecError: unreadable file; missing or extra name; wrong type or shape; too few rows.
+    """
+    path = plan["path"] or ""
+    with opened(Path(path), f"There is no feeds file `{path[:200]}`.") as archive:
+        stored = archive.read(archive.names)
+    chosen = _choose_arrays(stored, wanted)
+    return {one.name: _rows(one, chosen[one.name], plan, notes) for one in wanted}
+
+
+def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[Wanted]) -> dict[str, Array]:
+    names = [one.name for one in wanted]
+    if len(names) == 1 and names[0] not in stored:
+        only = next(iter(stored.values())) if len(stored) == 1 else stored.get(_IMAGE_ARRAY)
+        if only is not None:
+            return {names[0]: only}
+    for name in names:
+        if name not in stored:
+            raise SpecError(
+                f"The .npz has no array `{name[:80]}`, but {_listed(stored)}.{nearest(name, stored)}",
+                hint="Name each array after the input it feeds.",
+            )
+    for name in stored:
+        if name not in names:
+            raise SpecError(
+                f"The .npz has an array `{name[:80]}`, but no input of that name is open."
+                f"{nearest(name, names)}",
+                hint="Remove the array, or name it after an input.",
+            )
+    return dict(stored)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(name[:80] for name in list(names)[:20]) or "none"
+
+
+def _rows(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
+    if one.batch_axis is not None and array.ndim > one.batch_axis:
+        have, need = array.shape[one.batch_axis], plan["batch_size"]
+        if have < need:
+            raise SpecError(
+                f"The array for input `{one.name}` has {have} rows, the batch is {need}.",
+                hint=f"Use a batch of at most {have}, or a file with more rows.",
+            )
+        array = array.take(range(need), axis=one.batch_axis)
+    if array.dtype == np.uint8 and np.issubdtype(one.numpy_dtype, np.floating):
+        array = _image_layout(one, array, plan, notes)
+    if one.shape and not _fits(array.shape, one.shape):
+        raise SpecError(
+            f"The array for input `{one.name}` has shape {list(array.shape)}, the model wants {one.shape}.",
+            hint="Give the array the input's shape; only the batch may be longer.",
+        )
+    return _cast_array(one, array, notes)
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    return len(shape) == len(wanted) and all(w in (-1, s) for s, w in zip(shape, wanted, strict=True))
+
+
+def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
+    """uint8 images in a float input: channels where the input has them, values in [0, 1]."""
+    if len(one.shape) != 4 or array.ndim not in (3, 4):
+        return array
+    if array.ndim == 3:
+        array = array[:, None] if one.shape[1] == 1 else array[..., None]
+    elif not _fits(array.shape, one.shape) and _fits(np.moveaxis(array, 3, 1).shape, one.shape):
+        array = np.moveaxis(array, 3, 1)
+    from core.worker.session.feeds.images import normalised
+
+    notes.append(f"The uint8 images for input `{one.name}` were scaled to [0, 1].")
+    channel_axis = 1 if one.shape[1] in (1, 3, 4) else 3
+    return normalised(array, channel_axis, plan["image_mean"], plan["image_std"])
+
+
+def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
+    dtype = one.numpy_dtype
+    if array.dtype == dtype:
+        return array
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise SpecError(
+            f"The array for input `{one.name}` is {array.dtype}, the model wants {one.dtype}.",
+            hint=f"Convert it with `array.astype({one.dtype!r})`.",
+        )
+    if one.dtype != BFLOAT16:
+        notes.append(f"The array for input `{one.name}` was converted from {array.dtype} to {one.dtype}.")
+    return _cast_exactly(one, array, f"array of {array.dtype}")
+
+
+def _from_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
+    from core.worker.session.feeds.images import load_images  # Pillow comes with it
+
+    return load_images(plan, wanted)

@@ -1,0 +1,154 @@
+"""Image files → the array of a model's image input. Pillow is imported when files are read, not before.
+
+Each image is turned upright, converted to the input's number of channels, resized (bilinear, without
+cropping) to its height and width, and scaled to [0, 1]; then mean and deviation per channel are applied.
+Without statistics of its own a three-channel input gets ImageNet's, which torchvision's classifiers expect.
+A uint8 input gets the bytes 0 to 255 as they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core import wire
+from core.wire.doors import check_files
+from core.wire.errors import SpecError
+from core.wire.files import IrregularFile, open_regular, refuse_irregular
+from core.worker.session.feeds.wanted import Wanted
+
+Array = npt.NDArray[Any]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
+IMAGENET_STD = (0.229, 0.224, 0.225)
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
+    """Return {the image input: the first `batch_size` images of `plan["path"]`}, in order of file name.
+
+    Raises:
+        SpecError: no single image input; no readable images, or fewer than the batch.
+    """
+    one, channel_axis = image_input(wanted)
+    rows = one.shape[0]
+    files = _files(plan["path"] or "")
+    if len(files) < rows:
+        raise SpecError(
+            f"There are {len(files)} images in `{plan['path']}`, the batch is {rows}.",
+            hint=f"Use a batch of at most {len(files)}, or more images.",
+        )
+    height, width = one.shape[2:] if channel_axis == 1 else one.shape[1:3]
+    pixels = np.stack([_pixels(file, one.shape[channel_axis], (width, height)) for file in files[:rows]])
+    if channel_axis == 1:
+        pixels = np.moveaxis(pixels, 3, 1)
+    if one.dtype == "uint8":
+        return {one.name: pixels}
+    mean, std = statistics(one.shape[channel_axis], plan["image_mean"], plan["image_std"])
+    return {one.name: normalised(pixels, channel_axis, mean, std).astype(one.numpy_dtype)}
+
+
+def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
+    """Return the one input that images fit, and its channel axis: 1 in NCHW, 3 in NHWC.
+
+    Raises:
+        SpecError: there is none, or more than one.
+    """
+    found = [(one, axis) for one in wanted if (axis := _channel_axis(one)) is not None]
+    if len(found) != 1:
+        count = "no input" if not found else f"{len(found)} inputs"
+        raise SpecError(
+            f"The model has {count} that images fit: float or uint8, [rows, channels, height, width] or "
+            "[rows, height, width, channels] with 1, 3 or 4 channels.",
+            hint="Feed random values, or an .npz.",
+        )
+    return found[0]
+
+
+def _channel_axis(one: Wanted) -> int | None:
+    if len(one.shape) != 4 or -1 in one.shape or not (one.dtype == "uint8" or "float" in one.dtype):
+        return None
+    return next((axis for axis in (1, 3) if one.shape[axis] in _MODES), None)
+
+
+def statistics(
+    channels: int, mean: Sequence[float], std: Sequence[float]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the plan's own statistics, or the defaults for that number of channels."""
+    default = channels == 3
+    return mean or (IMAGENET_MEAN if default else ()), std or (IMAGENET_STD if default else ())
+
+
+def normalised(pixels: Array, channel_axis: int, mean: Sequence[float], std: Sequence[float]) -> Array:
+    """Scale bytes to [0, 1], then subtract `mean` and divide by `std`; an empty one is left out.
+
+    Raises:
+        SpecError: not one number per channel, or a deviation of zero.
+    """
+    scaled = pixels.astype(np.float32) / np.float32(255)
+    channels = pixels.shape[channel_axis]
+    shape = [channels if axis == channel_axis else 1 for axis in range(pixels.ndim)]
+    for name, values in (("image_mean", mean), ("image_std", std)):
+        if (values and len(values) != channels) or (name == "image_std" and 0 in values):
+            raise SpecError(
+                f"`{name}` is {list(values)}; the images have {channels} channels.",
+                hint="Give one number per channel, deviations above 0.",
+            )
+    if mean:
+        scaled -= np.asarray(mean, np.float32).reshape(shape)
+    if std:
+        scaled /= np.asarray(std, np.float32).reshape(shape)
+    return scaled
+
+
+def _files(path: str) -> list[Path]:
+    place = Path(path)
+    try:
+        refuse_irregular(place)
+    except OSError as error:
+        raise SpecError(
+            f"`{path[:200]}` cannot be read: {error.strerror or error}.",
+            hint="Name a file or a folder on a disk.",
+        ) from None
+    if place.is_file():
+        return [place]
+    files = (
+        sorted(file for file in place.glob("*") if file.suffix.lower() in SUFFIXES) if place.is_dir() else []
+    )
+    if not files:
+        what = "no images" if place.is_dir() else "nothing"
+        raise SpecError(
+            f"There is {what} at `{path}`.", hint="Give an image, or a folder of PNG, JPEG or other images."
+        )
+    check_files(files)
+    return files
+
+
+def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with open_regular(file) as stream, Image.open(stream) as image:
+                upright = ImageOps.exif_transpose(image).convert(_MODES[channels])
+                resized = upright.resize(size, Image.Resampling.BILINEAR)
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+        Image.DecompressionBombWarning,
+    ) as error:
+        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
+        raise SpecError(
+            f"`{file.name}` cannot be read as an image{why}.",
+            hint="Remove it from the folder, or convert it to PNG.",
+        ) from error
+    return np.asarray(resized, np.uint8).reshape(size[1], size[0], channels)

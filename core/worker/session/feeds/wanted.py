@@ -1,0 +1,28 @@
+"""One input that has to be filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One input to fill."""
+
+    name: str
+    dtype: str
+    shape: list[int]  # -1: a fixed value brings the size
+    low: float | None
+    high: float | None
+    batch_axis: int | None
+    drawn: bool = False  # random, whatever the source
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The array's type; a bfloat16 is computed as float32 first."""
+        return np.dtype("float32" if self.dtype == BFLOAT16 else self.dtype)

@@ -1,0 +1,30 @@
+"""The job `load`: does ONNX Runtime load a model at all? On the CPU, with its own defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnxruntime as ort
+
+from core.worker.session import CPU, build_session
+
+
+def loads(path: str) -> Mapping[str, Any]:
+    """Load the model at `path` and say which version of ONNX Runtime did.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model.
+        WorkerError: there is not enough memory.
+    """
+    built = build_session(
+        path,
+        {
+            "attributes": {},
+            "config_entries": {},
+            "providers": [{"name": CPU, "options": {}}],
+            "disabled_optimizers": [],
+            "allow_fallback": False,
+        },
+    )
+    return {"version": ort.__version__, "creation_s": built.creation_s}

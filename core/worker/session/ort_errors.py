@@ -1,0 +1,340 @@
+"""What ONNX Runtime says when it refuses, put into words a user can act on.
+
+Pure functions of text; nothing here imports onnxruntime. The patterns are the messages of ONNX Runtime 1.31.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
+
+_MISSING_LIBRARY = re.compile(r"([\w.+-]+\.so[\w.]*): cannot open shared object file")
+_PROVIDER_LIBRARY = re.compile(r"libonnxruntime_providers_(\w+)\.so")
+_PROVIDER_OF_LIBRARY = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+}
+_INSTALL_CUDA = 'Install the CUDA and cuDNN libraries with `pip install "onnxruntime-gpu[cuda,cudnn]"`.'
+_INSTALL_DRIVER = "Install the NVIDIA driver, or give the container access to the GPU."
+_INSTALL_TENSORRT = "Install TensorRT 10 and put its libraries on `LD_LIBRARY_PATH`."
+_SMALLER = "Use a smaller batch, smaller dimensions or a smaller model."
+
+Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], TunerError]]
+
+
+def missing_libraries(log: str) -> dict[str, str]:
+    """Return {provider: shared library that the loader did not find} from ORT's log lines."""
+    found: dict[str, str] = {}
+    for line in log.splitlines():
+        provider, library = _PROVIDER_LIBRARY.search(line), _MISSING_LIBRARY.search(line)
+        if provider and library:
+            name = _PROVIDER_OF_LIBRARY.get(provider.group(1))
+            if name:
+                found.setdefault(name, library.group(1))
+    return found
+
+
+def load_failure(provider: str, log: str) -> str:
+    """Say in one sentence why `provider` did not load, from ORT's log lines or its exception."""
+    library = missing_libraries(log).get(provider)
+    if library:
+        return f"{provider} could not load: {library} is missing."
+    detail = clean(log)
+    return f"{provider} could not load" + (f": {detail}" if detail else "; ONNX Runtime gave no reason.")
+
+
+def remedy(provider: str, reason: str) -> str:
+    """Return one imperative sentence that gets `provider` going, given `load_failure`'s sentence."""
+    if "libcuda.so" in reason or "no CUDA-capable device" in reason or "driver version" in reason:
+        return _INSTALL_DRIVER
+    if "libnvinfer" in reason or "libnvonnxparser" in reason:
+        return _INSTALL_TENSORRT
+    if provider == "CUDAExecutionProvider" or "libcu" in reason or "libnv" in reason:
+        return _INSTALL_CUDA
+    if provider == "TensorrtExecutionProvider":
+        return _INSTALL_TENSORRT
+    return f"Install the libraries that {provider} needs, or choose another provider."
+
+
+WITHOUT_IT = "Or switch `allow_fallback` on, or leave the provider out: then the CPU is used."
+
+
+def provider_error(provider: str, reason: str) -> ProviderError:
+    """The error for a provider that does not load here."""
+    return ProviderError(reason, hint=f"{remedy(provider, reason)} {WITHOUT_IT}")
+
+
+def blamed_provider(message: str, chain: list[str]) -> str | None:
+    """Return the provider of `chain` that an exception of session creation is about, if it is about one."""
+    message = clean(message)  # the source position in front names C++ classes such as ProviderOptions
+    if re.search(r"(?:provider|EP) option", message, re.IGNORECASE):
+        return None  # an option that is wrong, not a provider that is missing
+    words = {
+        "TensorrtExecutionProvider": ("TensorRT", "nvinfer"),
+        "CUDAExecutionProvider": ("CUDA", "cuda", "cuDNN", "cublas"),
+    }
+    for name in chain:
+        if any(word in message for word in (name, *words.get(name, ()))):
+            return name
+    return None
+
+
+def clean(message: str) -> str:
+    """Strip ORT's status code, source position and colours; keep the first informative line."""
+    lines = [_clean_line(line) for line in message.splitlines()]
+    text = next((line for line in lines if line), "")
+    return text if not text or text.endswith((".", "!", "?")) else text + "."
+
+
+def _clean_line(line: str) -> str:
+    line = re.sub(r"\x1b\[[\d;]*m", "", line).strip()
+    line = re.sub(r"^\d{4}-\d\d-\d\d [\d:.]+ \[\w:onnxruntime:.*?\] ", "", line)
+    line = re.sub(r"^Error in execution: ", "", line)
+    line = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", line)
+    line = re.sub(r"^Load model from .+? failed:", "", line)
+    line = re.sub(r"/onnxruntime_src/\S+:\d+ .*?\)\s+(?=\S)", "", line)
+    return line.strip()
+
+
+def creation_error(
+    kind: str, message: str, *, model: str, config_entries: Mapping[str, str] | None = None
+) -> TunerError:
+    """Turn an exception of session creation into an error in words.
+
+    Args:
+        kind: name of the exception's class; "RuntimeError" and "ValueError" come from settings, ONNX
+            Runtime's own classes from the model.
+        message: what it says.
+        model: the model's path, to name it.
+        config_entries: the session config entries that were set.
+    """
+    known = _first(_MEMORY + _SETTINGS + _MODEL, message)
+    if known:
+        return known
+    name = Path(model).name
+    if "Protobuf parsing failed" in message or "No graph was found" in message:
+        return _not_onnx(model)
+    if kind == "NoSuchFile":
+        return ModelError(f"There is no model file `{model}`.", hint="Check the path.")
+    if kind == "ValueError" and "sto" in message:
+        return _not_a_number(config_entries or {})
+    if kind in {"RuntimeError", "ValueError", "TypeError"}:
+        return SpecError(f"ONNX Runtime refuses the settings: {clean(message)}", hint="Change the setting.")
+    return ModelError(
+        f"ONNX Runtime cannot load `{name}`: {clean(message)}",
+        hint="Check the file with `onnx.checker`, or export the model again.",
+    )
+
+
+def run_error(message: str) -> TunerError:
+    """Turn an exception of a run into an error in words."""
+    known = _first(_MEMORY + _RUN, message)
+    return known or ModelError(
+        f"The run failed: {clean(message)}", hint="Check the feeds against the model's inputs."
+    )
+
+
+def _first(rules: tuple[Rule, ...], message: str) -> TunerError | None:
+    for pattern, build in rules:
+        match = pattern.search(message)
+        if match:
+            return build(match)
+    return None
+
+
+def _not_onnx(model: str) -> ModelError:
+    path = Path(model)
+    if path.is_dir():
+        return ModelError(f"`{model}` is a folder.", hint="Give the path of an .onnx file in it.")
+    if path.is_file() and path.stat().st_size == 0:
+        return ModelError(f"`{path.name}` is empty.", hint="Copy or export the model again.")
+    return ModelError(
+        f"`{path.name}` is not an ONNX model, or it is cut off.", hint="Copy or export the model again."
+    )
+
+
+def _not_a_number(entries: Mapping[str, str]) -> SpecError:
+    suspects = [f"`{key}` = {value!r}" for key, value in entries.items() if not value.lstrip("-").isdigit()]
+    which = f": {', '.join(suspects)}" if suspects else ""
+    return SpecError(
+        f"A session config entry must be a whole number and is not{which}.", hint="Give it a whole number."
+    )
+
+
+def _spec(text: str, hint: str) -> Callable[[re.Match[str]], TunerError]:
+    return lambda match: SpecError(match.expand(text), hint=match.expand(hint))
+
+
+def _model(text: str, hint: str) -> Callable[[re.Match[str]], TunerError]:
+    return lambda match: ModelError(match.expand(text), hint=match.expand(hint))
+
+
+def _out_of_memory(match: re.Match[str]) -> WorkerError:
+    size = match.groupdict().get("size")
+    wanted = f" when it asked for {int(size) / 2**30:.1f} GiB at once" if size else ""
+    return WorkerError(f"The worker ran out of memory{wanted}.", hint=_SMALLER)
+
+
+def _in_node(match: re.Match[str]) -> ModelError:
+    return ModelError(
+        f"The run failed in the {match['op']} node `{match['name']}`: {clean(match['text'])}",
+        hint="Check sizes and values of the feeds against what the model expects.",
+    )
+
+
+_MEMORY: tuple[Rule, ...] = (
+    (re.compile(r"Failed to allocate memory for requested buffer of size (?P<size>\d+)"), _out_of_memory),
+    (re.compile(r"bad_alloc|CUDA failure 2\b|CUDNN_STATUS_ALLOC_FAILED|[Oo]ut of memory"), _out_of_memory),
+)
+
+_SETTINGS: tuple[Rule, ...] = (
+    (
+        re.compile(r"Number of affinities .*affinities: (\d+), thread_pool_size: (\d+)"),
+        _spec(
+            r"`session.intra_op_thread_affinities` names \1 threads for a pool of \2 with the caller.",
+            r"Name one entry per thread but the caller, \2 less one.",
+        ),
+    ),
+    (
+        re.compile(r"Processor id must (consist of only digits|start from 1): (.+)"),
+        _spec(
+            r"`session.intra_op_thread_affinities` holds the CPU number `\2`; numbers \1.",
+            r"Write logical CPUs counted from 1, such as `2;3-4`.",
+        ),
+    ),
+    (
+        re.compile(
+            r"(?:Unknown|Invalid)[\w ]*provider option:? *\W*(\w+)|Invalid TensorRT EP option:? *(\w+)"
+        ),
+        lambda m: SpecError(
+            f"The provider has no option `{m[1] or m[2]}`.", hint="Remove the option or correct its name."
+        ),
+    ),
+    (
+        re.compile(r"disabled fallback to the CPU EP|fallback to CPU EP has been explicitly disabled"),
+        _spec(
+            "`session.disable_cpu_ep_fallback` is on, but part of the model would run on the CPU.",
+            "Turn it off, and leave CPUExecutionProvider out of the chain while it is on.",
+        ),
+    ),
+    (
+        re.compile(r"cannot use the (?:CUDA )?graph (?:capture )?feature|graph capture"),
+        _spec(
+            "A CUDA graph cannot hold this model: not all of it runs on the GPU, or it has control flow.",
+            "Turn `enable_cuda_graph` off.",
+        ),
+    ),
+)
+
+_MODEL: tuple[Rule, ...] = (
+    (
+        re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"),
+        _model(
+            r"The model has IR version \1; this ONNX Runtime reads at most \2.",
+            r"Save it again with `ir_version` \2 or lower.",
+        ),
+    ),
+    (
+        re.compile(r"Opset (\d+) is under development.* for domain (\S+) is till opset (\d+)", re.DOTALL),
+        _model(
+            r"The model uses opset \1 of \2; this ONNX Runtime supports at most \3.",
+            r"Export it again with opset \3 or lower.",
+        ),
+    ),
+    (
+        re.compile(r'External data path does not exist: "(?:.*/)?([^"/]+)"'),
+        _model(r"The model's external data file `\1` is missing.", r"Put `\1` into the model's folder."),
+    ),
+    (
+        re.compile(r'External data path escapes model directory\. External data path: "([^"]+)"'),
+        _model(
+            r"The model's external data `\1` lies outside the model's folder, which is not allowed.",
+            r"Put the data beside the model and save the model with that location.",
+        ),
+    ),
+    (
+        re.compile(r"External initializer: (\S+) .*size to read: (\d+) given file_length: (\d+)"),
+        _model(
+            r"The external data of `\1` is cut off: \2 bytes are needed, the file has \3.",
+            r"Copy the external data again.",
+        ),
+    ),
+    (
+        re.compile(r"External data path validation failed for initializer: (\S+)\. Error: (.+)"),
+        lambda m: ModelError(
+            f"The external data of `{m[1]}` is refused: {clean(m[2])}",
+            hint="Put a real file beside the model, neither a link nor an absolute path.",
+        ),
+    ),
+    (
+        re.compile(r"No Op registered for (\S+) with domain_version of (\d+)"),
+        _model(
+            r"The model uses the operator `\1`, which opset \2 does not have.",
+            r"Export the model with standard operators only.",
+        ),
+    ),
+    (
+        re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"),
+        _model(
+            r"The model uses the custom operator `\2` of the domain `\1`, which ONNX Runtime does not have.",
+            r"Export the model with standard operators only.",
+        ),
+    ),
+    (
+        re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node with name '(.*?)'"),
+        _model(
+            r"ONNX Runtime has no kernel for \1 of opset \2 with the types of node `\3`.",
+            r"Use another provider, or export the model with another type.",
+        ),
+    ),
+)
+
+_RUN: tuple[Rule, ...] = (
+    (
+        re.compile(
+            r"indices element out of data bounds, idx=(-?\d+) must be within.* range \[(-?\d+), ?(-?\d+)\]"
+        ),
+        _spec(
+            r"An input holds the index \1; the model's table allows \2 to \3.",
+            r"Feed smaller values, for example with `--feed NAME=0`.",
+        ),
+    ),
+    (
+        re.compile(r"Unexpected input data type\. Actual: \((.+?)\) ?, expected: \((.+?)\)"),
+        _spec(r"An input was fed \1; the model wants \2.", r"Feed the model's own type."),
+    ),
+    (
+        re.compile(r"Invalid rank for input: (\S+) Got: (\d+) Expected: (\d+)"),
+        _spec(r"Input `\1` was fed \2 axes; the model wants \3.", r"Feed the model's own shape."),
+    ),
+    (
+        re.compile(r"Got invalid dimensions for input: (\S+) for the following indices\s+(.+)", re.DOTALL),
+        lambda m: SpecError(
+            f"Input `{m[1]}` was fed a wrong shape: {' '.join(m[2].split('Please')[0].split())}.",
+            hint="Feed the model's own shape.",
+        ),
+    ),
+    (
+        re.compile(r"output OrtValue .*computed output shape|OrtValue shape verification failed"),
+        _spec(
+            "An output changes its shape from run to run, which I/O binding cannot hold.",
+            "Turn I/O binding off.",
+        ),
+    ),
+    (
+        re.compile(r"No corresponding Numpy type for Tensor Type\. (\w+)"),
+        _spec(r"Plain `run` cannot return an output of type \1 to numpy.", r"Turn I/O binding on."),
+    ),
+    (
+        re.compile(
+            r"Non-zero status code returned while running (?P<op>\S+) node\. Name:'(?P<name>.*?)' "
+            r"Status Message: (?P<text>.*)"
+        ),
+        _in_node,
+    ),
+)

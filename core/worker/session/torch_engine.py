@@ -1,0 +1,235 @@
+"""PyTorch as a contestant: the program behind an exported model, eager or compiled. Worker side, with torch.
+
+It gets the same arrays as ONNX Runtime's contestants, runs on the CPU with PyTorch's own defaults, and gives
+its outputs the names that the exported file gives them, so that the two can be compared. A compiler starts
+from nothing: what it makes is never taken from an earlier process, and its time is part of the first run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from core import wire
+from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
+from core.worker.session.feeds import Array, Feeds, make_feeds
+from core.worker.session.feeds.wanted import BFLOAT16
+from core.worker.session.torch_programs import TORCH_ERRORS, Program, first_line, rebuild
+
+_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+_CACHE_PREFIX = "ortune-inductor-"
+_STALE_AFTER_S = 24 * 3600
+_ORT_NAMES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltProgram:
+    """A program ready to run, described as a session is: the engine stands for the provider."""
+
+    engine: wire.Engine
+    program: Program
+    run: Callable[..., Any]  # the program, or what the compiler made of it
+    outputs: list[str]
+    creation_s: float
+
+    @property
+    def requested(self) -> list[str]:
+        """The engine's name."""
+        return [self.engine]
+
+    @property
+    def effective(self) -> list[str]:
+        """The engine's name: PyTorch has no fallback."""
+        return [self.engine]
+
+    @property
+    def fallback(self) -> bool:
+        """False: see `effective`."""
+        return False
+
+    @property
+    def fallback_reason(self) -> str:
+        """Empty: see `fallback`."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchInference:
+    """A program with its feeds in place: `call` is one inference."""
+
+    built: BuiltProgram
+    call: Callable[[], object]
+    inputs: list[wire.TensorInfo]
+    notes: list[str]
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what computes, by name."""
+        return {"torch": torch.__version__, "numpy": np.__version__}
+
+    def outputs(self, result: object) -> list[wire.TensorInfo]:
+        """Describe what came out of a call, given what the call returned."""
+        return [
+            {"name": name, "dtype": str(one.dtype).removeprefix("torch."), "shape": list(one.shape)}
+            for name, one in self._named(result).items()
+        ]
+
+    def arrays(self, result: object) -> dict[str, Array]:
+        """What came out of a call as numpy arrays, by the exported file's names; bfloat16 widened."""
+        return {
+            name: (one.float() if one.dtype == torch.bfloat16 else one).numpy(force=True)
+            for name, one in self._named(result).items()
+        }
+
+    def refed(self, feeds: wire.FeedPlan) -> TorchInference:
+        """The same program with other feeds.
+
+        Raises:
+            TunerError: as for `prepare`.
+        """
+        return _in_place(self.built, feeds)
+
+    def _named(self, result: object) -> dict[str, torch.Tensor]:
+        tensors = [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+        names = self.built.outputs
+        if len(names) != len(tensors):  # the exporter dropped or added one: only positions are left
+            names = [f"output {number}" for number in range(len(tensors))]
+        return dict(zip(names, tensors, strict=True))
+
+
+def prepare(plan: wire.ContestantPlan) -> TorchInference:
+    """Make the program of `plan` again and put its feeds in place. Nothing is compiled before the first call.
+
+    Raises:
+        SpecError: a setting of ONNX Runtime's session, or a feed that does not fit.
+        ModelError: the program cannot be had again; see `torch_programs.rebuild`.
+    """
+    source = plan["torch"]
+    if source is None:
+        raise SpecError(
+            f"The engine `{plan['engine']}` needs a PyTorch model, but none is known for this file.",
+            hint="Export the model here.",
+        )
+    _refuse_settings(plan)
+    began = time.perf_counter()
+    program = rebuild(source)
+    run = program.run
+    if plan["engine"] == "torch-compile":
+        _fresh_cache()
+        run = torch.compile(run)
+    built = BuiltProgram(
+        engine=plan["engine"],
+        program=program,
+        run=run,
+        outputs=source["outputs"],
+        creation_s=time.perf_counter() - began,
+    )
+    return _in_place(built, plan["feeds"])
+
+
+def _refuse_settings(plan: wire.ContestantPlan) -> None:
+    """The parent's spec refuses them already; a plan that has them would be measured as something else."""
+    session = plan["session"]
+    asked = [*session["attributes"], *session["config_entries"], *session["disabled_optimizers"]]
+    asked += [one["name"] for one in session["providers"] if one["name"] != "CPUExecutionProvider"]
+    if asked or plan["use_io_binding"]:
+        what = asked[0] if asked else "use_io_binding"
+        raise SpecError(
+            f"`{what}` is a setting of ONNX Runtime, but the engine is `{plan['engine']}`.",
+            hint=f"Leave `{what}` at its default.",
+        )
+
+
+def _fresh_cache() -> None:
+    """Give the compiler an empty folder: kernels of an earlier process would make its cold start look warm.
+
+    A contestant is killed at its end and cannot tidy up, so the next one removes what is older than a day.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_CACHE_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+                shutil.rmtree(left, ignore_errors=True)
+    os.environ[_CACHE_VARIABLE] = tempfile.mkdtemp(prefix=_CACHE_PREFIX)
+
+
+# --- feeds and the call -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """An input as `make_feeds` asks a session for it."""
+
+    name: str
+    type: str
+
+
+def _in_place(built: BuiltProgram, plan: wire.FeedPlan) -> TorchInference:
+    feeds = make_feeds(plan, [_declared(one) for one in plan["inputs"]])
+    tensors = [_tensor(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()]
+    args, kwargs = built.program.arguments(tensors)
+    return TorchInference(
+        built=built,
+        call=_call(built, args, kwargs),
+        inputs=[
+            {"name": name, "dtype": feeds.dtypes[name], "shape": list(array.shape)}
+            for name, array in feeds.arrays.items()
+        ],
+        notes=_notes(built, feeds),
+    )
+
+
+def _declared(one: wire.InputPlan) -> _Declared:
+    return _Declared(name=one["name"], type=f"tensor({_ORT_NAMES.get(one['dtype'], one['dtype'])})")
+
+
+def _tensor(array: Array, dtype: str) -> torch.Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
+
+
+def _call(built: BuiltProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], object]:
+    """One inference as a careful user writes it; an error handler costs nothing until there is an error."""
+    run = built.run
+
+    def call() -> object:
+        try:
+            with torch.inference_mode():
+                return run(*args, **kwargs)
+        except TORCH_ERRORS as error:
+            raise _run_error(built.engine, error) from error
+
+    return call
+
+
+def _run_error(engine: wire.Engine, error: Exception) -> TunerError:
+    if engine == "torch-compile" and isinstance(error, torch._dynamo.exc.TorchDynamoException):
+        return ProviderError(
+            f"`torch.compile` failed: {first_line(error)}",
+            hint="Install a C++ compiler such as g++, or use the engine `torch-eager`.",
+        )
+    return ModelError(
+        f"PyTorch cannot run the model on these feeds: {first_line(error)}",
+        hint="Use the shapes that the model was exported for.",
+    )
+
+
+def _notes(built: BuiltProgram, feeds: Feeds) -> list[str]:
+    threads = torch.get_num_threads()
+    how = "compiled by inductor" if built.engine == "torch-compile" else "run eagerly"
+    return [
+        f"PyTorch {torch.__version__} on the CPU, {how}, with its default of {threads} "
+        f"thread{'s' * (threads != 1)}.",
+        *built.program.notes,
+        *feeds.notes,
+    ]
