@@ -1,8 +1,8 @@
 """The widgets' values on one side, a `TrialSpec` on the other: pure functions of mappings, no Streamlit.
 
 Every setting of `core.spec.knobs` has one widget key, `knob.<name>`. A widget value is always plain: a
-number, text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because "ONNX
-Runtime's default" is not the same request as "on".
+number, text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because
+"ONNX Runtime's default" is not the same request as "on".
 """
 
 from __future__ import annotations

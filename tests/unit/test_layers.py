@@ -1,40 +1,51 @@
-"""The import contracts cover every module, and a new one cannot slip past them."""
+"""Every room of `core` is under a contract, no file needs itself, and ARCHITECTURE.md names every room."""
 
 import tomllib
 from pathlib import Path
 
+import grimp
+
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = {
-    *("__init__", "__main__", "catalog", "doors", "errors", "files", "guard", "limits", "profiling"),
-    *("provenance", "units", "wire"),
-}
-MODULES = {path.stem for path in (ROOT / "core").iterdir() if path.name != "__pycache__"}
+ROOMS = {path.stem for path in (ROOT / "core").iterdir() if not path.name.startswith("__")}
 
 
-def contracts():
+def layers():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    return {contract["name"]: contract for contract in settings["contracts"]}
+    (contract,) = [one for one in settings["contracts"] if one["type"] == "layers"]
+    return {room for layer in contract["layers"] for room in layer.split(" | ")}
 
 
-def names(modules):
-    return {module.removeprefix("core.") for module in modules if module.startswith("core.")}
+def test_every_room_is_a_layer():
+    assert layers() == ROOMS
 
 
-def test_every_core_module_belongs_to_one_side_or_to_both():
-    parent = names(contracts()["The parent side never imports the worker side"]["source_modules"])
-    worker = names(contracts()["The worker side never imports the parent side"]["source_modules"])
-    assert not parent & worker
-    assert parent | worker | SHARED == MODULES
-
-
-def test_both_contracts_name_the_same_two_sides():
-    one = contracts()["The parent side never imports the worker side"]
-    other = contracts()["The worker side never imports the parent side"]
-    assert one["source_modules"] == other["forbidden_modules"]
-    assert one["forbidden_modules"] == other["source_modules"]
-
-
-def test_architecture_names_every_core_module():
+def test_architecture_names_every_room():
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    unnamed = {name for name in MODULES if f"`{name}.py`" not in text and f"`{name}/`" not in text}
-    assert unnamed == {"__init__"}
+    assert {room for room in ROOMS if f"| `{room}/` |" not in text} == set()
+
+
+def test_no_file_needs_itself():
+    """A file that another needs, and that needs the other, cannot be understood alone."""
+    graph = grimp.build_graph("core", "dashboard", cache_dir=None)
+    needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    done: set[str] = set()
+    for module in sorted(needs):
+        assert (circle := find_circle(module, needs, [], done)) == [], " -> ".join(circle)
+
+
+def find_circle(module, needs, way, done):
+    """The modules of a circle that begins at `module`, or nothing."""
+    if module in way:
+        return [*way[way.index(module) :], module]
+    if module in done:
+        return []
+    for needed in sorted(needs[module]):
+        if circle := find_circle(needed, needs, [*way, module], done):
+            return circle
+    done.add(module)
+    return []
+
+
+def test_a_circle_is_found():
+    needs = {"a": {"b"}, "b": {"c"}, "c": {"b"}}
+    assert find_circle("a", needs, [], set()) == ["b", "c", "b"]

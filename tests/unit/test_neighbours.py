@@ -22,13 +22,13 @@ from core.evidence.neighbours import (
     Snapshot,
     between,
     counted_cores,
-    parse_pressure,
 )
 from core.process import cpu_use
 from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot
 from core.run.quiet_wait import QUIET_WINDOWS, WINDOW_S, Waited, seen, usable_cpus, wait_until_quiet
 from core.wire import limits
 from core.wire.errors import Cancelled
+from core.wire.limits import parse_pressure
 
 SERVER_PID = 100
 
