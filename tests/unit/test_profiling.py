@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.wire.errors import WorkerError
-from core.wire.profile import NodeTime, Profile, Tensor, by_operator, by_provider, cast_facts
+from core.wire.profile import (
+    NodeTime,
+    Profile,
+    Tensor,
+    by_operator,
+    by_provider,
+    cast_facts,
+    profile_from_dict,
+)
 from core.worker.measure import profile_parser as profiling
 from core.worker.measure.profile_parser import parse_profile
 from tests.data import make_profiles
@@ -475,14 +483,14 @@ def test_names_with_quotes_line_breaks_and_bytes_that_are_no_text_survive(tmp_pa
 
 def test_a_profile_survives_json(tmp_path: Path) -> None:
     for profile in (parse(tmp_path, TWO_RUNS), recorded("loop"), recorded("fp16_cpu")):
-        assert profiling.profile_from_dict(json.loads(json.dumps(profile.to_dict()))) == profile
+        assert profile_from_dict(json.loads(json.dumps(profile.to_dict()))) == profile
 
 
 def test_data_that_is_no_profile_is_refused(tmp_path: Path) -> None:
     data = parse(tmp_path, TWO_RUNS).to_dict()
     del data["run_s"]
     with pytest.raises(WorkerError, match="run_s") as caught:
-        profiling.profile_from_dict(data)
+        profile_from_dict(data)
     assert caught.value.hint == "Profile the model again."
 
 
