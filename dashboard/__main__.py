@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 import typer
 
-from dashboard.gate import (
+from dashboard.server.gate import (
     MIN_TOKEN,
     TOKEN_VARIABLE,
     Gate,
@@ -83,8 +83,9 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     import streamlit as st  # after the environment is set: its import reads configuration
     from starlette.middleware import Middleware
 
-    from dashboard import state, upload
-    from dashboard.ending import Ending
+    from dashboard import state
+    from dashboard.server import upload
+    from dashboard.server.ending import Ending
 
     stay_inside()
     upload.keep_clean()
@@ -104,7 +105,7 @@ def _open_to_all(address: str, token: str) -> str:
     """Why the server would be open to strangers, or an empty string."""
     if token or is_loopback(address):
         return ""
-    from dashboard import login
+    from dashboard.server import login
 
     if not login.is_configured():
         return (

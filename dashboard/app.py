@@ -8,9 +8,11 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
     sys.path.insert(0, _ROOT)
 
 import streamlit as st  # noqa: E402
+from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import drafts, gate, login, state  # noqa: E402
-from dashboard.panels import machine  # noqa: E402
+from dashboard import drafts, state  # noqa: E402
+from dashboard.server import gate, login  # noqa: E402
+from dashboard.widgets import machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 _STYLE = Path(__file__).with_name("style.css")
@@ -23,25 +25,31 @@ state.freeze_imports()
 drafts.restore()
 drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 
+
+def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
+    name = title.lower()
+    return st.Page(f"views/{name}/page.py", title=title, icon=icon, url_path=name, default=default)
+
+
 page = st.navigation(
     [
-        st.Page("views/tune.py", title="Tune", icon=":material/tune:", default=True),
-        st.Page("views/compare.py", title="Compare", icon=":material/compare_arrows:"),
-        st.Page("views/curves.py", title="Curves", icon=":material/show_chart:"),
-        st.Page("views/profile.py", title="Profile", icon=":material/search_insights:"),
-        st.Page("views/why.py", title="Why", icon=":material/troubleshoot:"),
-        st.Page("views/variants.py", title="Variants", icon=":material/science:"),
-        st.Page("views/accuracy.py", title="Accuracy", icon=":material/fact_check:"),
-        st.Page("views/scorecard.py", title="Scorecard", icon=":material/checklist:"),
-        st.Page("views/models.py", title="Models", icon=":material/deployed_code:"),
-        st.Page("views/history.py", title="History", icon=":material/history:"),
-        st.Page("views/export.py", title="Export", icon=":material/file_export:"),
-        st.Page("views/machine.py", title="Machine", icon=":material/developer_board:"),
+        _page("Tune", ":material/tune:", default=True),
+        _page("Compare", ":material/compare_arrows:"),
+        _page("Curves", ":material/show_chart:"),
+        _page("Profile", ":material/search_insights:"),
+        _page("Why", ":material/troubleshoot:"),
+        _page("Variants", ":material/science:"),
+        _page("Accuracy", ":material/fact_check:"),
+        _page("Scorecard", ":material/checklist:"),
+        _page("Models", ":material/deployed_code:"),
+        _page("History", ":material/history:"),
+        _page("Export", ":material/file_export:"),
+        _page("Machine", ":material/developer_board:"),
     ]
 )
 drafts.carry(page.url_path)
 with st.sidebar:
-    machine.sidebar()
+    machine_line.sidebar()
     drafts.button()
     login.log_out()
 state.show_notice()

@@ -24,7 +24,7 @@ import streamlit as st
 from core import __version__
 from core.store import home
 from dashboard import fields, state
-from dashboard.controls import dataset, protocol
+from dashboard.widgets import dataset, protocol
 
 PARAM = "form"
 MOST = 2000  # files; the oldest go first

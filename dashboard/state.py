@@ -336,7 +336,7 @@ def follow(job_id: str, page: str, **query: str) -> None:
         page: that shows it, as the file of its view is called.
         query: of the page's address.
     """
-    st.session_state[OWN] = {"id": job_id, "page": f"views/{page}.py", "query": query}
+    st.session_state[OWN] = {"id": job_id, "page": f"views/{page}/page.py", "query": query}
 
 
 def own_job() -> tuple[Status, str, dict[str, str]] | None:

@@ -15,16 +15,7 @@ import plotly.graph_objects as go
 
 from core.evidence.statistics import percentile
 from core.wire.profile import NodeTime, Profile, Span
-from dashboard.charts import (
-    FONT_PX,
-    MUTED,
-    PALETTE,
-    base_figure,
-    number,
-    plain,
-    provider_label,
-    text_on,
-)
+from dashboard.charts import FONT_PX, MUTED, PALETTE, base_figure, number, plain, provider_label, text_on
 
 MAX_BARS = 20
 MAX_TIMELINE_SPANS = 5_000

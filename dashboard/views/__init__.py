@@ -1,1 +1,1 @@
-"""One file per page: title, controls, one call, results."""
+"""One folder per page: `page.py` is the script, beside it what only this page draws."""

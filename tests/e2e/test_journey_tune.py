@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from core.spec import spec_from_yaml
 from core.store import Store
-from dashboard.panels import verdict
+from dashboard.widgets import verdict
 from tests import tiny_models
 from tests.e2e.conftest import named, run, run_button, started, visit
 

@@ -35,7 +35,7 @@ from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled
-from dashboard.panels.queue_text import bar
+from dashboard.widgets.queue_text import bar
 from tests import tiny_models
 from tests.command_line import CommandLine
 

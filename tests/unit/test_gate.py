@@ -15,7 +15,7 @@ import typer
 from starlette.types import Message, Receive, Scope, Send
 
 from dashboard import __main__ as server
-from dashboard import gate, login
+from dashboard.server import gate, login
 
 HOST = "127.0.0.1:8501"
 TOKEN = "correct horse battery"

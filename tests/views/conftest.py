@@ -65,7 +65,7 @@ def open_page() -> Callable[..., AppTest]:
             at.query_params[key] = value
         at.run()
         if name != "tune":
-            at.switch_page(f"views/{name}.py").run()
+            at.switch_page(f"views/{name}/page.py").run()
         assert not at.exception, [e.value for e in at.exception]
         return at
 

@@ -24,8 +24,10 @@ from core.store import ModelRecord, home
 from core.store.library import ROOT, import_file
 from core.wire.errors import Cancelled, SpecError, WorkerError, record_from_error
 from dashboard import state
-from dashboard.controls import dataset
-from dashboard.panels import accuracy_pair, accuracy_results, accuracy_threshold
+from dashboard.views.accuracy import pair as accuracy_pair
+from dashboard.views.accuracy import results as accuracy_results
+from dashboard.views.accuracy import threshold as accuracy_threshold
+from dashboard.widgets import dataset
 from tests import tiny_models
 
 Open = Callable[..., AppTest]

@@ -9,8 +9,8 @@ from core.evidence.cold_start import BreakEven
 from core.evidence.contrast import words
 from core.evidence.measurement import Trial, latency_summary
 from core.process.runner import run_job
-from dashboard.panels import cells
-from dashboard.panels.placement_text import cast_lines, placement_rows
+from dashboard.widgets import cells
+from dashboard.widgets.placement_text import cast_lines, placement_rows
 from tests.views.invented import guarded
 
 

@@ -114,7 +114,7 @@ def test_the_settings_of_tune_join_the_list_when_they_are_no_default(
 ) -> None:
     at = open_page(model=mlp)
     at.number_input(key="knob.intra_op_num_threads").set_value(1).run()
-    at.switch_page("views/compare.py").run()
+    at.switch_page("views/compare/page.py").run()
     assert names(at) == ["ORT default", "intra_op_num_threads 1"]
     assert not at.button(key="compare.run").disabled
 
@@ -133,7 +133,7 @@ def test_what_all_are_fed_stands_above_the_list_and_is_changed_for_all(
 ) -> None:
     at = open_page(model=mlp)
     at.number_input(key="knob.batch_size").set_value(3).run()
-    at.switch_page("views/compare.py").run()
+    at.switch_page("views/compare/page.py").run()
     assert at.number_input(key="compare.fed.batch_size").value == 3  # Tune's, and it is shown
     click(at, "compare.add.preset.edge")
     click(at, "compare.add.preset.cpu-throughput")

@@ -16,8 +16,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.store import ModelRecord
 from dashboard import drafts, fields, state
-from dashboard.controls import dataset
-from dashboard.panels import scorecard_targets
+from dashboard.views.scorecard import targets as scorecard_targets
+from dashboard.widgets import dataset
 from tests.views import invented
 from tests.views.test_history import select
 
@@ -77,7 +77,7 @@ def test_typed_targets_and_data_survive_a_reload(open_page: Open, add_model: Add
 def test_what_is_typed_on_one_page_survives_a_reload_of_another(open_page: Open, add_model: Add) -> None:
     at = open_page(model=add_model())
     at.get_by_key(fields.key("batch_size")).set_value(5).run()
-    at.switch_page("views/machine.py").run()
+    at.switch_page("views/machine/page.py").run()
     again = reloaded(at, open_page, "machine")
     assert again.session_state[fields.key("batch_size")] == 5
 
@@ -185,9 +185,9 @@ def test_a_link_shows_the_page_as_it_was(open_page: Open, add_model: Add) -> Non
 def test_a_link_of_a_reloaded_form_holds_it_as_well(open_page: Open, add_model: Add, home: Path) -> None:
     at = open_page(model=add_model())
     at.get_by_key(fields.key("batch_size")).set_value(7).run()
-    at.switch_page("views/scorecard.py").run()
+    at.switch_page("views/scorecard/page.py").run()
     again = reloaded(at, open_page, "scorecard")
-    again.switch_page("views/tune.py").run()
+    again.switch_page("views/tune/page.py").run()
     assert again.get_by_key(fields.key("batch_size")).value == 7
     again.button(key="draft.link").click().run()
     [shown] = [one.value for one in again.code if "form=" in one.value]
@@ -228,7 +228,7 @@ def test_a_profile_linked_on_tune_opens_on_its_own_page(open_page: Open, add_mod
     assert not at.exception
     assert at.title[0].value == "Profile"
     del at.query_params["trial"]  # as the navigation does
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/tune/page.py").run()
     assert at.title[0].value == "Tune"
 
 
@@ -278,7 +278,7 @@ def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
 
     at = open_page(model=record)
     at.get_by_key(fields.key("intra_op_num_threads")).set_value(1).run()
-    at.switch_page("views/curves.py").run()
+    at.switch_page("views/curves/page.py").run()
     assert "study" not in address(at)
     assert at.session_state[fields.key("intra_op_num_threads")] == 1
     at.selectbox(key="curves.earlier").set_value(race.study).run()

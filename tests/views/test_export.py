@@ -47,7 +47,7 @@ def load(at: AppTest, text: str) -> AppTest:
 def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     at.number_input(key="knob.intra_op_num_threads").set_value(2).run()
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     assert "Nothing is measured yet" in texts(at)
     spec = spec_from_yaml(at.code[0].value)
     assert spec.session.intra_op_num_threads == 2
@@ -68,7 +68,7 @@ def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open,
 def test_hostile_yaml_is_told_in_words(open_page: Open, mlp: ModelRecord, text: str) -> None:
     at = load(open_page("export", model=mlp), text)
     assert not at.exception
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/tune/page.py").run()
     assert not at.exception
 
 
@@ -109,7 +109,7 @@ def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRec
     trial = put(mlp, intra_op_num_threads=1)
     at = open_page("tune", model=mlp)
     at.query_params["trial"] = trial.id
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     at.query_params["trial"] = trial.id
     at.run()
     assert at.selectbox(key="export.source").value == trial.id
@@ -165,7 +165,7 @@ def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> N
     assert "precision: fp32" not in at.code[0].value
     assert "# MODEL: 'int8, variant of `mlp`: INT8 dynamic'" in at.code[0].value
     assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
-    at.switch_page("views/history.py").run()
+    at.switch_page("views/history/page.py").run()
     assert list(at.dataframe[0].value["Settings"]) == ["int8, variant of `mlp`: INT8 dynamic"]
 
 
@@ -204,16 +204,16 @@ def test_what_was_exported_loads_back_into_the_widgets(open_page: Open, mlp: Mod
     at.selectbox(key="knob.enable_mem_pattern").set_value(fields.OFF)
     at.text_area(key="knob.session_config_entries").set_value("session.disable_prepacking=1")
     at.number_input(key="knob.batch_size").set_value(3).run()
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     text = at.code[0].value
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/tune/page.py").run()
     at.button(key="reset.all").click().run()
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     assert spec_from_yaml(at.code[0].value) != spec_from_yaml(text)
     load(at, text)
     assert [one.proto.title for one in at.success] == ["Settings replaced"]
     assert spec_from_yaml(at.code[0].value) == spec_from_yaml(text)
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/tune/page.py").run()
     assert at.selectbox(key="option.CUDAExecutionProvider.use_tf32").value == fields.OFF
     assert at.number_input(key="knob.batch_size").value == 3
 
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_used_is_a_red_box_and_changes_nothing(
 ) -> None:
     at = open_page(model=mlp)
     at.number_input(key="knob.intra_op_num_threads").set_value(2).run()
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     load(at, text)
     assert not at.exception
     assert len(at.error) == 1
@@ -296,7 +296,7 @@ def test_bytes_that_are_no_text_are_refused(open_page: Open, mlp: ModelRecord) -
 def test_settings_that_cannot_be_used_are_said_instead_of_a_file(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     at.text_area(key="knob.session_config_entries").set_value("what?").run()
-    at.switch_page("views/export.py").run()
+    at.switch_page("views/export/page.py").run()
     assert "Line 1 must be `key=value`" in texts(at)
     assert not at.get("download_button")
 

@@ -24,7 +24,7 @@ from core.evidence.measurement import Trial
 from core.store import ModelRecord
 from core.store.library import remove_model
 from dashboard import fields, state
-from dashboard.panels import columns as columns_panel
+from dashboard.widgets import columns as columns_panel
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts
@@ -307,7 +307,7 @@ def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelR
         from dashboard import state
 
         views = Path(dashboard.__file__).parent / "views"
-        history = runpy.run_path(str(views / "history.py"))
+        history = runpy.run_path(str(views / "history" / "page.py"))
         st.session_state[state.TRIAL] = trial_id
         history["delete"]([trial_id])
 

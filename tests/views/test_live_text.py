@@ -12,8 +12,8 @@ from core.evidence.measurement import Trial
 from core.run.job import WAITING_QUIET
 from core.run.scheduler import Status
 from dashboard import polling
-from dashboard.panels import live_text
-from dashboard.panels.live_text import Field
+from dashboard.widgets import live_text
+from dashboard.widgets.live_text import Field
 
 FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
 CONTRAST: dict[str, Any] = {

@@ -15,7 +15,7 @@ from core.run.scheduler import Status
 from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
-from dashboard.panels import machine as panel
+from dashboard.widgets import machine_line as panel
 from tests.views import invented
 from tests.views.test_tune import texts
 
@@ -326,7 +326,7 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(
     monkeypatch.setattr(service, "status", jobs.get)
     monkeypatch.setattr(service, "active", lambda: [one for one in jobs.values() if one.state == "RUNNING"])
     at = open_page("history")
-    at.session_state[state.OWN] = {"id": "job", "page": "views/tune.py", "query": {"trial": "job"}}
+    at.session_state[state.OWN] = {"id": "job", "page": "views/tune/page.py", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
     assert "Yours runs" in sidebar(at)

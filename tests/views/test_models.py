@@ -13,9 +13,10 @@ from streamlit.testing.v1 import AppTest
 from core.run.scheduler import Status
 from core.store import ModelRecord
 from core.wire.errors import ModelError
-from dashboard import fields, folders, state, upload
-from dashboard.controls import feeding
-from dashboard.panels import exporting
+from dashboard import fields, folders, state
+from dashboard.server import upload
+from dashboard.views.models import exporting
+from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_tune import texts
@@ -128,7 +129,7 @@ def test_deleting_a_model_asks_first_and_keeps_its_trials(open_page: Open, add_m
         import dashboard
         from dashboard import state
 
-        page = runpy.run_path(str(Path(dashboard.__file__).parent / "views" / "models.py"))
+        page = runpy.run_path(str(Path(dashboard.__file__).parent / "views" / "models" / "page.py"))
         record = state.store().model(sha)
         assert record is not None
         page["remove"](record)

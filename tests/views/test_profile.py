@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.store import ModelRecord
 from dashboard import state
-from dashboard.panels.profile_results import matching
+from dashboard.widgets.profile_results import matching
 from tests import tiny_models
 from tests.views import invented
 

@@ -18,7 +18,8 @@ from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
 from dashboard import state
-from dashboard.panels import scorecard, scorecard_targets
+from dashboard.views.scorecard import measured as scorecard
+from dashboard.views.scorecard import targets as scorecard_targets
 from tests import tiny_models
 from tests.views import invented
 
@@ -112,8 +113,8 @@ def test_a_removed_line_is_gone(open_page: Open, mlp: ModelRecord) -> None:
 def test_targets_survive_a_visit_to_another_page(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p99", "3 ms", batch=4)
-    at.switch_page("views/machine.py").run()
-    at.switch_page("views/scorecard.py").run()
+    at.switch_page("views/machine/page.py").run()
+    at.switch_page("views/scorecard/page.py").run()
     assert not at.exception
     assert "p99 latency at batch 4 ≤ 3 ms" in cells(at)
 

@@ -14,7 +14,7 @@ from core import wire
 from core.store import ModelRecord
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import fields, state
-from dashboard.panels import results
+from dashboard.widgets import results
 from tests import tiny_models
 from tests.views import invented
 

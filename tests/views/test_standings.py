@@ -8,8 +8,8 @@ import pytest
 
 from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
-from dashboard.panels import verdict
-from dashboard.panels.standings import (
+from dashboard.widgets import verdict
+from dashboard.widgets.standings import (
     against_reference,
     cautions,
     facts,

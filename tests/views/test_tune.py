@@ -26,7 +26,7 @@ from core.store import ModelRecord
 from core.store.library import remove_model
 from core.wire.errors import SpecError
 from dashboard import fields, format, polling, state
-from dashboard.panels import verdict
+from dashboard.widgets import verdict
 from tests import tiny_models
 from tests.views import invented
 from tests.views.test_variants import put_variant
@@ -200,8 +200,8 @@ def test_settings_survive_a_visit_to_another_page(open_page: Open, mlp: ModelRec
     at = open_page(model=mlp)
     widget(at, "intra_op_num_threads").set_value(2)
     widget(at, "session.set_denormal_as_zero").set_value(fields.ON).run()
-    at.switch_page("views/history.py").run()
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/history/page.py").run()
+    at.switch_page("views/tune/page.py").run()
     assert widget(at, "intra_op_num_threads").value == 2
     assert widget(at, "session.set_denormal_as_zero").value == fields.ON
 
@@ -754,10 +754,10 @@ def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages
     at = open_page(model=mlp)
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
     at.number_input(key="protocol.wait_minutes").set_value(2).run()
-    at.switch_page("views/compare.py").run()
+    at.switch_page("views/compare/page.py").run()
     assert at.toggle(key="protocol.wait_quiet").value is True
     assert at.number_input(key="protocol.wait_minutes").value == 2
-    at.switch_page("views/tune.py").run()
+    at.switch_page("views/tune/page.py").run()
     at.button(key="run").click().run()
     at.toggle(key="protocol.wait_quiet").set_value(False).run()
     assert asked[0]["wait_quiet_s"] == 120.0

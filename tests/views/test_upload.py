@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from core.wire.errors import SpecError
-from dashboard import upload
+from dashboard.server import upload
 
 BATCH = "0" * 32
 HOST = "127.0.0.1:8501"

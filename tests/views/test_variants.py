@@ -22,8 +22,10 @@ from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
 from dashboard import fields, state
-from dashboard.controls import steps as step_controls
-from dashboard.panels import variant_detail, variant_job, variant_text
+from dashboard.views.variants import detail as variant_detail
+from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import text as variant_text
+from dashboard.widgets import steps as step_controls
 from tests import tiny_models
 from tests.invented_passes import node, passes, side
 from tests.unit.test_node_savings import error, reply
@@ -503,7 +505,7 @@ def test_a_variant_is_deleted_and_the_original_is_current_again(open_page: Open,
         import streamlit as st
 
         from dashboard import state
-        from dashboard.panels import variant_detail
+        from dashboard.views.variants import detail as variant_detail
 
         record = state.store().model(sha)
         assert record is not None

@@ -12,7 +12,7 @@ from core.evidence.contrast import words
 from core.evidence.measurement import Trial
 from core.store import PRUNED
 from dashboard import ratios
-from dashboard.panels import verdict
+from dashboard.widgets import verdict
 from tests.views.invented import busy_machine
 
 OLD = ("generations", "sigma_between", "between_from", "within_half_width", "between_half_width", "holds")

@@ -1,0 +1,73 @@
+"""Login with an OpenID provider, where `[auth]` stands in Streamlit's secrets; strangers see nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from dashboard.server.gate import Gate, is_loopback
+
+USERS_VARIABLE = "ORTUNE_USERS"  # e-mail addresses, or @domains, with commas between them
+
+
+def is_configured() -> bool:
+    """Whether the operator has set up a provider."""
+    return st.secrets.load_if_toml_exists() and "auth" in st.secrets
+
+
+def _providers() -> dict[str, str]:
+    """Name and label of each provider that is set up; an empty name: the only one."""
+    named = [name for name, part in st.secrets["auth"].items() if isinstance(part, Mapping)]
+    return {name: f"Log in with {name}" for name in named} or {"": "Log in"}
+
+
+def is_welcome(user: Mapping[str, Any], listed: str) -> bool:
+    """Whether a person whom the provider knows may use this server.
+
+    Args:
+        user: what the provider says.
+        listed: `$ORTUNE_USERS`; empty: everybody whom it lets in.
+    """
+    wanted = {one.strip().lower() for one in listed.split(",") if one.strip()}
+    if not wanted:
+        return True
+    email = str(user.get("email") or "").lower()
+    if not email or user.get("email_verified") is False:
+        return False
+    return email in wanted or f"@{email.rpartition('@')[2]}" in wanted
+
+
+def require() -> None:
+    """Go on with a visitor who may be here; show everybody else the way to log in, and end the run."""
+    if not is_configured():
+        _require_gate()
+        return
+    if not st.user.is_logged_in:
+        st.title("ORTune")
+        for name, label in _providers().items():
+            icon = ":material/login:"
+            st.button(label, type="primary", icon=icon, on_click=st.login, args=(name,) if name else ())
+        st.stop()
+    if not is_welcome(st.user.to_dict(), os.environ.get(USERS_VARIABLE, "")):
+        st.title("ORTune")
+        st.error("This account may not use this server. Ask whoever runs it.", title="Not for you")
+        log_out()
+        st.stop()
+
+
+def log_out() -> None:
+    """Draw the way out, for a visitor who has logged in with a provider."""
+    if is_configured() and st.user.is_logged_in:
+        st.button("Log out", key="log_out", type="tertiary", icon=":material/logout:", on_click=st.logout)
+
+
+def _require_gate() -> None:
+    """Refuse a server that is open to the network without the gate, as `streamlit run` starts one."""
+    address = str(st.get_option("server.address") or "")
+    if Gate.stands or (address and is_loopback(address)):
+        return
+    st.error("Start it with `python -m dashboard`, which asks for a login.", title="Open to the network")
+    st.stop()

@@ -1,0 +1,465 @@
+"""Files from the browser to the server's disk: the HTTP route that streams them, the widget that sends them.
+
+Streamlit's own uploader keeps a file in memory twice; a model of some GB would take the server down. Here the
+browser PUTs each file, the route writes it as it arrives, and memory stays flat. The route is outside of
+Streamlit's protections, so it brings its own: a token of this process, the same origin, a size limit, checked
+names, and a temporary name until the file is complete. Disk space is promised before a byte is written, to
+all that send at once together, and looked at again with every part that comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import streamlit as st
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from core.store import home
+from core.wire.errors import SpecError, TunerError, record_from_error
+from dashboard.format import plain, size
+from dashboard.server.gate import same_origin
+
+TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
+TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
+DEFAULT_LIMIT_BYTES = 8 << 30
+LIMIT_VARIABLE = "ORTUNE_MAX_UPLOAD_BYTES"
+QUOTA_VARIABLE = "ORTUNE_MAX_WAITING_BYTES"
+QUOTA_FILES = 4  # of the largest size may wait until somebody takes them over
+MOST_FILES = 1000  # of any size
+KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store
+IDLE_S = 60.0  # a sender that is silent for so long is gone
+STALE_S = 24 * 3600.0  # a batch that nobody took over within a day is removed
+CLEAN_EVERY_S = 3600.0
+PATH = "/api/upload/{batch}/{name:path}"
+
+_BATCH = re.compile(r"[0-9a-f]{32}")
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
+MAX_NAME_BYTES = 200
+
+
+def limit_bytes() -> int:
+    """Largest file that may be uploaded, $ORTUNE_MAX_UPLOAD_BYTES or 8 GiB."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    return int(text) if text.isdigit() else DEFAULT_LIMIT_BYTES
+
+
+def folder() -> Path:
+    """Where uploads wait until the library takes them over."""
+    return home() / "uploads"
+
+
+def checked_name(name: str) -> str:
+    """Return `name` when it may be a file's name here.
+
+    It is refused, not repaired: a model finds its external data by the exact name.
+
+    Raises:
+        SpecError: a path, a hidden file, a control character, or too long.
+    """
+    if not name or name.startswith(".") or _FORBIDDEN.search(name) or len(name.encode()) > MAX_NAME_BYTES:
+        raise SpecError(
+            f"`{name[:60]!a}` cannot be the name of an uploaded file.",
+            hint='Rename it: no slashes, no leading dot, none of : * ? " < > |, at most 200 bytes.',
+        )
+    return name
+
+
+async def put(request: Request) -> Response:
+    """Store one file of a batch: `PUT /api/upload/<batch>/<name>`."""
+    if refusal := _refusal(request):
+        return refusal
+    batch = request.path_params["batch"]
+    try:
+        name = checked_name(unquote(request.path_params["name"]))
+    except TunerError as error:
+        return _answer(400, f"{error.message} {error.hint}")
+    target = folder() / batch / name
+    part = target.with_name(f".{uuid.uuid4().hex}.part")
+    declared = int(request.headers["content-length"])
+    try:
+        with _room.promised(part, declared):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            await _stream(request, part, declared)
+            part.replace(target)
+    except _RefusedError as refused:
+        return _answer(refused.status, str(refused))
+    except TimeoutError:
+        return _answer(408, f"Nothing came for {IDLE_S:g} s.")
+    except ClientDisconnect:
+        return _answer(400, "The upload was broken off.")
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
+    finally:
+        part.unlink(missing_ok=True)
+    return JSONResponse({"name": name, "size_bytes": declared})
+
+
+def _refusal(request: Request) -> Response | None:
+    token = request.headers.get(TOKEN_HEADER, "")
+    if not hmac.compare_digest(token.encode(), TOKEN.encode()):
+        return _answer(403, "Reload the page: it belongs to another run of the server.")
+    if not same_origin(request.headers.get("origin"), request.headers.get("host")):
+        return _answer(403, "Uploads come from ORTune's own pages only.")
+    if not _BATCH.fullmatch(request.path_params["batch"]):
+        return _answer(400, "The upload has no valid batch.")
+    declared = request.headers.get("content-length", "")
+    if not (declared.isascii() and declared.isdigit()) or "transfer-encoding" in request.headers:
+        return _answer(411, "The upload does not say how large it is.")
+    if len(declared) > 18 or int(declared) > limit_bytes():
+        return _answer(413, f"The file is larger than {limit_bytes():,} bytes.")
+    return None
+
+
+_NO_ROOM = "The server's disk has no room for this file."
+_DISK_FULL = "The server's disk is full."
+
+
+class _RefusedError(Exception):
+    """An upload that must not go on; `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Room:
+    """The disk space that is promised to files which are still coming, so that many at once have room."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._to_come: dict[Path, int] = {}  # file -> bytes
+
+    @contextlib.contextmanager
+    def promised(self, part: Path, size: int) -> Iterator[None]:
+        """Keep `size` bytes for `part` during the `with`; refused where they are not there."""
+        with self._lock:
+            to_come = size + sum(self._to_come.values())
+            if to_come > _free_bytes() - KEEP_FREE_BYTES:
+                raise _RefusedError(507, _NO_ROOM)
+            files, waiting = _waiting()
+            if files + len(self._to_come) >= MOST_FILES or waiting + to_come > _quota_bytes():
+                raise _RefusedError(507, "Too many uploads wait to be read. Try again later.")
+            self._to_come[part] = size
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._to_come[part]
+
+    def came(self, part: Path, size: int) -> None:
+        """Count `size` bytes that are written now; refused where others have taken the space meanwhile."""
+        with self._lock:
+            self._to_come[part] -= size
+        if _free_bytes() < KEEP_FREE_BYTES:
+            raise _RefusedError(507, _DISK_FULL)
+
+    def uses(self, batch: Path) -> bool:
+        """Whether a file of this batch is coming."""
+        with self._lock:
+            return any(part.parent == batch for part in self._to_come)
+
+
+_room = _Room()
+
+
+def _free_bytes() -> int:
+    return shutil.disk_usage(_existing(folder())).free
+
+
+def _quota_bytes() -> int:
+    text = os.environ.get(QUOTA_VARIABLE, "")
+    return int(text) if text.isdigit() else QUOTA_FILES * limit_bytes()
+
+
+def _waiting() -> tuple[int, int]:
+    """How many files wait or come, and how many bytes of them are on the disk."""
+    files = size = 0
+    for path in folder().rglob("*"):
+        with contextlib.suppress(OSError):  # just taken over
+            if path.is_file():
+                files, size = files + 1, size + path.stat().st_size
+    return files, size
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+async def _stream(request: Request, part: Path, declared: int) -> None:
+    """Write what comes, no byte more or less than was `declared`."""
+    stored, chunks = 0, request.stream()
+    with part.open("xb") as file:
+        while True:
+            async with asyncio.timeout(IDLE_S):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
+            stored += len(chunk)
+            if stored > declared:
+                raise _RefusedError(413, f"The file is larger than {declared:,} bytes.")
+            file.write(chunk)
+            file.flush()  # what is counted as come has to take its space
+            _room.came(part, len(chunk))
+    if stored < declared:
+        raise _RefusedError(400, "The upload was broken off.")
+
+
+def _answer(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status_code=status)
+
+
+ROUTES = [Route(PATH, put, methods=["PUT"])]
+
+
+def remove_stale(now: float | None = None) -> None:
+    """Remove batches that nobody took over."""
+    now = time.time() if now is None else now
+    with contextlib.suppress(OSError):
+        for batch in folder().iterdir():
+            with contextlib.suppress(OSError):
+                if now - _last_change(batch) > STALE_S and not _room.uses(batch):
+                    shutil.rmtree(batch, ignore_errors=True)
+
+
+def _last_change(batch: Path) -> float:
+    return max(path.stat().st_mtime for path in (batch, *batch.iterdir()))
+
+
+def keep_clean() -> None:
+    """Remove stale batches now and every hour, as long as this server lives."""
+    remove_stale()
+
+    def clean() -> None:
+        pause = threading.Event()
+        while not pause.wait(CLEAN_EVERY_S):
+            remove_stale()
+
+    threading.Thread(target=clean, name="ortune-uploads", daemon=True).start()
+
+
+def take(batch: str, names: Sequence[str]) -> list[Path]:
+    """Return the files of a finished batch.
+
+    Raises:
+        SpecError: the batch or a name is not what this server stored.
+    """
+    if not _BATCH.fullmatch(batch):
+        raise SpecError("The upload has no valid batch.", hint="Upload again.")
+    files = [folder() / batch / checked_name(name) for name in names]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing or not files:
+        raise SpecError(
+            f"The upload of {', '.join(missing) or 'nothing'} is incomplete.", hint="Upload again."
+        )
+    return files
+
+
+def discard(files: Sequence[Path]) -> None:
+    """Remove what is left of the batches that `files` came in."""
+    for batch in {file.parent for file in files}:
+        if batch.parent == folder():
+            shutil.rmtree(batch, ignore_errors=True)
+
+
+def keep(files: Sequence[Path], place: Path) -> list[Path]:
+    """Move uploaded files into `place/<their content>/`, so that settings may refer to them for good."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.name.encode())
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    target = place / digest.hexdigest()[:16]
+    target.mkdir(parents=True, exist_ok=True)
+    kept = [file.replace(target / file.name) for file in files]
+    discard(files)
+    return kept
+
+
+# --- the widget -------------------------------------------------------------------------------------------
+
+_HTML = """
+<div class="drop">
+  <label class="label" for="files"></label>
+  <div class="row">
+    <button type="button" class="choose">Choose files</button>
+    <span class="hint"></span>
+    <button type="button" class="stop" hidden>Cancel</button>
+  </div>
+  <input id="files" type="file" />
+  <progress max="1" value="0" hidden aria-label="Upload progress"></progress>
+  <div class="state" role="status" aria-live="polite"></div>
+</div>
+"""
+
+_CSS = """
+.drop {
+  border: 1px dashed var(--st-border-color); border-radius: var(--st-base-radius);
+  background: var(--st-secondary-background-color); color: var(--st-text-color);
+  font-family: var(--st-font); font-size: 0.9rem; padding: 0.75rem 1rem;
+}
+.drop.over { border-color: var(--st-primary-color); border-style: solid; }
+.label { display: block; margin-bottom: 0.4rem; }
+.row { display: flex; gap: 0.75rem; align-items: center; flex-wrap: wrap; }
+.hint { opacity: 0.75; font-size: 0.82rem; }
+input { position: absolute; width: 1px; height: 1px; opacity: 0; pointer-events: none; }
+button {
+  font: inherit; color: inherit; background: var(--st-background-color); cursor: pointer;
+  border: 1px solid var(--st-border-color); border-radius: var(--st-button-radius); padding: 0.3rem 0.8rem;
+}
+button:hover, button:focus-visible { border-color: var(--st-primary-color); color: var(--st-primary-color); }
+progress { width: 100%; margin-top: 0.6rem; accent-color: var(--st-primary-color); }
+.state { margin-top: 0.3rem; min-height: 1.2em; }
+"""
+
+_JS = """
+const running = new WeakMap()
+
+function text(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB"]  // as `core.wire.units.size` writes them
+  let i = 0
+  while (bytes >= 1024 && i < units.length - 1) { bytes /= 1024; i += 1 }
+  return `${bytes.toFixed(i ? Math.max(0, 2 - Math.floor(Math.log10(bytes))) : 0)} ${units[i]}`
+}
+
+function send(file, data, onProgress, box) {
+  return new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest()
+    running.set(box, xhr)
+    xhr.open("PUT", `${data.base}/api/upload/${data.batch}/${encodeURIComponent(file.name)}`)
+    xhr.setRequestHeader(data.header, data.token)
+    xhr.setRequestHeader("Content-Type", "application/octet-stream")
+    xhr.upload.onprogress = e => onProgress(e.loaded)
+    xhr.onload = () => {
+      if (xhr.status === 200) return resolve()
+      let why = `the server answered ${xhr.status}`
+      if (xhr.status === 404 || xhr.status === 405) {
+        why = "this server takes no uploads; start it with python -m dashboard"
+      }
+      try { why = JSON.parse(xhr.responseText).error || why } catch (_) { /* not ours */ }
+      reject(new Error(why))
+    }
+    xhr.onerror = () => reject(new Error("the connection broke"))
+    xhr.onabort = () => reject(new Error("cancelled"))
+    xhr.send(file)
+  })
+}
+
+export default function (component) {
+  const { parentElement, data, setTriggerValue } = component
+  const find = s => parentElement.querySelector(s)
+  const box = find(".drop"), input = find("input"), bar = find("progress"), state = find(".state")
+  const stop = find(".stop")
+  find(".label").textContent = data.label
+  find(".hint").textContent = data.hint
+  input.multiple = data.multiple
+  input.accept = data.accept
+
+  async function upload(files) {
+    if (!files.length || running.get(box)) return
+    const total = files.reduce((sum, f) => sum + f.size, 0)
+    let before = 0
+    bar.hidden = false; stop.hidden = false; bar.value = 0
+    try {
+      for (const file of files) {
+        if (file.size > data.limit) throw new Error(`${file.name} is larger than ${text(data.limit)}`)
+        await send(file, data, loaded => {
+          bar.value = total ? (before + loaded) / total : 1
+          state.textContent = `Sending ${file.name}: ${text(before + loaded)} of ${text(total)}`
+        }, box)
+        before += file.size
+      }
+      state.textContent = `Sent ${files.length} file${files.length > 1 ? "s" : ""}, ${text(total)}. Reading…`
+      setTriggerValue("uploaded", { batch: data.batch, names: files.map(f => f.name) })
+    } catch (error) {
+      state.textContent = `Upload failed: ${error.message}.`
+    } finally {
+      running.delete(box); bar.hidden = true; stop.hidden = true; input.value = ""
+    }
+  }
+
+  find(".choose").onclick = () => input.click()
+  stop.onclick = () => running.get(box)?.abort()
+  input.onchange = () => upload([...input.files])
+  box.ondragover = e => { e.preventDefault(); box.classList.add("over") }
+  box.ondragleave = () => box.classList.remove("over")
+  box.ondrop = e => {
+    e.preventDefault(); box.classList.remove("over")
+    upload(data.multiple ? [...e.dataTransfer.files] : [...e.dataTransfer.files].slice(0, 1))
+  }
+}
+"""
+
+_component = st.components.v2.component("ortune_upload", html=_HTML, css=_CSS, js=_JS)
+
+
+def uploader(
+    label: str,
+    *,
+    key: str,
+    accept: str,
+    hint: str,
+    on_upload: Callable[[list[Path]], None],
+    multiple: bool = True,
+) -> None:
+    """Draw the upload area; `on_upload` gets the files of each finished batch, in a callback.
+
+    A `TunerError` that it raises is shown under the area.
+    """
+    batch_key, error_key = f"{key}.batch", f"{key}.error"
+    st.session_state.setdefault(batch_key, uuid.uuid4().hex)
+
+    def uploaded() -> None:
+        sent: dict[str, Any] | None = st.session_state[key].uploaded
+        if not sent:
+            return
+        st.session_state[batch_key] = uuid.uuid4().hex
+        try:
+            on_upload(take(str(sent["batch"]), [str(name) for name in sent["names"]]))
+        except TunerError as error:
+            st.session_state[error_key] = dict(record_from_error(error))
+
+    _component(
+        key=key,
+        data={
+            "label": label,
+            "hint": f"{hint} Up to {size(limit_bytes())} each.",
+            "accept": accept,
+            "multiple": multiple,
+            "batch": st.session_state[batch_key],
+            "token": TOKEN,
+            "header": TOKEN_HEADER,
+            "limit": limit_bytes(),
+            "base": _base_path(),
+        },
+        on_uploaded_change=uploaded,
+    )
+    if error_key in st.session_state:
+        record = st.session_state.pop(error_key)
+        st.error(
+            f"{plain(record['message'])} {plain(record['hint'])}",
+            title="Upload refused",
+            icon=":material/error:",
+        )
+
+
+def _base_path() -> str:
+    base = str(st.get_option("server.baseUrlPath")).strip("/")
+    return f"/{base}" if base else ""

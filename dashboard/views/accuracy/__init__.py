@@ -1,0 +1,1 @@
+"""Accuracy: a model over labelled data."""

@@ -1,0 +1,340 @@
+"""Accuracy: a model and its variants on labelled data, how sure each number is, and whether one is worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+import streamlit as st
+
+from core import wire
+from core.run import variants
+from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
+from core.run.scheduler import Status
+from core.run.trial import Run
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
+from core.spec.datasets import DatasetSpec, dataset_from_dict
+from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
+from dashboard import fields, format, state
+from dashboard.views.accuracy import results as accuracy_results
+from dashboard.views.accuracy.found import Evaluated, Request, find, offered, record_name
+from dashboard.widgets import controls, dataset, job_box
+
+# keys of the session
+CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
+OF_FAMILY = "accuracy.of_family"  # content hash of the original that they descend from
+LAST = "accuracy.last"  # the current model when the choice was drawn last
+SETTINGS = "accuracy.settings"
+BATCH = "accuracy.batch"
+PARAM = "accuracy"  # ?accuracy=<id>
+LINKED = "accuracy.linked"  # the ?accuracy= that was followed
+LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was looked for
+PICKED = "accuracy.earlier"
+JOB = "accuracy.job"  # id of the evaluation that this session started last
+
+KIND = "accuracy"
+DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"
+MOST_CHOSEN = 4  # of a large family, at first
+MOST_ROWS = 4096  # at once
+
+
+def page() -> None:
+    st.title("Accuracy", anchor=False)
+    st.caption(
+        "How often a model is right on labelled data, with 95 % intervals; and whether a variant is worse "
+        "than the original on the very same rows."
+    )
+    state.show_kept_error()
+    _follow_link()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+        if record is not None:
+            _earlier(record)
+        requests = _requests(record) if record is not None else []
+        found = find(requests)
+        _address(record, found)
+        job = _job()
+        if record is not None:
+            _button(requests, found, job)
+    if record is None:
+        return
+    with right:
+        _live(job)
+        if found:
+            accuracy_results.result(found)
+        elif not state.is_active(job):
+            _empty()
+
+
+# --- what was evaluated before ------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?accuracy=` brings the model, the data and the settings of an evaluation, once."""
+    linked = st.query_params.get(PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        _take(state.store().accuracy(linked))
+    except TunerError as error:
+        state.report(error)
+
+
+def _take(one: Accuracy) -> None:
+    """Make the form ask for what an evaluation was made of.
+
+    Raises:
+        TunerError: its model is gone, or another version wrote it.
+    """
+    spec = spec_from_dict(one.spec)
+    if spec.session == SessionSpec():
+        state.choose_model(state.find_model(spec.model))
+        st.session_state[SETTINGS] = DEFAULTS
+    else:
+        state.apply_spec(spec)
+        st.session_state[SETTINGS] = TUNE
+    st.session_state[BATCH] = spec.workload.batch_size
+    dataset.fill(dataset.LABELLED, dataset_from_dict(one.dataset))
+    if one.model_sha256 not in st.session_state.get(CHOSEN, [one.model_sha256]):
+        st.session_state[CHOSEN] = [*st.session_state[CHOSEN], one.model_sha256]
+    st.session_state[LOOKED] = one.model_sha256
+
+
+def _earlier(record: ModelRecord) -> None:
+    """Open the newest evaluation of the model where no data are chosen; offer them all."""
+    kept = {one.id: one for one in offered(record)}
+    if st.session_state.get(LOOKED) != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
+        if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
+            _take(plain[0])
+    if len(kept) < 2:
+        return
+    linked = st.query_params.get(PARAM)
+    st.session_state[PICKED] = linked if linked in kept else None
+    st.selectbox(
+        "Evaluations of this model",
+        list(kept),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: _label(kept[one]) if one in kept else str(one),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. Takes up its data and its settings.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        st.session_state[LINKED] = st.query_params[PARAM] = picked
+        try:
+            _take(state.store().accuracy(picked))
+        except TunerError as error:
+            state.keep_error(error)
+
+
+def _label(one: Accuracy) -> str:
+    """Never changes for an evaluation: Streamlit finds the chosen option again by its label."""
+    data = PurePath(one.dataset["path"]).name
+    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} rows · {one.id[:8]}"
+
+
+def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
+    """Name the evaluation of the current model in the address, or the first one that is shown."""
+    own = record.content_sha256 if record is not None else ""
+    shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
+    if shown is None:
+        st.query_params.pop(PARAM, None)
+    elif st.query_params.get(PARAM) != shown.accuracy.id:
+        st.session_state[LINKED] = st.query_params[PARAM] = shown.accuracy.id
+
+
+# --- what to evaluate ---------------------------------------------------------------------------------------
+
+
+def _requests(record: ModelRecord) -> list[Request]:
+    """Draw what shall be evaluated; return the models with their specs, none where something is missing."""
+    outputs, reason = score_outputs(record.info)
+    if reason:
+        st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
+        return []
+    chosen = _models(record)
+    data = dataset.form(dataset.LABELLED, outputs=outputs)
+    session = _settings()
+    if data is None or session is None:
+        return []
+    try:
+        return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+    except TunerError as error:
+        state.report(error)
+        return []
+
+
+def _models(record: ModelRecord) -> list[ModelRecord]:
+    """The choice among the model's family; at first the original, the current model and the newest."""
+    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    root, current = next(iter(family)), record.content_sha256
+    if st.session_state.get(OF_FAMILY) != root or CHOSEN not in st.session_state:
+        first = dict.fromkeys([root, current, *reversed(family)])
+        chosen = list(first)[:MOST_CHOSEN]
+    else:
+        chosen = [sha for sha in st.session_state[CHOSEN] if sha in family]
+        if st.session_state.get(LAST) != current and current not in chosen:
+            chosen.append(current)  # just picked above
+    st.session_state[CHOSEN], st.session_state[OF_FAMILY], st.session_state[LAST] = chosen, root, current
+    st.multiselect(
+        "Models to evaluate",
+        list(family),
+        key=CHOSEN,
+        format_func=lambda sha: record_name(family[sha]) if sha in family else str(sha)[:12],
+        persist_state="session",
+        help="The original and the variants that were made of it on the Variants page.",
+    )
+    return [family[sha] for sha in st.session_state[CHOSEN]]
+
+
+def _settings() -> SessionSpec | None:
+    """Draw with which settings the models run; None where those of Tune cannot be used."""
+    st.session_state.setdefault(SETTINGS, DEFAULTS)
+    st.session_state.setdefault(BATCH, None)
+    with st.expander("How they run", icon=":material/tune:", key="accuracy.how"):
+        st.segmented_control(
+            "Session settings",
+            [DEFAULTS, TUNE],
+            key=SETTINGS,
+            required=True,
+            persist_state="session",
+            help="Providers, optimizations and config entries can change what a model answers.",
+        )
+        st.number_input(
+            "Rows at once",
+            step=1,
+            key=BATCH,
+            placeholder=f"{BATCH_ROWS}, or 1 where the answers depend on it",
+            persist_state="session",
+            help="Batch that is fed. A model that finds its quantization ranges while it runs may answer "
+            "differently in another batch. A model with a fixed batch keeps its own.",
+        )
+    if st.session_state[SETTINGS] == DEFAULTS:
+        return SessionSpec()
+    try:
+        return state.current_spec().session
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
+    rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
+    if rows is not None:
+        fields.in_range("rows at once", rows, 1, MOST_ROWS)
+    return TrialSpec(
+        model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
+        session=session,
+        workload=WorkloadSpec(batch_size=None if rows is None else int(rows)),
+        dataset=data,
+    )
+
+
+# --- evaluating ---------------------------------------------------------------------------------------------
+
+
+def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status | None) -> None:
+    active = state.is_active(job)
+    again = bool(requests) and len(found) == len(requests)
+    words = "Choose a model and labelled data first." if not requests else None
+    st.button(
+        "Evaluating" if active else "Evaluate again" if again else "Evaluate",
+        key="accuracy.run",
+        type="secondary" if again or active else "primary",
+        icon=":material/fact_check:",
+        shortcut="Ctrl+Enter",
+        disabled=active or not requests,
+        help="Wait for the evaluation, or cancel it."
+        if active
+        else words or "Feeds every row to every chosen model; what has not changed is not repeated.",
+        on_click=_start,
+        args=([one.spec for one in requests],),
+    )
+    state.show_kept_error(KIND, "Nothing was evaluated")
+
+
+def _start(specs: Sequence[TrialSpec]) -> None:
+    names = ", ".join(_file(spec) for spec in specs)
+    try:
+        task = partial(evaluate, state.store(), specs, state.environment())
+        what = f"accuracy of {format.short(names)}"
+        job = state.scheduler().submit_task(task, kind=KIND, what=what, specs=specs)
+    except TunerError as error:
+        state.keep_error(error, KIND)
+        return
+    state.follow(job, "accuracy")
+    st.session_state[JOB] = job
+
+
+def _file(spec: TrialSpec) -> str:
+    return PurePath(spec.model.path).name
+
+
+def evaluate(
+    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
+) -> Mapping[str, Any]:
+    """Measure one after another; a model that cannot be evaluated does not keep the others from it.
+
+    Returns:
+        {"measured": ids, "errors": what kept the other models from it}, as plain JSON data.
+
+    Raises:
+        Cancelled: the models before are kept.
+    """
+    measured: list[str] = []
+    errors: list[ErrorRecord] = []
+    for spec in specs:
+        try:
+            measured.append(measure_accuracy(store, spec, run=run, environment=lambda: machine).id)
+        except Cancelled:
+            raise
+        except TunerError as error:
+            record = record_from_error(error)
+            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
+    return {"measured": measured, "errors": errors}
+
+
+def _job() -> Status | None:
+    """The evaluation that this session started, or one that another started and still runs."""
+    own = st.session_state.get(JOB)
+    if own is not None and (status := state.status(own)) is not None:
+        return status
+    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+
+
+def _live(job: Status | None) -> None:
+    if job is not None and not state.is_active(job):
+        _ended(job)
+    job_box.draw(job, "accuracy", what="this evaluation", help="Models that were finished before are kept.")
+
+
+def _ended(job: Status) -> None:
+    if job.state == "CANCELLED":
+        st.info("The evaluation was cancelled; models that were finished are kept.", icon=":material/cancel:")
+    elif job.error is not None:
+        state.report_record(job.error)
+    for error in (job.result or {}).get("errors", []):
+        state.report_record(error)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data on the left, then press "
+            "**Evaluate**. The sample digits belong to the sample model `digits_cnn`."
+        )
+        st.page_link("views/variants/page.py", label="Make a variant to compare", icon=":material/science:")
+
+
+page()

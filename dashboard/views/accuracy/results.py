@@ -1,0 +1,238 @@
+"""Evaluations on the screen: the numbers of all models, then one of them class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import format
+from dashboard.charts import accuracy_charts
+from dashboard.views.accuracy import pair as accuracy_pair
+from dashboard.views.accuracy import threshold as accuracy_threshold
+from dashboard.views.accuracy.found import Evaluated
+from dashboard.widgets import columns
+from dashboard.widgets.profile_results import CONFIG
+
+VIEW, INTO = "accuracy.view", "accuracy.into"
+FEW_ROWS = 30  # of a class: its own interval is wide, and says so
+VIEWS = CLASSES, THRESHOLD, PAIRED = "Classes", "Threshold", "Not worse?"
+
+
+def result(found: Sequence[Evaluated]) -> None:
+    """Draw the numbers of all models, what to know about them, and the views into them."""
+    _cards(found)
+    _table(found)
+    _notes(found)
+    if st.session_state.get(VIEW) not in VIEWS:
+        st.session_state[VIEW] = CLASSES
+    view = st.segmented_control(
+        "View",
+        VIEWS,
+        key=VIEW,
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+        help="One model class by class, a positive class at a threshold, or two models on the same rows.",
+    )
+    with st.container(key="accuracy.detail"):
+        if view == PAIRED:
+            accuracy_pair.panel(found)
+        elif view == THRESHOLD:
+            accuracy_threshold.panel(_into(found), found)
+        else:
+            _classes(_into(found))
+
+
+# --- all models ---------------------------------------------------------------------------------------------
+
+
+def _cards(found: Sequence[Evaluated]) -> None:
+    with st.container(key="accuracy.cards"), st.grid(4, min_column_width=180):
+        for one in found:
+            share = one.summary["accuracy"]
+            with st.container(border=True, height="stretch", gap=None):
+                st.metric(
+                    format.plain(one.name),
+                    format.share(share["value"]),
+                    help="Share of the rows whose highest score is that of their class.",
+                )
+                st.caption(
+                    f"{format.interval_share(share['low'], share['high'])} · "
+                    f"{share['count']:,} of {share['total']:,} rows right"
+                )
+
+
+def _table(found: Sequence[Evaluated]) -> None:
+    rows = [_row(one) for one in found]
+    shares = ("Accuracy", "Top 5")
+    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
+    shown["Model"] = columns.telling(one.name for one in found)
+    shown["ROC AUC"] = st.column_config.NumberColumn(
+        format="%.4f", help="Each class against all others, the mean of the classes that have rows."
+    )
+    shown["Not finite"] = st.column_config.NumberColumn(
+        help="Rows whose scores hold NaN or Inf; they count as wrong."
+    )
+    st.dataframe(
+        pd.DataFrame(rows).dropna(axis="columns", how="all"),
+        key="accuracy.table",
+        hide_index=True,
+        placeholder=format.DASH,
+        column_config=shown,
+        alt="Accuracy, top 5 and ROC AUC of each model with their 95 % intervals",
+    )
+
+
+def _row(one: Evaluated) -> dict[str, Any]:
+    numbers, reply = one.summary, one.accuracy.reply
+    top5, area = numbers["top5"] or {}, numbers["roc_auc"]
+    return {
+        "Model": one.name,
+        "Accuracy": numbers["accuracy"]["value"],
+        "Accuracy, 95 %": _interval(numbers["accuracy"]),
+        "Top 5": top5.get("value"),
+        "Top 5, 95 %": _interval(top5) if top5 else None,
+        "ROC AUC": area["value"],
+        "ROC AUC, 95 %": None if area["low"] is None else f"{area['low']:.4f} to {area['high']:.4f}",
+        "Rows": numbers["rows"],
+        "Not finite": numbers["not_finite"],
+        "Output": reply["output"],
+        "Ran on": ", ".join(format.provider(name) for name in reply["effective_providers"]),
+        "Took": format.duration(reply["seconds"]),
+    }
+
+
+def _interval(share: dict[str, Any]) -> str | None:
+    if share["low"] is None:
+        return None
+    return f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
+
+
+def _notes(found: Sequence[Evaluated]) -> None:
+    for one in found:
+        if note := one.summary["calibration_note"]:
+            st.warning(
+                f"{format.plain(one.name)}: {format.plain(note)}",
+                icon=":material/visibility:",
+                title="Scored on rows that it has seen",
+            )
+    lines: dict[str, list[str]] = {}
+    for one in found:
+        for line in [*one.summary["notes"], *_remarks(one.summary)]:
+            lines.setdefault(line, []).append(one.name)
+    if lines:
+        listed = [
+            line if len(of) == len(found) else f"{line} ({', '.join(of)})" for line, of in lines.items()
+        ]
+        st.info(
+            "\n".join(f"- {format.plain(line)}" for line in listed),
+            icon=":material/info:",
+            title="To know when reading these numbers",
+        )
+
+
+def _remarks(numbers: dict[str, Any]) -> list[str]:
+    found = []
+    if missing := numbers["missing_classes"]:
+        found.append(
+            f"No row has the label {', '.join(missing[:10])}{' and others' if len(missing) > 10 else ''}: "
+            "nothing is known about how often such a row is seen."
+        )
+    if numbers["not_finite"]:
+        found.append(f"{numbers['not_finite']:,} rows have scores that are NaN or Inf; they count as wrong.")
+    return found
+
+
+# --- one model, class by class ------------------------------------------------------------------------------
+
+
+def _into(found: Sequence[Evaluated]) -> Evaluated:
+    """Draw the choice of one of `found`, where there are several, and return it."""
+    named = {one.accuracy.id: one for one in found}
+    if st.session_state.get(INTO) not in named:
+        st.session_state[INTO] = found[-1].accuracy.id
+    if len(found) > 1:
+        st.selectbox(
+            "Model to look into",
+            list(named),
+            key=INTO,
+            format_func=lambda one: named[one].name if one in named else str(one),
+            persist_state="session",
+            help="The model whose classes and curves are shown.",
+        )
+    return named[st.session_state[INTO]]
+
+
+def _classes(one: Evaluated) -> None:
+    numbers = one.summary
+    rows = [each["support"] for each in numbers["per_class"]]
+    info = accuracy_charts.confusion_info(numbers["confusion"], one.class_names, rows)
+    with st.container(border=True):
+        st.plotly_chart(
+            accuracy_charts.confusion(info),
+            key="accuracy.confusion",
+            config=CONFIG,
+            alt="Confusion matrix: a row for each true class, a column for each class that the model said",
+        )
+        more = f" The {info.merged} classes with the fewest errors are one row." if info.merged else ""
+        st.caption(
+            f"Each number counts rows; a darker cell is a larger share of the rows of its class.{more}"
+        )
+    _mistaken(accuracy_charts.confused_pairs(numbers["confusion"], one.class_names, rows))
+    _class_table(numbers)
+
+
+def _mistaken(pairs: Sequence[accuracy_charts.Pair]) -> None:
+    if not pairs:
+        st.caption(":material/check_circle: No row of these data was taken for another class.")
+        return
+    worst = ", ".join(f"{one.truth} for {one.said} ({_rows(one.rows)})" for one in pairs[:3])
+    st.caption(f":material/swap_horiz: Most often taken: {format.plain(worst)}.")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
+
+
+def _class_table(numbers: dict[str, Any]) -> None:
+    rows = [
+        {
+            "Class": one["name"],
+            "Rows": one["support"],
+            "Sensitivity": one["sensitivity"]["value"],
+            "Sensitivity, 95 %": _interval(one["sensitivity"]),
+            "Specificity": one["specificity"]["value"],
+            "Specificity, 95 %": _interval(one["specificity"]),
+            "Precision": one["precision"]["value"],
+            "Precision, 95 %": _interval(one["precision"]),
+            "ROC AUC": one["roc_auc"]["value"],
+        }
+        for one in numbers["per_class"]
+    ]
+    shares = ("Sensitivity", "Specificity", "Precision")
+    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
+    shown["Class"] = columns.telling(one["name"] for one in numbers["per_class"])
+    shown["Sensitivity"] = st.column_config.NumberColumn(
+        format="percent", help="Recall: share of the rows of the class that were seen as such."
+    )
+    shown["Specificity"] = st.column_config.NumberColumn(
+        format="percent", help="Share of all other rows that were not taken for the class."
+    )
+    shown["ROC AUC"] = st.column_config.NumberColumn(format="%.4f")
+    st.dataframe(
+        pd.DataFrame(rows),
+        key="accuracy.classes",
+        hide_index=True,
+        placeholder=format.DASH,
+        column_config=shown,
+        alt="Sensitivity, specificity and precision of each class with their 95 % intervals",
+    )
+    few = [one["name"] for one in numbers["per_class"] if 0 < one["support"] < FEW_ROWS]
+    if few:
+        st.caption(
+            f":material/info: {len(few)} {'class has' if len(few) == 1 else 'classes have'} fewer than "
+            f"{FEW_ROWS} rows: read the intervals, not the points."
+        )

@@ -1,0 +1,207 @@
+"""One class against all others: the threshold that decides, what it costs, and the curves behind it.
+
+The class and the threshold are part of the dataset's form, so that pages and YAML have the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core.run.accuracy import decision as stored_decision
+from core.spec import yaml_from_spec
+from core.wire.errors import SpecError
+from dashboard import format
+from dashboard.charts import PALETTE, accuracy_charts
+from dashboard.views.accuracy.found import Evaluated, at_threshold, curve, roc
+from dashboard.widgets import dataset
+from dashboard.widgets.profile_results import CONFIG
+
+POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
+LEVEL = dataset.key(dataset.LABELLED, "threshold")
+STEP = 0.005
+
+
+def decision(one: Evaluated) -> tuple[int | None, float]:
+    """Number of the positive class of this session, None where none is chosen, and the threshold."""
+    try:
+        return stored_decision(one.accuracy, st.session_state.get(POSITIVE), st.session_state.get(LEVEL, 0.5))
+    except SpecError:  # a class of other data
+        return None, float(st.session_state.get(LEVEL, 0.5))
+
+
+def panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
+    """Draw the choice of class and threshold for `one`, and beside it the other models at the same."""
+    _seed(one)
+    st.fragment(_panel)(one, found)  # moving the threshold redraws no more than this
+
+
+def _seed(one: Evaluated) -> None:
+    """Give the widgets a class of these data: a name becomes its number, what does not exist is forgotten."""
+    number, threshold = decision(one)
+    st.session_state[POSITIVE], st.session_state[LEVEL] = number, threshold
+
+
+def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
+    left, right = st.columns([1, 2], vertical_alignment="bottom")
+    with left:
+        st.selectbox(
+            "Positive class",
+            [None, *range(len(one.class_names))],
+            key=POSITIVE,
+            format_func=lambda number: (
+                "choose the class that matters" if number is None else _name(one, number)
+            ),
+            persist_state="session",
+            help="The class that must not be missed, such as the ill one. All others count as negative.",
+        )
+    with right:
+        st.slider(
+            "Threshold",
+            min_value=0.0,
+            max_value=1.0,
+            step=STEP,
+            format="%.3f",
+            key=LEVEL,
+            persist_state="session",
+            help="A row counts as positive where the probability of the class is at least this. Lower finds "
+            "more of the positives and raises more false alarms.",
+        )
+    number, threshold = st.session_state[POSITIVE], float(st.session_state[LEVEL])
+    if number is None:
+        with st.container(border=True):
+            st.markdown(
+                ":material/tune: **Choose the class that matters.** Then move the threshold and see how many "
+                "of its rows are found, and how many others raise a false alarm."
+            )
+        return
+    _numbers(at_threshold(one, number, threshold))
+    _curves(one, found, number, threshold)
+    if len(found) > 1:
+        _table(found, number, threshold)
+    _yaml(one, number, threshold)
+
+
+def _name(one: Evaluated, number: int | None) -> str:
+    if number is None:
+        return "choose the class that matters"
+    return one.class_names[number] if number < len(one.class_names) else str(number)
+
+
+def _numbers(numbers: Mapping[str, Any]) -> None:
+    said = {
+        "sensitivity": ("Sensitivity", "Share of the positive rows that are found (true positives)."),
+        "specificity": ("Specificity", "Share of the negative rows that raise no alarm (true negatives)."),
+        "precision": ("Precision", "Share of the alarms that are right."),
+    }
+    with st.container(key="accuracy.decided"), st.grid(4, min_column_width=140):
+        for name, (label, text) in said.items():
+            share = numbers[name]
+            with st.container(border=True, height="stretch", gap=None):
+                st.metric(label, format.share(share["value"]), help=text)
+                st.caption(
+                    f"{format.interval_share(share['low'], share['high'])} · "
+                    f"{share['count']:,} of {share['total']:,}"
+                )
+        missed = numbers["sensitivity"]["total"] - numbers["sensitivity"]["count"]
+        alarms = numbers["specificity"]["total"] - numbers["specificity"]["count"]
+        with st.container(border=True, height="stretch", gap=None):
+            st.metric("Missed", format.count(missed), help="Positive rows below the threshold.")
+            st.caption(f"and {alarms:,} false {'alarm' if alarms == 1 else 'alarms'}")
+
+
+def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: float) -> None:
+    left, right = st.columns(2, gap="small")
+    own = curve(one.accuracy.id, number)
+    info = accuracy_charts.tradeoff_info(
+        own.thresholds.tolist(), own.sensitivity.tolist(), own.specificity.tolist()
+    )
+    with left, st.container(border=True):
+        st.plotly_chart(
+            accuracy_charts.tradeoff(info, threshold),
+            key="accuracy.tradeoff",
+            config=CONFIG,
+            alt="Sensitivity and specificity against the threshold",
+        )
+    shown = [one, *(other for other in found if other is not one)][: len(PALETTE)]
+    lines = [line for other in shown if (line := _roc(other, number, threshold)) is not None]
+    with right, st.container(border=True):
+        st.plotly_chart(
+            accuracy_charts.roc(lines),
+            key="accuracy.roc",
+            config=CONFIG,
+            alt="Sensitivity against false alarms, a line for each model, with a mark at the threshold",
+        )
+        if len(found) > len(shown):
+            st.caption(f"The first {len(shown)} of {len(found)} models.")
+
+
+def _roc(one: Evaluated, number: int, threshold: float) -> accuracy_charts.Roc | None:
+    """The curve of one model; None where the class has no rows, or all of them."""
+    found = roc(one.accuracy.id, number)
+    if found is None:
+        return None
+    at = at_threshold(one, number, threshold)
+    return accuracy_charts.roc_info(
+        one.name,
+        (found.false_positive_rate.tolist(), found.true_positive_rate.tolist()),
+        area=one.summary["per_class"][number]["roc_auc"]["value"],
+        threshold=threshold,
+        at=(at["sensitivity"]["value"], at["specificity"]["value"]),
+    )
+
+
+def _table(found: Sequence[Evaluated], number: int, threshold: float) -> None:
+    rows = []
+    for one in found:
+        numbers = at_threshold(one, number, threshold)
+        row: dict[str, Any] = {"Model": one.name}
+        for name in ("sensitivity", "specificity", "precision"):
+            share = numbers[name]
+            row[name.capitalize()] = share["value"]
+            row[f"{name.capitalize()}, 95 %"] = (
+                None if share["low"] is None else f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
+            )
+        rows.append(row)
+    st.dataframe(
+        pd.DataFrame(rows),
+        key="accuracy.decisions",
+        hide_index=True,
+        placeholder=format.DASH,
+        column_config={
+            name: st.column_config.NumberColumn(format="percent")
+            for name in ("Sensitivity", "Specificity", "Precision")
+        },
+        alt="Sensitivity, specificity and precision of each model at the threshold",
+    )
+
+
+def _yaml(one: Evaluated, number: int, threshold: float) -> None:
+    """Offer the configuration with its data, their preprocessing, the class and the threshold."""
+    data = one.spec.dataset
+    if data is None:
+        return
+    chosen = {
+        "positive_class": one.class_names[number],
+        "threshold": threshold,
+    }
+    note = one.summary["calibration_note"]
+    text = yaml_from_spec(
+        one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}),
+        measured={"calibration_note": note} if note else None,
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(
+            "YAML with data and threshold",
+            text,
+            file_name=f"{one.accuracy.model_name}.yaml",
+            mime="application/yaml",
+            key="accuracy.yaml",
+            icon=":material/download:",
+            help="The configuration with its data, their preprocessing, the class and the threshold.",
+            on_click="ignore",
+        )
+        st.page_link("views/scorecard/page.py", label="State a target for it", icon=":material/checklist:")

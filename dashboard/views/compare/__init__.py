@@ -1,0 +1,1 @@
+"""Compare: who races, and the race."""

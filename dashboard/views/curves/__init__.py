@@ -1,0 +1,1 @@
+"""Curves: one setting over many values."""

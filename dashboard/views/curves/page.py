@@ -1,0 +1,375 @@
+"""Latency and throughput over one setting, all points raced together; the best one under a latency line."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.measurement import Trial
+from core.run import prediction, sweep
+from core.run.sweep import Axis, Measured, Point
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, polling, state
+from dashboard.views.curves import results as curve_results
+from dashboard.views.curves.results import ACTIVE, point_name
+from dashboard.widgets import controls, going_on, live_text, verdict
+from dashboard.widgets import race_results as compare_results
+from dashboard.widgets.live_text import Field
+from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+
+AXIS = "curves.axis"
+VALUES = "curves.values"  # + "." + name of the axis
+AGAIN = "curves.again"
+STUDY = "curves.study"  # name of the sweep that is shown
+STUDY_PARAM = "study"  # ?study=<name>
+LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
+PICKED = "curves.earlier"
+RACES = 200  # to look through for sweeps
+APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
+
+
+def page() -> None:
+    st.title("Curves")
+    st.caption(
+        "Vary one setting, keep the others as they are on Tune, and see where the sweet spot lies. All "
+        "points race in the same rounds, beside ONNX Runtime's default."
+    )
+    state.show_kept_error()
+    _load_linked()
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        record = controls.model_picker()
+        if record is not None:
+            _earlier(record)
+        base = _base() if record is not None else None
+    if record is None or base is None:
+        return
+    with right:
+        one = _axis(record, base)
+    if one is None:
+        return
+    try:
+        points = sweep.expand(base, [one], record.info)
+    except TunerError as error:
+        state.report(error)
+        return
+    rows, races = _rows(record, points)
+    race = _race()
+    _run_box(record, base, points, rows)
+    _live(race)
+    busy = {known.id: verdict.busy_words(known.result) for known in races.values()}
+    curve_results.results(one, points, rows, race, busy, partial(_go_on, race, rows))
+
+
+def _base() -> TrialSpec | None:
+    try:
+        return state.current_spec()
+    except TunerError as error:
+        state.report(error)
+        st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
+        return None
+
+
+# --- a linked sweep -----------------------------------------------------------------------------------
+
+
+def _load_linked() -> None:
+    """Load settings, setting to vary and values of `?study=…`, once."""
+    study = st.query_params.get(STUDY_PARAM)
+    if not study or st.session_state.get(APPLIED) == study:
+        return
+    st.session_state[APPLIED] = study
+    one, trials = sweep.axis_of_study(study), state.store().trials(study=study)
+    if one is None or not trials:
+        st.warning(f"There is no sweep called {format.plain(study)} here.", icon=":material/search_off:")
+        return
+    if st.session_state.get(STUDY) == study:
+        return
+    try:
+        _load(study, one, trials[-1])
+    except TunerError as error:
+        state.report(error)
+
+
+def _load(study: str, one: Axis, trial: Trial) -> None:
+    """Take up the settings, the setting to vary and the values of a sweep; raises what `apply_spec` does."""
+    state.apply_spec(state.trial_spec(trial))
+    st.session_state[AXIS] = one.name
+    st.session_state[_values_key(one.name)] = _text(one.values)
+    st.session_state[STUDY] = st.session_state[APPLIED] = study
+    st.session_state[LOOKED] = st.session_state[state.MODEL]
+
+
+def _earlier(record: ModelRecord) -> None:
+    """Open the newest sweep of the model, where that changes no setting; offer them all."""
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
+    sweeps = {one.study: one for one in reversed(found) if sweep.axis_of_study(one.study) is not None}
+    listed = list(reversed(sweeps))
+    before = st.session_state.get(LOOKED)
+    if before != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
+            st.session_state[STUDY] = None
+        if listed and st.session_state.get(STUDY) is None and not controls.changed_settings():
+            _open(listed[0])
+    shown = st.session_state.get(STUDY)
+    if shown in sweeps:
+        st.query_params[STUDY_PARAM] = shown
+    elif shown is None:
+        st.query_params.pop(STUDY_PARAM, None)
+    if not set(listed) - {shown}:
+        return
+    st.session_state[PICKED] = shown if shown in sweeps else None
+    st.selectbox(
+        "Sweeps of this model",
+        listed,
+        index=None,
+        key=PICKED,
+        format_func=lambda study: _study_label(sweeps[study]) if study in sweeps else str(study),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. Takes up its settings, the setting that was varied, and the values.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        _open(picked)
+
+
+def _open(study: str) -> None:
+    one, trials = sweep.axis_of_study(study), state.store().trials(study=study)
+    if one is None or not trials:  # deleted since
+        return
+    try:
+        _load(study, one, trials[-1])
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _study_label(race: Comparison) -> str:
+    one = sweep.axis_of_study(race.study)
+    varied = f"{_axis_label(one.name)} {_text(one.values)}" if one is not None else race.study
+    return f"{format.when(race.created_at)} · {varied}"
+
+
+# --- what to vary -------------------------------------------------------------------------------------
+
+
+def _values_key(name: str) -> str:
+    return f"{VALUES}.{name}"
+
+
+def _text(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _axis(record: ModelRecord, base: TrialSpec) -> Axis | None:
+    names = sweep.axis_names(record.info)
+    if st.session_state.get(AXIS) not in names:
+        st.session_state[AXIS] = names[0]
+    left, right = st.columns([1, 1])
+    name = left.segmented_control(
+        "Setting to vary",
+        names,
+        key=AXIS,
+        required=True,
+        format_func=_axis_label,
+        persist_state="session",
+        help="Batch size, threads, or a free dimension of the model.",
+    )
+    assert name is not None  # required=True
+    key = _values_key(name)
+    if not st.session_state.get(key):
+        usable = state.environment()["cpu"]["usable"]
+        current = base.workload.dims.get(name)
+        st.session_state[key] = _text(sweep.default_values(name, usable_threads=usable, current=current))
+    text = right.text_input(
+        "Values",
+        key=key,
+        persist_state="session",
+        placeholder="1, 2, 4, 8",
+        help=f"Whole numbers with commas, at most {sweep.MAX_POINTS}. Empty brings the suggestion back.",
+    )
+    try:
+        return Axis(name=name, values=sweep.parse_values(text or "", name=name))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _axis_label(name: str) -> str:
+    return {sweep.BATCH: "Batch size", sweep.THREADS: "Intra-op threads"}.get(name, name)
+
+
+# --- what is measured already -------------------------------------------------------------------------
+
+
+def _rows(record: ModelRecord, points: Sequence[Point]) -> tuple[list[Measured], Mapping[str, Comparison]]:
+    """Each point with its trial of this sweep, or an earlier one of the same settings on this machine.
+
+    Returns:
+        The points, and the races by id in which they were measured.
+    """
+    study = st.session_state.get(STUDY)
+    own = state.store().trials(study=study) if study else []
+    fingerprint = state.environment()["fingerprint"]
+    earlier: dict[str, Trial] = {}
+    for point in points:
+        key = point.spec.key()
+        if point.spec.repeatable and (
+            found := state.store().find_complete(key, fingerprint, model_sha256=record.content_sha256)
+        ):
+            earlier[key] = found
+    ids = {trial.comparison for trial in (*own, *earlier.values()) if trial.comparison}
+    races = {one: race for one in ids if (race := _comparison(one))}
+    return sweep.join(points, own, earlier, races), races
+
+
+def _comparison(comparison_id: str) -> Comparison | None:
+    try:
+        return state.store().comparison(comparison_id)
+    except TunerError:  # deleted since
+        return None
+
+
+def _race() -> Comparison | None:
+    """The race of the sweep that is shown; all its points are in it."""
+    study = st.session_state.get(STUDY)
+    return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
+
+
+# --- run and cancel -----------------------------------------------------------------------------------
+
+
+def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+    active = any(row.state in ACTIVE for row in rows)
+    todo = _todo(points, rows)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        controls.badges(base)
+        st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+        st.space("stretch")
+        st.toggle(
+            "Measure finished points again",
+            key=AGAIN,
+            persist_state="session",
+            disabled=active or not any(row.state == "COMPLETE" for row in rows),
+            help="Off: points that were measured before with the same settings on this machine are reused.",
+        )
+        st.button(
+            _run_label(len(todo), active=active),
+            key="curves.run",
+            type="primary",
+            icon=":material/play_arrow:",
+            shortcut="Ctrl+Enter",
+            disabled=active or not todo,
+            help="Wait for the running sweep, or cancel it." if active else "All points in one race.",
+            on_click=_start,
+            args=(record,),
+        )
+    if not active:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            wait_for_quiet()
+            st.space("stretch")
+            st.caption(_prediction(record, points, todo), width="content")
+
+
+def _run_label(count: int, *, active: bool) -> str:
+    if active:
+        return "Measuring"
+    return f"Measure {count} point{'s' * (count != 1)}" if count else "All points are measured"
+
+
+def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Point]) -> str:
+    total, reused = len(points), len(points) - len(todo)
+    text = f"{total} point{'s' * (total != 1)}"
+    if reused:
+        text += f", {reused} already measured"
+    if not todo:
+        return text
+    known = prediction.past(
+        state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
+    )
+    if known is None:
+        return text + " · time unknown until this model has raced once"
+    found = prediction.predict([one.spec for one in line_up(_asked(todo))], known)
+    text += f" · about {format.duration(found.seconds)}, {found.rounds} rounds"
+    return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
+
+
+def _asked(points: Sequence[Point]) -> list[Configuration]:
+    return [Configuration(spec=point.spec, label=point_name(point.values)) for point in points]
+
+
+def _start(record: ModelRecord) -> None:
+    """Queue what the widgets hold now: a value typed just before the click counts."""
+    name = st.session_state[AXIS]
+    try:
+        one = sweep.axis(name, sweep.parse_values(st.session_state[_values_key(name)], name=name))
+        points = sweep.expand(state.current_spec(), [one], record.info)
+        todo = _todo(points, _rows(record, points)[0])
+        study = sweep.study_name(one, uuid.uuid4().hex[:8])
+        what = f"curve of {len(todo)} points of {record.name}"
+        race = state.race(
+            _asked(todo), study=study, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s()
+        )
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.follow(race, "curves", study=study)
+    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
+
+
+def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
+    again = bool(st.session_state.get(AGAIN))
+    return [
+        point
+        for point, row in zip(points, rows, strict=True)
+        if row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
+    ]
+
+
+def _go_on(race: Comparison | None, rows: Sequence[Measured]) -> None:
+    if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
+        return
+    going_on.button("curves", race, state.store().trials_of(race.id), _follow)
+
+
+def _follow(more: Comparison) -> None:
+    """A sweep is found by the name that its races share."""
+    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = more.study
+
+
+def _live(race: Comparison | None) -> None:
+    """The running race, polled; one full run draws all points when it ends."""
+    with st.container(key="curves.live"):
+        if race is not None and race.state in ACTIVE:
+            again_s = polling.race_s(state.status(race.id))
+            field = live_text.field_of(race, state.store().trials_of(race.id))
+            st.fragment(_tick, run_every=again_s)(race, field, again_s)
+
+
+def _tick(race: Comparison, field: Field, again_s: float) -> None:
+    status = state.status(race.id)
+    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
+    if ended or polling.race_s(status) != again_s:
+        st.rerun()
+    compare_results.live(race, status, field, state.store().trials_of(race.id))
+    if status is not None:
+        st.button(
+            "Cancel",
+            key="curves.cancel",
+            icon=":material/stop:",
+            on_click=state.scheduler().cancel,
+            args=(race.id,),
+            help="Ends the race of all points; what was measured is kept in History, as cancelled.",
+        )
+
+
+page()

@@ -1,0 +1,1 @@
+"""Export: a result as YAML or Python."""

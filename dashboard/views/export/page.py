@@ -1,0 +1,285 @@
+"""Export: the chosen settings as a YAML file and as Python; and a YAML file back into the sliders."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import streamlit as st
+
+from core import wire
+from core.evidence.measurement import Trial
+from core.run import variants
+from core.show import emit
+from core.spec import TrialSpec, spec_from_yaml
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
+from core.wire.guard import MARK, breach
+from dashboard import format, state
+from dashboard.widgets import cells, controls, results, verdict
+
+CURRENT = "current"
+SOURCE = "export.source"
+PASTED = "export.pasted"
+FILE = "export.file"
+ACCEPTED = "export.accepted"
+
+
+def page() -> None:
+    st.title("Export", anchor=False)
+    state.show_kept_error()
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _take_away()
+    with right:
+        _bring_back()
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _take_away() -> None:
+    st.subheader("Take a configuration away", anchor=False)
+    trials = {t.id: t for t in state.store().trials(kind="measure", state="COMPLETE", limit=200)}
+    _preselect(trials)
+    chosen = st.selectbox(
+        "What to export",
+        [CURRENT, *trials],
+        key=SOURCE,
+        format_func=lambda one: _label(trials.get(one)),
+        persist_state="session",
+        help="A trial carries its measured numbers and its machine; the current settings carry neither.",
+    )
+    if chosen == CURRENT or chosen in trials:
+        _address(chosen)
+    try:
+        if chosen == CURRENT or chosen not in trials:
+            _current()
+        else:
+            _trial(state.store().trial(chosen))
+    except TunerError as error:
+        state.report(error)
+
+
+def _preselect(trials: dict[str, Trial]) -> None:
+    """A link names its trial; without one, the trial that Tune shows."""
+    linked = st.query_params.get(state.TRIAL_PARAM)
+    known = next((t for t in trials if linked and t.startswith(linked)), None)
+    if linked and known is None:
+        state.report(
+            SpecError(
+                f"`{linked[:40]}` is not a finished measurement here.", hint="Choose one from the list."
+            )
+        )
+    if known is not None and st.session_state.get(LINKED) != known:
+        st.session_state[LINKED] = known
+        st.session_state[SOURCE] = known
+    shown = st.session_state.get(state.TRIAL)
+    if SOURCE not in st.session_state or st.session_state[SOURCE] not in (CURRENT, *trials):
+        st.session_state[SOURCE] = shown if shown in trials else _newest(trials)
+
+
+def _newest(trials: dict[str, Trial]) -> str:
+    """The newest measurement of the current model, else the settings alone."""
+    record = state.current_model()
+    own = record.content_sha256 if record is not None else ""
+    return next((one.id for one in trials.values() if one.model_sha256 == own), CURRENT)
+
+
+def _address(chosen: str) -> None:
+    """Name what is exported in the address."""
+    if chosen == CURRENT:
+        st.session_state[LINKED] = None
+        st.query_params.pop(state.TRIAL_PARAM, None)
+    elif st.query_params.get(state.TRIAL_PARAM) != chosen:
+        st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = chosen
+
+
+LINKED = "export.linked"
+
+
+def _label(trial: Trial | None) -> str:
+    if trial is None:
+        return "The current settings, not measured"
+    p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    settings = "; ".join(controls.asked_for(trial)) or "defaults"
+    p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
+    parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
+    if breach(trial.result):
+        parts.append(f"{cells.WARNING} {MARK}")
+    if doubt := emit.caution(trial):
+        parts.append(f"{cells.WARNING} {format.short(doubt, 40)}")
+    return " · ".join(parts)
+
+
+def _current() -> None:
+    spec = state.current_spec()
+    st.caption(
+        ":material/info: Nothing is measured yet: the file holds the request alone. Run it on Tune "
+        "first for numbers."
+    )
+    record = state.current_model()
+    name = file_stem(record.name if record else "model")
+    trial = _unmeasured(spec, name)
+    facts = variants.model_facts(record) if record else None
+    _files(emit.emit_yaml(trial, model=facts), emit.emit_python(trial, record.info if record else None), name)
+
+
+def _unmeasured(spec: TrialSpec, name: str) -> Trial:
+    return Trial(
+        id="not-measured",
+        kind="measure",
+        state="WAITING",
+        spec=spec.to_dict(),
+        model_name=name,
+        model_sha256="",
+        key=spec.key(),
+        created_at=time.time(),
+    )
+
+
+def _trial(trial: Trial) -> None:
+    if (trial.result or {}).get("fallback"):
+        st.badge(
+            "fallback: these numbers are not of the provider asked for",
+            icon=":material/warning:",
+            color="orange",
+        )
+    if doubt := emit.caution(trial):
+        st.warning(format.plain(doubt), icon=":material/warning:", title="Nothing to put into use as it is")
+    results.busy_note(trial.result)
+    accepted = _accepted(trial)
+    if accepted is None:
+        return
+    _files(
+        emit.emit_yaml(trial, accepted_breach=accepted),
+        emit.emit_python(trial, _info(trial), accepted_breach=accepted),
+        f"{file_stem(trial.model_name)}-{trial.id[:8]}",
+    )
+
+
+def _accepted(trial: Trial) -> str | None:
+    """Why outputs that differ may go out all the same; None: nobody says so, "": they do not differ."""
+    why = breach(trial.result)
+    if not why:
+        return ""
+    st.warning(
+        f"{format.plain(verdict.sentence(why))} A file is made only when you say why these outputs are good "
+        "enough; your words stand in it as `accepted_breach`.",
+        title="Outputs differ",
+        icon=":material/warning:",
+    )
+    words = st.text_input(
+        "Why are these outputs good enough?",
+        key=f"{ACCEPTED}.{trial.id}",  # words on one trial accept no other
+        placeholder="for example: accuracy on our validation set is 0.3 points lower, which we accept",
+        help="Goes into the header of the YAML file and of the script.",
+    )
+    return words.strip() or None
+
+
+def _info(trial: Trial) -> wire.ModelInfo | None:
+    record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
+    return record.info if record else None
+
+
+def file_stem(name: str) -> str:
+    """Return `name` as the beginning of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"
+
+
+def _files(yaml_text: str, python_text: str, stem: str) -> None:
+    yaml_tab, python_tab = st.tabs(["YAML", "Python"])
+    with yaml_tab:
+        _file(yaml_text, f"{stem}.yaml", "application/yaml", "yaml", "export.download_yaml")
+    with python_tab:
+        _file(python_text, f"{stem}.py", "text/x-python", "python", "export.download_python")
+
+
+def _file(text: str, name: str, mime: str, language: str, key: str) -> None:
+    st.download_button(
+        f"Download {name}",
+        text,
+        file_name=name,
+        mime=mime,
+        key=key,
+        on_click="ignore",
+        icon=":material/download:",
+        type="primary" if language == "yaml" else "secondary",
+        help="Saves what is shown below.",
+    )
+    st.code(text, language=language, height=520)
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+
+def _bring_back() -> None:
+    st.subheader("Load a configuration", anchor=False)
+    st.caption(
+        "A YAML file that ORTune exported, here or elsewhere. Its model is found in the library by its hash."
+    )
+    st.file_uploader(
+        "YAML file",
+        type=["yaml", "yml"],
+        key=FILE,
+        max_upload_size=1,
+        help="Nothing in it is executed.",
+    )
+    st.text_area(
+        "or paste it",
+        key=PASTED,
+        height=220,
+        placeholder="schema: 1\nmodel: …",
+        help="Used when no file is chosen.",
+    )
+    st.button(
+        "Load into the settings",
+        key="export.load",
+        icon=":material/upload_file:",
+        on_click=load,
+        help="Replaces the settings of this browser tab; nothing is measured.",
+    )
+    if st.session_state.get(LOADED):
+        st.success(
+            f"Loaded. {format.plain(st.session_state.pop(LOADED))}",
+            icon=":material/check_circle:",
+            title="Settings replaced",
+        )
+        st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
+
+
+LOADED = "export.loaded"
+
+
+def load() -> None:
+    """Read the chosen or pasted YAML into the widgets."""
+    try:
+        spec = spec_from_yaml(_text(), expert=expert_allowed())
+        state.apply_spec(spec, foreign=True)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.show_trial(None)
+    changed = controls.summary(spec)
+    st.session_state[LOADED] = (
+        f"Changed from default: {'; '.join(changed)}." if changed else "All settings at their defaults."
+    )
+
+
+def _text() -> str:
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        text = st.session_state.get(PASTED) or ""
+        if not text.strip():
+            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
+        return text
+    try:
+        return str(uploaded.getvalue(), "utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(
+            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
+        ) from None
+
+
+page()

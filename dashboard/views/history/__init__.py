@@ -1,0 +1,1 @@
+"""History: what was measured."""

@@ -1,0 +1,1 @@
+"""Machine: what it is, who else uses it, its queue."""

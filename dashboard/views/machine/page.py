@@ -1,0 +1,113 @@
+"""Machine: what it is, what it may use, which providers load, and whether it is quiet enough to publish."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.evidence.quietness import answer
+from core.run.scheduler import Status
+from core.wire.errors import StoreError, TunerError
+from dashboard import polling, state
+from dashboard.widgets import machine_line as machine
+from dashboard.widgets.queue_text import bar
+
+OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
+KIND = "self-test"
+
+
+def page() -> None:
+    st.title("Machine", anchor=False)
+    state.show_kept_error()
+    try:
+        environment = state.environment()
+    except TunerError as error:
+        state.report(error)
+        return
+    fingerprint = environment["fingerprint"]
+    _quiet(fingerprint)
+    st.markdown("#### This machine")
+    st.caption(
+        "Results are compared only under one fingerprint. It is made of the processor with its settings and "
+        "limits, the GPUs, the kernel and the libraries that compute."
+    )
+    st.code(fingerprint, language=None)
+    machine.facts(environment)
+    st.markdown("#### Providers")
+    machine.providers(environment)
+
+
+# --- quietness ----------------------------------------------------------------------------------------------
+
+
+def _quiet(fingerprint: str) -> None:
+    running = _running()
+    with st.container(horizontal=True, vertical_alignment="center", key="machine.bar"):
+        st.markdown("#### Is it quiet enough to publish?", width="content")
+        st.space("stretch")
+        st.button(
+            "Test it",
+            key="machine.test",
+            type="primary",
+            icon=":material/monitor_heart:",
+            disabled=running is not None,
+            on_click=test,
+            help="Races ONNX Runtime's default against a second process of itself, for a few seconds."
+            if running is None
+            else "A self-test is under way.",
+        )
+    if running is not None:
+        st.fragment(_live, run_every=polling.RACE_S)(running.id)
+    else:
+        _report_end()
+    try:
+        tests = state.store().self_tests(fingerprint)
+    except StoreError as error:
+        state.report(error)
+        return
+    newest = next((one for one in tests if one["when"] == "alone"), None)
+    if newest is not None:
+        machine.answered(answer(newest), newest)
+    elif running is None:
+        st.info("Not tested yet. A self-test takes a few seconds.", icon=":material/monitor_heart:")
+    machine.quiet_history(tests)
+
+
+def _running() -> Status | None:
+    """The self-test of this server that waits or runs, whoever started it: a reload finds it again."""
+    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+
+
+def test() -> None:
+    """Start a self-test."""
+    try:
+        st.session_state[OWN] = state.scheduler().submit_self_test()
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _live(job: str) -> None:
+    status = state.status(job)
+    if status is None or not state.is_active(status):
+        st.rerun()  # one full run draws the answer and ends the polling
+    with st.container(border=True, key="machine.live"):
+        share, text = bar(status, "this test")
+        st.progress(share, text=text)
+        st.button(
+            "Cancel",
+            key="machine.cancel",
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(job,),
+            help="Ends its processes; nothing is kept.",
+        )
+
+
+def _report_end() -> None:
+    """Say once how the self-test of this session ended, where it did not end well."""
+    job = st.session_state.pop(OWN, None)
+    status = state.status(job) if job else None
+    if status is not None and status.error is not None:
+        state.report_record(status.error)
+
+
+page()

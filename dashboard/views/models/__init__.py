@@ -1,0 +1,1 @@
+"""Models: the library, uploads and exports."""

@@ -1,0 +1,301 @@
+"""The export form, its running job, and the card of what came out. Used by the Models page."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import wire
+from core.store import ModelRecord, home, library
+from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
+from core.wire.errors import ModelError, TunerError, error_from_record
+from core.wire.guard import MARK, TOLERANCES
+from dashboard import format, polling, state
+from dashboard.folders import allowed_path
+from dashboard.server import upload
+from dashboard.widgets.queue_text import bar
+
+PLACE = "export"  # where errors of exports are shown: under the ways to start one
+TIMEOUT_S = 3600.0  # a slow download of a large model
+PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
+TORCHVISION, PT2 = "torchvision", "pt2"
+_SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
+
+
+# --- the form ---------------------------------------------------------------------------------------------
+
+
+def form() -> None:
+    """Draw what can be exported and how."""
+    source = st.segmented_control(
+        "Source",
+        list(_SOURCES),
+        key="export.form.source",
+        format_func=_SOURCES.__getitem__,
+        default=TORCHVISION,
+        required=True,
+        help="A classifier that torchvision knows by name, or a program saved with torch.export.",
+    )
+    if source == PT2:
+        _pt2_fields()
+    else:
+        _torchvision_fields()
+    st.selectbox(
+        "Opset",
+        list(EXPORT_OPSETS),
+        key="export.form.opset",
+        index=list(EXPORT_OPSETS).index(DEFAULT_OPSET),
+        help="Version of the operator set. Below 18 PyTorch's exporter must convert down, which can fail.",
+    )
+    st.button(
+        "Export",
+        key="export.form.start",
+        icon=":material/output:",
+        on_click=_submit,
+        disabled=is_running(),
+        help="An export is running."
+        if is_running()
+        else "Runs in a process of its own; this page stays usable.",
+    )
+
+
+def _torchvision_fields() -> None:
+    st.selectbox(
+        "Model",
+        TORCHVISION_CLASSIFIERS,
+        key="export.form.name",
+        index=TORCHVISION_CLASSIFIERS.index("resnet18"),
+        filter_mode="fuzzy",
+        help="Type to search. All torchvision image classifiers.",
+    )
+    with st.container(horizontal=True, gap="medium"):
+        st.toggle(
+            "Dynamic batch",
+            value=True,
+            key="export.form.dynamic",
+            help="The batch stays free: any number of rows can be fed.",
+        )
+        st.toggle(
+            "Pretrained weights",
+            value=True,
+            key="export.form.pretrained",
+            help=f"Tries to download trained weights. Without them: {RANDOM_WEIGHTS_NOTE}.",
+        )
+
+
+def _pt2_fields() -> None:
+    st.warning(
+        "A `.pt2` file is loaded by PyTorch, and loading one can run code. Export only files whose "
+        "source you trust.",
+        icon=":material/warning:",
+    )
+    st.text_input(
+        "Path on the server",
+        key=PT2_PATH,
+        placeholder="model.pt2",
+        help=(
+            "Inside the configured folder of models, or upload it below. Free dimensions stay as the "
+            "file has them."
+        ),
+    )
+    upload.uploader(
+        "Or upload it",
+        key="export.upload",
+        accept=".pt2",
+        hint="One .pt2 file.",
+        multiple=False,
+        on_upload=_pt2_uploaded,
+    )
+
+
+def _pt2_uploaded(files: list[Path]) -> None:
+    st.session_state[PT2_PATH] = str(upload.keep(files, home() / "pt2")[0])
+
+
+def _submit() -> None:
+    try:
+        name, plan = form_plan(st.session_state)
+    except TunerError as error:
+        state.keep_error(error, PLACE)
+        return
+    start(name, plan)
+
+
+def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
+    """Return the model's name and the plan that the form's `values` ask for.
+
+    Raises:
+        ModelError: a `.pt2` that is missing or outside of the folders the browser may reach.
+    """
+    pt2 = values.get("export.form.source") == PT2
+    path = allowed_path(str(values.get(PT2_PATH) or "").strip()) if pt2 else None
+    name = path.stem if path else str(values["export.form.name"])
+    opset = int(values["export.form.opset"])
+    return name, {
+        "source": "pt2" if pt2 else "torchvision",
+        "name": "" if pt2 else name,
+        "path": str(path) if path else "",
+        "output": str(_folder_of_jobs() / secrets.token_hex(6) / f"{name}.onnx"),
+        "opset": opset,
+        "dynamic_batch": not pt2 and bool(values.get("export.form.dynamic", True)),
+        "pretrained": not pt2 and bool(values.get("export.form.pretrained", True)),
+        "seed": 0,
+        "image_size": None,
+        "external_data": "auto",
+    }
+
+
+# --- the job ----------------------------------------------------------------------------------------------
+
+
+def start(name: str, plan: wire.ExportPlan) -> None:
+    """Submit an export; one at a time per server is enough."""
+    if is_running():
+        return
+    try:
+        Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
+        job = state.scheduler().submit_job("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+    except TunerError as error:
+        state.keep_error(error, PLACE)
+        return
+    except OSError as error:
+        wrong = ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder.")
+        state.keep_error(wrong, PLACE)
+        return
+    state.exports()[job] = state.ExportJob(name=name, output=plan["output"])
+
+
+def is_running() -> bool:
+    """True while an export of this server waits or runs."""
+    return any(state.is_active(state.status(job)) for job in state.exports())
+
+
+def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
+    """Put finished exports into the library, keep why others failed for `progress`, and forget both."""
+    for job, export in list(state.exports().items()):
+        status = state.status(job)
+        if state.is_active(status):
+            continue
+        if state.exports().pop(job, None) is None:
+            continue  # another browser tab took it between our two looks
+        if status is not None and status.state == "COMPLETE" and status.result:
+            _take(export, status.result, added)
+        elif status is not None and status.error and status.state == "FAIL":
+            state.keep_error(error_from_record(status.error), PLACE)
+        _clean(Path(export.output))
+
+
+def _take(
+    export: state.ExportJob, reply: Mapping[str, Any], added: Callable[[ModelRecord, bool], None]
+) -> None:
+    try:
+        with st.spinner("Reading the exported model…"):
+            record, new = take_in(export.name, Path(reply["path"]), reply)
+    except TunerError as error:
+        state.keep_error(error, PLACE)
+        return
+    added(record, new)
+    state.show_notice()
+
+
+def take_in(name: str, path: Path, reply: Mapping[str, Any]) -> tuple[ModelRecord, bool]:
+    """Put the exported model at `path` into the library; return its record and whether it is new.
+
+    A sample stays where the command line looks for it; any other export moves into the library's folder.
+    """
+    note = RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else ""
+    store = state.store()
+    if _folder_of_jobs() not in path.parents:
+        return library.import_file(
+            store, path, name=name, source="export", note=note, details=dict(reply)
+        ), True
+    record, new = library.import_files(
+        store, sorted(path.parent.iterdir()), name=name, source="export", move=True
+    )
+    record = replace(record, note=note, details={**reply, "path": record.path})
+    store.put_model(record)
+    return record, new
+
+
+def _folder_of_jobs() -> Path:
+    return home() / "exports"
+
+
+def _clean(output: Path) -> None:
+    if _folder_of_jobs() in output.parents:
+        shutil.rmtree(output.parent, ignore_errors=True)
+
+
+def progress() -> None:
+    """Draw the running export, if there is one, until it ends; and why the last one failed."""
+    state.show_kept_error(PLACE, "Nothing was exported")
+    running = [job for job in state.exports() if state.is_active(state.status(job))]
+    if running:
+        st.fragment(_live, run_every=polling.POLL_S)(running[0])
+
+
+def _live(job: str) -> None:
+    status = state.status(job)
+    if status is None or not state.is_active(status):
+        st.rerun()
+        return
+    with st.container(border=True, key="export.live"):
+        share, text = bar(status, "this export")
+        st.progress(share, text=f"{format.plain(status.what)}: {text}")
+        st.button(
+            "Cancel the export",
+            key="export.cancel",
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(job,),
+            help="Stops the worker; nothing is kept.",
+        )
+
+
+# --- what came out ----------------------------------------------------------------------------------------
+
+
+def card(reply: Mapping[str, Any]) -> None:
+    """Draw what an export reported."""
+    st.markdown("**Export**")
+    if reply.get("weights") == "random":
+        st.warning(f"{RANDOM_WEIGHTS_NOTE[0].upper()}{RANDOM_WEIGHTS_NOTE[1:]}.", icon=":material/casino:")
+    st.caption(
+        f"{format.count(reply['nodes'])} nodes · {format.count(reply['parameters'])} parameters · "
+        f"{format.size(reply['size_bytes'])} · opset {reply['opset']} · IR {reply['ir_version']} · "
+        f"weights: {reply['weights']} · took {format.duration(reply['seconds'])}"
+    )
+    if reply["differences"]:
+        st.dataframe(
+            pd.DataFrame(difference_rows(reply)),
+            hide_index=True,
+            key="export.differences",
+            alt="Largest difference between PyTorch's and ONNX Runtime's outputs",
+        )
+    far = [one for one in reply["differences"] if not one["max_rel"] <= TOLERANCES["fp32"].max_rel]
+    if far:
+        st.warning(
+            f"The {MARK} from PyTorch's by more than {TOLERANCES['fp32'].max_rel:g} of the largest output.",
+            icon=":material/warning:",
+        )
+    for note in reply.get("notes", []):
+        st.caption(f":material/info: {format.plain(str(note))}")
+
+
+def difference_rows(reply: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return one row per compared batch."""
+    return [
+        {
+            "Compared at": "no batch dimension" if one["batch"] is None else f"batch {one['batch']}",
+            "Largest difference, PyTorch to ONNX Runtime": f"{one['max_abs']:.3g}",
+            "Relative to the largest output": f"{one['max_rel']:.3g}",
+        }
+        for one in reply["differences"]
+    ]

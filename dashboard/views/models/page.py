@@ -1,0 +1,402 @@
+"""Models: the library, and the ways into it: samples, upload, the server's folder, export from PyTorch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import wire
+from core.store import ModelRecord, home, library
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.folders import allowed_path
+from dashboard.server import upload
+from dashboard.views.models import exporting
+from dashboard.widgets import columns
+
+TABLE = "models.table"
+WAYS = "models.ways"  # the way in that is open
+NOT_ADDED = "The model was not added"
+SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
+PENDING = "models.pending"  # paths of uploaded files that wait to be read
+DETAIL = "models.detail"  # content hash of the model that was added last
+LOADS = "models.loads"  # content hash -> what loading it said
+PT2 = "models.pt2"  # path of an uploaded .pt2
+
+
+def page() -> None:
+    st.title("Models", anchor=False)
+    state.show_kept_error()
+    exporting.take_finished(_added)
+    state.add_samples()
+    records = state.store().models()
+    if records:
+        _detail(_table(records))
+    else:
+        with st.container(border=True):
+            st.markdown("#### :material/deployed_code: No models yet")
+            st.markdown("Upload an `.onnx` file below, or export a torchvision model.")
+    st.subheader("Add a model", anchor=False)
+    sample, uploaded, folder, export = st.tabs(
+        ["Samples", "Upload", "From the server", "Export from PyTorch"],
+        key=WAYS,
+        on_change="rerun",  # else a message above them makes the browser forget which one is open
+    )
+    with sample:
+        _samples(records)
+    with uploaded:
+        _upload()
+    with folder:
+        _server()
+    with export:
+        exporting.form()
+    exporting.progress()
+
+
+# --- the library ------------------------------------------------------------------------------------------
+
+
+def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
+    """Draw the library and return the model to look at."""
+    chosen = st.dataframe(
+        columns.readable(pd.DataFrame([_row(one) for one in records])),
+        key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config={
+            "Name": columns.telling(one.name for one in records),
+            **columns.numbers(["Size (MiB)"]),
+            "Parameters": st.column_config.NumberColumn(format="localized"),
+            "Added": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+        },
+        alt="The library of models with size, nodes, parameters and where each came from",
+    )
+    picked = chosen["selection"]["rows"]
+    if picked and picked[0] < len(records):
+        return records[picked[0]]
+    wanted = st.session_state.get(DETAIL) or st.session_state.get(state.MODEL)
+    st.caption("Tick a row to inspect that model.")
+    return next((one for one in records if one.content_sha256 == wanted), None)
+
+
+def _names_of(records: Sequence[ModelRecord]) -> str:
+    """A few characters that change whenever a row of the table would hold another model."""
+    return hashlib.sha256("".join(one.content_sha256 for one in records).encode()).hexdigest()[:12]
+
+
+def _row(record: ModelRecord) -> dict[str, Any]:
+    info = record.info
+    return {
+        "Name": record.name,
+        "Source": record.source,
+        "Size (MiB)": info["size_bytes"] / (1 << 20),
+        "Nodes": info["nodes"],
+        "Parameters": info["parameters"],
+        "Opset": info["opset"].get("", 0),
+        "Inputs": ", ".join(one["name"] for one in info["inputs"]),
+        "Free dimensions": ", ".join(info["free_dims"]),
+        "Added": pd.Timestamp(record.created_at, unit="s", tz="UTC").tz_convert(st.context.timezone or "UTC"),
+        "Note": record.note,
+    }
+
+
+def _detail(record: ModelRecord | None) -> None:
+    if record is None:
+        return
+    with st.container(border=True, key="models.card"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.subheader(format.plain(record.name), anchor=False, width="content")
+            if record.content_sha256 == st.session_state.get(state.MODEL):
+                st.badge("current in Tune", icon=":material/check:", color="green")
+            st.space("stretch")
+            if st.button("Use in Tune", key="models.use", icon=":material/tune:", type="primary"):
+                _use(record)
+            if st.button("Delete", key="models.delete", icon=":material/delete:", help="Asks first."):
+                _confirm(record)
+        _facts(record)
+        if record.source == "export" and record.details:
+            exporting.card(record.details)
+
+
+def _use(record: ModelRecord) -> None:
+    state.choose_model(record)
+    state.show_trial(None)
+    st.switch_page("views/tune/page.py")
+
+
+@st.dialog("Delete the model?", icon=":material/delete:")
+def _confirm(record: ModelRecord) -> None:
+    own = Path(record.path).is_relative_to(home())
+    what = "Its files are deleted." if own else f"The file stays where it is: `{record.path}`."
+    st.markdown(f"**{format.plain(record.name)}** leaves the library. {what} Its trials stay in the history.")
+    with st.container(horizontal=True):
+        if st.button("Delete", key="models.confirm", type="primary", icon=":material/delete:"):
+            try:
+                remove(record)
+            except TunerError as error:  # in use, or the original of variants
+                state.report(error)
+            else:
+                st.rerun()
+        if st.button("Keep", key="models.keep"):
+            st.rerun()
+
+
+def remove(record: ModelRecord) -> None:
+    """Take `record` out of the library and out of this session."""
+    library.remove_model(state.store(), record.content_sha256)
+    for name in (state.MODEL, DETAIL):
+        if st.session_state.get(name) == record.content_sha256:
+            del st.session_state[name]
+    state.notify(f"Deleted {record.name}.")
+
+
+def _facts(record: ModelRecord) -> None:
+    info = record.info
+    if record.note:
+        st.info(format.plain(record.note), icon=":material/info:")
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Inputs and outputs**")
+        st.dataframe(
+            tensor_rows(record),
+            hide_index=True,
+            key="models.tensors",
+            alt="Inputs and outputs with type and shape",
+        )
+        st.markdown(f"**Free dimensions:** {_codes(info['free_dims']) or 'none, all sizes are fixed'}")
+        st.caption(_batch_words(record))
+    with right:
+        st.markdown("**Operators**")
+        counts = sorted(info["op_counts"].items(), key=lambda one: -one[1])
+        st.dataframe(
+            pd.DataFrame(counts, columns=["Operator", "Nodes"]),
+            hide_index=True,
+            key="models.ops",
+            height=212,
+            column_config={
+                "Nodes": st.column_config.ProgressColumn(
+                    format="%d", min_value=0, max_value=max([n for _, n in counts], default=1)
+                )
+            },
+            alt="How many nodes of each operator",
+        )
+    _loading(record)
+    st.table(fact_rows(record), border="horizontal")
+
+
+def _loading(record: ModelRecord) -> None:
+    """Say whether ONNX Runtime loads the model; adding it only read the file."""
+    known = st.session_state.get(LOADS) or {}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="models.loading"):
+        if (words := known.get(record.content_sha256)) is not None:
+            st.caption(f":material/check: {words[:1].upper()}{words[1:]}.")
+            return
+        st.caption(f":material/help: {library.NOT_CHECKED.capitalize()}: only the file was read.")
+        if not st.button("Check that it loads", key="models.load", icon=":material/memory:"):
+            return
+    try:
+        with st.spinner("ONNX Runtime loads the model in a process of its own…"):
+            words = library.check_loads(Path(record.path))
+    except TunerError as error:
+        state.report(error)
+        return
+    st.session_state[LOADS] = {**known, record.content_sha256: words}
+    st.rerun()
+
+
+def _codes(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _batch_words(record: ModelRecord) -> str:
+    info = record.info
+    if info["batch_dim"] is not None:
+        return f"`batch_size` sets `{info['batch_dim']}`."
+    rows = info["fixed_batch"]
+    return f"The batch is fixed at {rows}." if rows else "No input has rows: one run is one row."
+
+
+def tensor_rows(record: ModelRecord) -> list[dict[str, str]]:
+    """Return one row per input and output."""
+    info = record.info
+    return [
+        {
+            "": kind,
+            "Name": one["name"],
+            "Type": one["dtype"],
+            "Shape": "any rank"
+            if one["shape"] is None
+            else " × ".join(str(d) for d in one["shape"]) or "scalar",
+            "Random feeds": _range_words(one) if kind == "input" else "",
+        }
+        for kind, tensors in (("input", info["inputs"]), ("output", info["outputs"]))
+        for one in tensors
+    ]
+
+
+def _range_words(one: wire.InputInfo) -> str:
+    low, high = one.get("low"), one.get("high")
+    if low is None or high is None:
+        return "usual range of the type"
+    return f"{low:g} to {high:g}: {one.get('range_reason', '')}".rstrip(": ")
+
+
+def fact_rows(record: ModelRecord) -> dict[str, str]:
+    """Return the remaining facts of a model as text."""
+    info = record.info
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
+    external = ", ".join(
+        f"`{one['location']}` ({format.size(one['size_bytes'])})" for one in info["external_data"]
+    )
+    facts = {
+        "File": f"`{record.path}`",
+        "Size": format.size(info["size_bytes"]),
+        "Nodes": format.count(info["nodes"]),
+        "Parameters": format.count(info["parameters"]),
+        "Opset, IR": f"{format.plain(opsets)}; IR {info['ir_version']}",
+        "Made by": format.plain(info["producer"] or "unknown"),
+        "SHA-256 of the file": f"`{record.sha256}`",
+        "External data": external or "none",
+    }
+    return facts | {
+        f"Metadata {format.plain(k)}": format.plain(format.short(v, 200)) for k, v in info["metadata"].items()
+    }
+
+
+# --- ways in ----------------------------------------------------------------------------------------------
+
+
+def _added(record: ModelRecord, new: bool = True) -> None:
+    st.session_state[DETAIL] = record.content_sha256
+    if new:
+        state.notify(f"Added {record.name}.")
+    else:
+        state.notify(f"Already in the library as {record.name}: same content, by SHA-256. Nothing was added.")
+
+
+def _samples(records: Sequence[ModelRecord]) -> None:
+    st.caption("Small models come with ORTune; larger ones are made here by the export job on first use.")
+    have = {one.path for one in records}
+    for sample in library.sample_models():
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(f"`{sample.name}`", width=220)
+            if sample.exists and sample.path in have:
+                st.badge("in the library", icon=":material/check:", color="green")
+            elif sample.exists:
+                st.button(
+                    "Add",
+                    key=f"sample.{sample.name}",
+                    on_click=_add_path,
+                    args=(sample.path, sample.name, SAMPLE),
+                )
+            elif sample.plan is not None:
+                st.button(
+                    "Make it",
+                    key=f"sample.{sample.name}",
+                    icon=":material/build:",
+                    on_click=exporting.start,
+                    args=(sample.name, sample.plan),
+                    disabled=exporting.is_running(),
+                    help=(
+                        "Exports it from torchvision; pretrained weights when the download works, "
+                        "else random ones."
+                    ),
+                )
+    state.show_kept_error(SAMPLE, NOT_ADDED)
+
+
+def _add_path(path: str, name: str, source: str) -> None:
+    try:
+        _added(library.import_file(state.store(), Path(path), name=name, source=source))
+    except TunerError as error:
+        state.keep_error(error, source)
+
+
+def _upload() -> None:
+    upload.uploader(
+        "An .onnx file, with its external data files if it has any",
+        key="models.upload",
+        accept="",
+        hint="Drop files here or choose them; they go straight to the server's disk.",
+        on_upload=_uploaded,
+    )
+    _read_pending()
+
+
+def _uploaded(files: list[Path]) -> None:
+    st.session_state[PENDING] = [str(file) for file in files]
+
+
+def _read_pending() -> None:
+    """Take uploaded files into the library; not in a callback, as reading a large one takes seconds.
+
+    It stands under the upload, so that what goes wrong is said there.
+    """
+    pending = [Path(path) for path in st.session_state.pop(PENDING, [])]
+    if not pending:
+        return
+    name = next((file.stem for file in pending if file.suffix.lower() == ".onnx"), pending[0].stem)
+    try:
+        with st.spinner("Reading the model in a process of its own…"):
+            _added(*library.import_files(state.store(), pending, name=name, move=True))
+    except TunerError as error:
+        state.report(error, NOT_ADDED)
+        return
+    finally:
+        upload.discard(pending)
+    st.rerun()  # the table above is drawn anew, with it
+
+
+def _server() -> None:
+    try:
+        found = library.folder_models()
+    except TunerError as error:
+        state.report(error)
+        return
+    if found:
+        chosen = st.selectbox(
+            "Model in the server's folder",
+            [str(path) for path in found],
+            key="models.folder",
+            filter_mode="fuzzy",
+            help="All .onnx files under the folder that this server was started with (--models).",
+        )
+        st.button(
+            "Add", key="models.folder_add", on_click=_add_path, args=(chosen, Path(chosen).stem, FOLDER)
+        )
+    else:
+        st.caption(
+            ":material/info: No folder of models is configured. Start the server with `python -m "
+            "dashboard --models FOLDER` "
+            "to offer one here."
+        )
+    st.text_input(
+        "Or the path of a model",
+        key="models.path",
+        placeholder="/folder/of/models/my_model.onnx",
+        help=(
+            "Inside the configured folder or ORTune's own folders; other places of the server are "
+            "not open to the browser."
+        ),
+    )
+    st.button("Add this path", key="models.path_add", on_click=_add_typed)
+    state.show_kept_error(FOLDER, NOT_ADDED)
+
+
+def _add_typed() -> None:
+    typed = str(st.session_state.get("models.path") or "").strip()
+    try:
+        path = allowed_path(typed)
+    except TunerError as error:
+        state.keep_error(error, FOLDER)
+        return
+    _add_path(str(path), path.stem, FOLDER)
+
+
+page()

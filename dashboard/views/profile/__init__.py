@@ -1,0 +1,1 @@
+"""Profile: where one inference spends its time."""

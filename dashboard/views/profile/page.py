@@ -1,0 +1,276 @@
+"""Where one inference spends its time: by operator, by node, by provider, and on a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from core.evidence.measurement import Trial
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import fields, format, polling, state
+from dashboard.widgets import controls, profile_results, verdict
+from dashboard.widgets.queue_text import bar
+
+SHOWN = "profile.shown"  # id of the profile that is shown
+LINKED = "profile.linked"  # the ?trial= that was followed
+SOURCE, MEASURED, RUNS = "profile.source", "profile.measured", "profile.runs"
+CURRENT, OF_TRIAL = "Current settings", "A measured trial"
+DEFAULT_RUNS = 20
+MAX_RUNS = 1_000
+ACTIVE = ("WAITING", "RUNNING")
+
+
+def page() -> None:
+    st.title("Profile")
+    st.caption(
+        "A pass of its own with ONNX Runtime's profiler on. It explains a latency; it does not measure one."
+    )
+    state.show_kept_error()
+    _follow_link()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return
+    profiles = _profiles(record)
+    shown = _shown(profiles)
+    if shown is not None and state.TRIAL_PARAM not in st.query_params:
+        _address(shown.id)
+    with right:
+        spec = _configuration(record, shown)
+    if spec is not None:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            controls.badges(spec)
+            st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+    _choose(profiles)
+    _live(shown)
+    _body(shown)
+
+
+def _follow_link() -> None:
+    """`?trial=` names a profile to show, or a measured trial to profile."""
+    linked = st.query_params.get(state.TRIAL_PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        trial = state.store().trial(linked)
+        state.choose_model(state.find_model(state.trial_spec(trial).model))
+    except TunerError as error:
+        state.report(error)
+        return
+    if trial.kind == "profile":
+        st.session_state[SHOWN] = trial.id
+    else:
+        st.session_state[SOURCE] = OF_TRIAL
+        st.session_state[MEASURED] = trial.id
+
+
+# --- what to profile ----------------------------------------------------------------------------------
+
+
+def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None:
+    measured = _measured_trials(record)
+    if st.session_state.get(SOURCE) == OF_TRIAL and not measured:
+        st.session_state[SOURCE] = CURRENT
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        source = st.segmented_control(
+            "Configuration",
+            [CURRENT, OF_TRIAL] if measured else [CURRENT],
+            key=SOURCE,
+            default=None if SOURCE in st.session_state else CURRENT,
+            required=True,
+            persist_state="session",
+        )
+        _runs()
+        st.space("stretch")
+        run = st.empty()
+    if source == OF_TRIAL:
+        _pick_trial(measured)
+    try:
+        spec = _asked()
+    except TunerError as error:
+        state.report(error)
+        spec = None
+    with run:
+        _run_button(record, spec, shown)
+    return spec
+
+
+def _asked() -> TrialSpec:
+    fields.in_range("profiled runs", st.session_state[RUNS] or 0, 1, MAX_RUNS)
+    if st.session_state.get(SOURCE) == OF_TRIAL:
+        return state.trial_spec(state.store().trial(st.session_state[MEASURED]))
+    return state.current_spec()
+
+
+def _measured_trials(record: ModelRecord) -> dict[str, Trial]:
+    trials = state.store().trials(model_sha256=record.content_sha256, kind="measure", limit=100)
+    linked = st.session_state.get(MEASURED)
+    found = {trial.id: trial for trial in trials if trial.state == "COMPLETE" or trial.id == linked}
+    return found
+
+
+def _pick_trial(measured: Mapping[str, Trial]) -> None:
+    if st.session_state.get(MEASURED) not in measured:
+        st.session_state[MEASURED] = next(iter(measured))
+    st.selectbox(
+        "Trial",
+        list(measured),
+        key=MEASURED,
+        persist_state="session",
+        format_func=lambda one: _measured_label(measured[one]) if one in measured else one,
+    )
+
+
+def _measured_label(trial: Trial) -> str:
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_asked_for(trial)}"
+
+
+# --- run, cancel, choose ------------------------------------------------------------------------------
+
+
+def _profiles(record: ModelRecord) -> list[Trial]:
+    """Profiles of the model, newest first; one that still waits, or failed early, has no model hash yet."""
+    profiles = state.store().trials(model_sha256=record.content_sha256, kind="profile", limit=100)
+    early = state.store().trials(model_sha256="", kind="profile", limit=100)
+    profiles += [trial for trial in early if trial.spec["model"].get("sha256") == record.sha256]
+    return sorted(profiles, key=lambda trial: -trial.created_at)
+
+
+def _shown(profiles: Sequence[Trial]) -> Trial | None:
+    """The profile to show: the chosen one, else the newest of this model."""
+    ids = [trial.id for trial in profiles]
+    if st.session_state.get(SHOWN) not in ids:
+        st.session_state[SHOWN] = ids[0] if ids else None
+    return next((trial for trial in profiles if trial.id == st.session_state[SHOWN]), None)
+
+
+def _runs() -> None:
+    if RUNS not in st.session_state:
+        st.session_state[RUNS] = DEFAULT_RUNS
+    st.number_input(
+        "Profiled runs",
+        step=1,
+        key=RUNS,
+        persist_state="session",
+        width=180,
+        help="The times shown are means over these runs. ONNX Runtime keeps at most 1,000,000 events.",
+    )
+
+
+def _run_button(record: ModelRecord, spec: TrialSpec | None, shown: Trial | None) -> None:
+    active = shown is not None and shown.state in ACTIVE
+    st.button(
+        "Profiling" if active else "Profile",
+        key="profile.run",
+        type="primary",
+        icon=":material/play_arrow:",
+        shortcut="Ctrl+Enter",
+        disabled=active or spec is None,
+        help="Wait for the running profile, or cancel it." if active else None,
+        on_click=_start,
+        args=(record,),
+    )
+
+
+def _start(record: ModelRecord) -> None:
+    """Queue what the widgets hold now: a value typed just before the click counts."""
+    try:
+        spec = _asked()
+        protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
+        asked = spec.model_copy(update={"protocol": protocol})
+        state.check_before(asked)
+        trial_id = state.scheduler().submit(asked, kind="profile", model_name=record.name)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.follow(trial_id, "profile", trial=trial_id)
+    st.session_state[SHOWN] = trial_id
+    _address(trial_id)
+
+
+def _address(trial_id: str) -> None:
+    """Name the profile that is shown in the address."""
+    st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
+
+
+def _choose(profiles: Sequence[Trial]) -> None:
+    if len(profiles) < 2:
+        return
+    labels = {trial.id: _profile_label(trial) for trial in profiles}
+    st.selectbox(
+        "Profile shown",
+        list(labels),
+        key=SHOWN,
+        format_func=lambda one: labels.get(one, str(one)),
+        on_change=_chosen,
+        help="All profiles of this model, newest first.",
+    )
+
+
+def _chosen() -> None:
+    _address(st.session_state[SHOWN])
+
+
+def _asked_for(trial: Trial) -> str:
+    try:
+        lines = controls.asked_for(trial)
+    except TunerError:
+        return "settings of another version"
+    return format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+
+
+def _profile_label(trial: Trial) -> str:
+    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_asked_for(trial)}"
+
+
+def _live(shown: Trial | None) -> None:
+    active = shown is not None and shown.state in ACTIVE
+
+    def tick() -> None:
+        if not active or shown is None:
+            return
+        status = state.status(shown.id)
+        if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
+            st.rerun()
+        elsewhere = 0.0, "Being profiled by another process of this machine; shown here when it is done."
+        share, text = elsewhere if status is None else bar(status, "this profile")
+        st.progress(share, text=text)
+        st.button(
+            "Cancel",
+            key="profile.cancel",
+            icon=":material/stop:",
+            on_click=state.scheduler().cancel,
+            args=(shown.id,),
+        )
+
+    with st.container(key="profile.live"):
+        st.fragment(tick, run_every=polling.POLL_S if active else None)()
+
+
+# --- the result ---------------------------------------------------------------------------------------
+
+
+def _body(shown: Trial | None) -> None:
+    if shown is None:
+        with st.container(border=True):
+            st.markdown(
+                ":material/search_insights: **No profile of this model yet.** Press **Profile** to see which "
+                "operators and nodes take the time, where they ran, and what ONNX Runtime inserted."
+            )
+    elif shown.state == "FAIL" and shown.error:
+        state.report_record(shown.error)
+    elif shown.state == "CANCELLED":
+        st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif shown.state == "COMPLETE":
+        profile_results.result(shown.id)
+
+
+page()

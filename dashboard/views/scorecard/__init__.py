@@ -1,0 +1,1 @@
+"""Scorecard: are the targets met?"""

@@ -1,0 +1,126 @@
+"""The scorecard as text: a cell for each configuration and target, a table that explains one configuration.
+
+No Streamlit: what stands here is tested as text. Every verdict has an icon and a word, never a colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from core.evidence.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
+from core.run.scorecard import Needed, Row
+from dashboard import format
+from dashboard.widgets import verdict
+
+ICONS: Mapping[State, tuple[str, str]] = {
+    # state -> icon, colour of the badge
+    "MET": (":material/check_circle:", "green"),
+    "MISSED": (":material/cancel:", "red"),
+    "UNKNOWN": (":material/help:", "gray"),
+}
+BREACH = ":material/warning: outputs differ"
+BUSY = f":material/groups: {verdict.BUSY}"
+
+
+def heads(judged: Sequence[Judged]) -> list[str]:
+    """One heading for each target: `p99 latency at batch 1 ≤ 3 ms`."""
+    return [f"{one.target.what} {one.target.limit_words}" for one in judged]
+
+
+def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
+    """Return columns of Markdown for the table of all: who, then one column for each target."""
+    named = [_named(row) for row in card]
+    columns: dict[str, list[str]] = {"Configuration": named, "All": [_word(row.state) for row in card]}
+    for index, head in enumerate(heads(card[0].judged) if card else []):
+        columns[format.plain(head)] = [_cell(row.judged[index]) for row in card]
+    return columns
+
+
+def _named(row: Row) -> str:
+    marks = [*([BREACH] if row.breach else []), *([BUSY] if busy_lines(row) else [])]
+    return "  ".join([f"**{format.plain(row.subject.label)}**", *marks])
+
+
+def busy_lines(row: Row) -> list[str]:
+    """Say of each batch size whether the race that answers ran on a busy machine, and who else used it."""
+    newest = {size: found[0] for size, found in sorted(row.evidence.races.items()) if found}
+    told = {size: words for size, one in newest.items() if (words := verdict.busy_words(one))}
+    return [f"At batch {size:,} measured {words}." for size, words in told.items()]
+
+
+def _word(state: State) -> str:
+    return f"{ICONS[state][0]} **{STATE_WORDS[state]}**"
+
+
+def _cell(one: Judged) -> str:
+    word = STATE_WORDS[one.state]
+    return _word(one.state) + format.plain(cell(one).removeprefix(word))
+
+
+def details(row: Row) -> list[dict[str, str]]:
+    """Return one line of Markdown for each target: the numbers, where they come from, what to do."""
+    return [
+        {
+            "Target": format.plain(f"{one.target.what} {one.target.limit_words}"),
+            "State": _word(one.state),
+            "Measured": quantity(one.target, one.value),
+            "95 % interval": interval(one),
+            "Margin": margin(one),
+            "Why": format.plain(one.why),
+            "What to do": format.plain(one.todo),
+        }
+        for one in row.judged
+    ]
+
+
+def headline(card: Sequence[Row]) -> str:
+    """Say in a sentence who meets everything."""
+    met = [row.subject.label for row in card if row.state == "MET"]
+    missed = sum(row.state == "MISSED" for row in card)
+    total = len(card)
+    if met:
+        names = ", ".join(format.plain(one) for one in met)
+        return f"**{names}** {'meets' if len(met) == 1 else 'meet'} every target."
+    if missed == total:
+        return "No configuration meets every target." if total > 1 else "It misses a target."
+    return "No configuration is known to meet every target yet."
+
+
+def open_targets(card: Sequence[Row]) -> list[str]:
+    """Return a key for each cell that is not known yet, plain enough to be kept in a session."""
+    return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]
+
+
+def _keyed(row: Row) -> dict[str, Judged]:
+    heading = zip(heads(row.judged), row.judged, strict=True)
+    return {f"{row.subject.label} · {head}": one for head, one in heading}
+
+
+def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
+    """Say what measuring brought: a line of Markdown on the whole, then one for each cell of `before`.
+
+    Args:
+        card: as it is now.
+        before: `open_targets` when measuring began; of what is no longer in the card nothing is said.
+        seconds: that were measured.
+    """
+    now = {key: one for row in card for key, one in _keyed(row).items() if key in before}
+    if not now:
+        return []
+    decided = [one for one in now.values() if one.state != "UNKNOWN"]
+    whole = f"decided {len(decided)} of {len(now)} target{'s' * (len(now) != 1)} not known before"
+    lines = [f"**{format.duration(seconds)} of measuring {whole}.**"]
+    for key, one in now.items():
+        said = _cell(one)
+        if one.state == "UNKNOWN":
+            said += f": {format.plain(f'{one.why} {one.todo}'.strip())}"
+        lines.append(f"{format.plain(key)}: {said}")
+    return lines
+
+
+def work_text(work: Needed) -> str:
+    """Say what would be measured: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
+    parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]
+    if work.accuracies:
+        parts.append(f"accuracy of {len(work.accuracies)}")
+    return ", ".join(parts)

@@ -1,0 +1,518 @@
+"""Scorecard: what must be reached, and which configuration and variant of the model reaches it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from core.evidence.contrast import PRECISIONS
+from core.run import variants
+from core.run.scheduler import Status
+from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
+from core.spec import TrialSpec, anchor, spec_from_yaml, yaml_from_spec
+from core.spec.datasets import DatasetSpec
+from core.spec.presets import PRESETS
+from core.spec.targets import TargetSpec
+from core.store import ModelRecord
+from core.store.library import ROOT
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
+from dashboard import contestants, format, polling, state
+from dashboard.views.scorecard import measured as scorecard
+from dashboard.views.scorecard import targets as scorecard_targets
+from dashboard.widgets import controls, dataset
+from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.widgets.queue_text import bar
+
+# keys of the session
+MODELS, OF_FAMILY = (
+    "scorecard.models",
+    "scorecard.of_family",
+)  # content hashes that are judged; of which original
+SETTINGS = "scorecard.settings"
+PRECISION = "scorecard.precision"
+LINKED = "scorecard.linked"  # the ?trial= that was followed
+LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were looked for
+PICKED = "scorecard.earlier"
+LIMIT = 200  # measurements of a model to look through for targets
+JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
+BEFORE = "scorecard.before"  # what was not known when they were started
+RUN, LOAD = "scorecard.run", "scorecard.load"  # where errors of measuring and of loading are shown
+TAKEN = "scorecard.taken"  # label of the configuration to take away
+FILE, PASTED = "scorecard.file", "scorecard.pasted"
+
+DEFAULT, TUNE = "ORT default", "Settings of Tune"
+EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
+MOST_MODELS = 4  # of a large family at first
+
+
+def page() -> None:
+    st.title("Scorecard", anchor=False)
+    st.caption(
+        "Met needs the whole 95 % interval inside the limit. Where the interval holds the limit, or nothing "
+        "was measured, it is not known yet."
+    )
+    state.show_kept_error()
+    _follow_link()
+    record, chosen = _who()
+    earlier = _earlier(record) if record is not None else {}
+    data, targets = _what(record)
+    if record is None:
+        return
+    _offer(earlier)
+    if not targets:
+        _empty()
+        return
+    subjects = _subjects(record, chosen, data, targets)
+    if not subjects:
+        return
+    try:
+        card = rows(state.store(), subjects, targets, fingerprint=state.environment()["fingerprint"])
+    except TunerError as error:
+        state.report(error)
+        return
+    _measuring(card)
+    _result(card)
+    _take_away(card)
+
+
+# --- targets that were stated before ------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?trial=` brings the targets, the data and the settings of a trial, once."""
+    linked = st.query_params.get(state.TRIAL_PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        _load(state.trial_spec(state.store().trial(linked)))
+    except TunerError as error:
+        state.report(error)
+
+
+def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
+    """The targets that this model was measured for, newest first: trial -> its configuration.
+
+    A session without any begins with the newest; the settings of Tune stay.
+    """
+    found: dict[str, TrialSpec] = {}
+    for trial in state.measured(record, limit=LIMIT):
+        if not trial.spec.get("targets"):
+            continue
+        with contextlib.suppress(TunerError):  # of another version
+            spec = state.trial_spec(trial)
+            if all(spec.targets != one.targets for one in found.values()):
+                found[trial.id] = spec
+    if st.session_state.get(LOOKED) != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        if found and not scorecard_targets.ids():
+            _take_targets(next(iter(found.values())))
+    return found
+
+
+def _take_targets(spec: TrialSpec) -> None:
+    scorecard_targets.load(spec.targets)
+    if spec.dataset is not None:
+        dataset.fill(dataset.LABELLED, spec.dataset)
+
+
+def _offer(earlier: Mapping[str, TrialSpec]) -> None:
+    """Draw the list of earlier targets, where there are others than those that are stated."""
+    stated = tuple(scorecard_targets.read())
+    now = next((one for one, spec in earlier.items() if spec.targets == stated), None)
+    if not set(earlier) - {now}:
+        return
+    st.session_state[PICKED] = now
+    st.selectbox(
+        "Targets that this model was measured for",
+        list(earlier),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: _targets_label(one, earlier),
+        placeholder="Take up earlier ones",
+        on_change=_open_earlier,
+        help="Newest first. Takes up the targets and their labelled data.",
+    )
+
+
+def _targets_label(trial_id: str, earlier: Mapping[str, TrialSpec]) -> str:
+    targets = earlier[trial_id].targets if trial_id in earlier else ()
+    words = ", ".join(f"{one.what} {one.limit_words}" for one in targets)
+    return f"{format.short(words, 100)} · {trial_id[:8]}"
+
+
+def _open_earlier() -> None:
+    picked = st.session_state[PICKED]
+    try:
+        if picked:
+            _take_targets(state.trial_spec(state.store().trial(picked)))
+            st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = picked
+    except TunerError as error:
+        state.keep_error(error)
+
+
+# --- who is judged ------------------------------------------------------------------------------------------
+
+
+def _who() -> tuple[ModelRecord | None, list[ModelRecord]]:
+    """Draw the choice of the models; return the current one and all that are chosen."""
+    left, middle, right = st.columns([2, 3, 3], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return None, []
+    with middle:
+        chosen = _models(record)
+    with right:
+        st.session_state.setdefault(SETTINGS, [DEFAULT])
+        st.multiselect(
+            "Settings",
+            [DEFAULT, TUNE, *(name for name in PRESETS if name != "default")],
+            key=SETTINGS,
+            format_func=lambda name: PRESETS[name][0] if name in PRESETS else name,
+            persist_state="session",
+            placeholder="Choose settings",
+            help="Every chosen model is judged with each of these.",
+        )
+    return record, chosen
+
+
+def _models(record: ModelRecord) -> list[ModelRecord]:
+    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    root = next(iter(family))
+    if st.session_state.get(OF_FAMILY) != root:
+        first = dict.fromkeys([root, record.content_sha256, *reversed(list(family)[1:])])
+        st.session_state[OF_FAMILY], st.session_state[MODELS] = root, list(first)[:MOST_MODELS]
+    st.session_state[MODELS] = [one for one in st.session_state.get(MODELS) or [] if one in family]
+    st.multiselect(
+        "Original and variants",
+        list(family),
+        key=MODELS,
+        format_func=lambda sha: family[sha].name if sha in family else str(sha)[:12],
+        persist_state="session",
+        placeholder="Choose models",
+        help="Variants are made on the Variants page.",
+    )
+    return [family[sha] for sha in st.session_state[MODELS]]
+
+
+def _subjects(
+    record: ModelRecord,
+    chosen: Sequence[ModelRecord],
+    data: DatasetSpec | None,
+    targets: Sequence[TargetSpec],
+) -> list[Subject]:
+    """The chosen models with each of the chosen settings; what cannot be is said and left out."""
+    found: list[Subject] = []
+    try:
+        base = state.current_spec()
+        settings = {name: _settings(name, base) for name in st.session_state[SETTINGS]}
+    except TunerError as error:
+        state.report(error)
+        return []
+    for one in chosen:
+        for name, spec in settings.items():
+            own = spec if one.content_sha256 == record.content_sha256 else _moved(spec, one)
+            own = own.model_copy(update={"dataset": data, "targets": tuple(targets)})
+            label = one.name if settings.keys() == {DEFAULT} else f"{one.name} · {_label(name)}"
+            found.append(Subject(label=label, spec=_with_protocol(own), record=one))
+    if not found:
+        st.info("Choose at least one model and one kind of settings.", icon=":material/checklist:")
+    return found
+
+
+def _moved(spec: TrialSpec, record: ModelRecord) -> TrialSpec:
+    return on_model(spec, record, path=state.portable(record.path))
+
+
+def _settings(name: str, base: TrialSpec) -> TrialSpec:
+    """Return the settings `name` on the model and workload of `base`; raises `SpecError` as they do."""
+    if name == TUNE:
+        return base
+    return anchor(base) if name == DEFAULT else contestants.from_preset(name, base)
+
+
+def _label(name: str) -> str:
+    return PRESETS[name][0] if name in PRESETS else name
+
+
+def _with_protocol(spec: TrialSpec) -> TrialSpec:
+    precision = st.session_state.get(PRECISION) or "quick"
+    changes = {"precision": precision, "budget_s": None, "runs": None}
+    return spec.model_copy(update={"protocol": spec.protocol.model_copy(update=changes)})
+
+
+# --- what is asked ------------------------------------------------------------------------------------------
+
+
+def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpec]]:
+    """Draw the targets and the labelled data, and return both."""
+    with st.container(border=True, key="scorecard.what"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader("Targets", anchor=False)
+            st.space("stretch")
+            st.button(
+                "Example: digits",
+                key="scorecard.example",
+                icon=":material/lightbulb:",
+                on_click=_load_example,
+                help="Targets of a medical kind on the sample model: one digit must not be overlooked.",
+            )
+            with st.popover("From YAML", icon=":material/upload_file:", help="A file with targets."):
+                _yaml()
+        state.show_kept_error(LOAD, "The targets were not loaded")
+        targets = scorecard_targets.draw()
+        if not any(one.about.source == "accuracy" for one in targets):
+            return _quiet_dataset(), targets
+        named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
+        with st.expander(
+            "Labelled data", icon=":material/dataset:", expanded=not named, key="scorecard.data"
+        ):
+            outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
+            data = dataset.form(dataset.LABELLED, outputs=outputs)
+        return data, targets
+
+
+def _quiet_dataset() -> DatasetSpec | None:
+    """The data of this session, which no target needs now: they stay in the YAML."""
+    try:
+        return dataset.asked(dataset.LABELLED)
+    except TunerError:
+        return None
+
+
+def _load_example() -> None:
+    try:
+        _load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
+    except OSError as error:
+        state.keep_error(
+            SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."), LOAD
+        )
+    except TunerError as error:
+        state.keep_error(error, LOAD)
+
+
+def _load(spec: TrialSpec, *, foreign: bool = False) -> None:
+    """Take the targets, the data and the settings of a configuration.
+
+    Raises:
+        SpecError: it has no targets.
+        ModelError: its model is not here, or may not be named in the browser.
+    """
+    if not spec.targets:
+        raise SpecError(
+            "The configuration has no targets.", hint="Add `targets:` to the file, or state them here."
+        )
+    state.apply_spec(spec, foreign=foreign)
+    scorecard_targets.load(spec.targets)
+    if spec.dataset is not None:
+        dataset.fill(dataset.LABELLED, spec.dataset)
+    st.session_state[SETTINGS] = [DEFAULT] if contestants.is_default(spec) else [TUNE]
+
+
+def _yaml() -> None:
+    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1)
+    st.text_area("or its text", key=PASTED, height=120, placeholder="schema: 1\ntargets: …")
+    st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
+
+
+def _load_yaml() -> None:
+    try:
+        _load(spec_from_yaml(_yaml_text(), expert=expert_allowed()), foreign=True)
+    except TunerError as error:
+        state.keep_error(error, LOAD)
+
+
+def _yaml_text() -> str:
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        text = str(st.session_state.get(PASTED) or "")
+        if not text.strip():
+            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
+        return text
+    try:
+        return str(uploaded.getvalue(), "utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(
+            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
+        ) from None
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/checklist: **No targets yet.** Say what must be reached: **Add target** above, or "
+            "load the example. Every configuration is then Met, Missed or Not yet known, with what to do."
+        )
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def _measuring(card: Sequence[Row]) -> None:
+    """The button that measures what is missing, and how far that is."""
+    work = needed(card)
+    active = [one for one in _jobs() if state.is_active(one)]
+    with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
+        st.segmented_control(
+            "Precision of races",
+            list(PRECISIONS),
+            key=PRECISION,
+            required=True,
+            default=None if PRECISION in st.session_state else "quick",
+            persist_state="session",
+            help="Higher ones take longer and narrow the intervals.",
+        )
+        wait_for_quiet()
+        st.button(
+            "Measuring" if active else "Measure what is missing",
+            key="scorecard.run",
+            type="primary" if work and not active else "secondary",
+            icon=":material/play_arrow:",
+            shortcut="Ctrl+Enter",
+            disabled=bool(active) or not work,
+            help=_why_disabled(work, active),
+            on_click=_start,
+            args=(work, scorecard.open_targets(card)),
+        )
+        if work:
+            st.caption(f"Missing: {scorecard.work_text(work)}.")
+    state.show_kept_error(RUN, "Nothing was measured")
+    _live(active, card)
+
+
+def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
+    if active:
+        return "Wait for the measurements, or cancel them."
+    return (
+        "A race for every batch size, and labelled data."
+        if work
+        else "Nothing that could be measured is missing."
+    )
+
+
+def _start(work: Needed, before: Sequence[str]) -> None:
+    st.session_state[BEFORE] = list(before)
+    try:
+        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+    except TunerError as error:
+        state.keep_error(error, RUN)
+        return
+    st.session_state[JOBS] = jobs
+    state.follow(jobs[-1], "scorecard")
+
+
+def _jobs() -> list[Status]:
+    found = (state.status(one) for one in st.session_state.get(JOBS) or [])
+    return [one for one in found if one is not None]
+
+
+def _live(active: Sequence[Status], card: Sequence[Row]) -> None:
+    if not active:
+        _ended(_jobs(), card)
+
+    def tick() -> None:
+        if not active:
+            return
+        now = [one for one in _jobs() if state.is_active(one)]
+        if len(now) != len(active):
+            st.rerun()  # one more is done: the whole page shows what it found
+        running = now[0]
+        share, step = bar(running, "this one")
+        left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
+        st.progress(share, text=f"{format.plain(running.what)}: {step}{left}")
+        st.button(
+            "Cancel",
+            key="scorecard.cancel",
+            icon=":material/stop_circle:",
+            on_click=_cancel,
+            args=([one.id for one in now],),
+            help="Ends all that this page has started. What is measured is kept.",
+        )
+
+    with st.container(key="scorecard.live"):
+        st.fragment(tick, run_every=polling.RACE_S if active else None)()
+
+
+def _cancel(jobs: Sequence[str]) -> None:
+    for one in reversed(jobs):  # the running one last, so that no other begins meanwhile
+        state.scheduler().cancel(one)
+
+
+def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
+    """Say what the jobs that this session started last have brought, and what went wrong with them."""
+    seconds = sum(one.elapsed_s for one in jobs)
+    if jobs and (lines := scorecard.brought(card, st.session_state.get(BEFORE) or [], seconds)):
+        first, *others = lines
+        st.info("\n".join([first, "", *(f"- {line}" for line in others)]), icon=":material/timer:")
+    if any(one.state == "CANCELLED" for one in jobs):
+        st.info("Measuring was cancelled; what was found before is kept.", icon=":material/cancel:")
+    for one in jobs:
+        if one.state == "FAIL" and one.error is not None:
+            state.report_record(one.error)
+        for label, message in ((one.result or {}).get("failures") or {}).items():
+            st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def _result(card: Sequence[Row]) -> None:
+    with st.container(key="scorecard.result"):
+        st.markdown(scorecard.headline(card))
+        st.table(pd.DataFrame(scorecard.matrix(card)).set_index("Configuration"))
+        for number, row in enumerate(card):
+            label = f"{format.plain(row.subject.label)}: why, and what to do"
+            icon = scorecard.ICONS[row.state][0]
+            with st.expander(label, icon=icon, key=f"scorecard.row.{number}", expanded=len(card) == 1):
+                _details(row)
+
+
+def _details(row: Row) -> None:
+    if row.breach:
+        st.warning(
+            f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
+        )
+    if row.calibration:
+        st.warning(format.plain(row.calibration), icon=":material/visibility:", title="Seen rows")
+    for line in scorecard.busy_lines(row):
+        st.caption(f":material/groups: {format.plain(line)}")
+    st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
+
+
+def _take_away(card: Sequence[Row]) -> None:
+    labels = {row.subject.label: row for row in card}
+    if st.session_state.get(TAKEN) not in labels:
+        st.session_state[TAKEN] = next(
+            (label for label, row in labels.items() if row.state == "MET"), next(iter(labels))
+        )
+    with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.away"):
+        st.selectbox(
+            "Configuration to take away",
+            list(labels),
+            key=TAKEN,
+            width=360,
+            help="Its settings with the targets and the data: what `python -m core check` reads.",
+        )
+        row = labels[st.session_state[TAKEN]]
+        st.download_button(
+            "Download YAML with targets",
+            yaml_of(row),
+            file_name=f"{row.subject.record.name}-scorecard.yaml",
+            mime="application/yaml",
+            key="scorecard.download",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def yaml_of(row: Row) -> str:
+    """Return the configuration with its targets, its data and the verdicts of now as a YAML file."""
+    return yaml_from_spec(row.subject.spec, measured=row.measured)
+
+
+page()

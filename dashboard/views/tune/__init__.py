@@ -1,0 +1,1 @@
+"""Tune: settings, one run, its duel."""

@@ -1,0 +1,394 @@
+"""Tune: the settings on the left; on the right the duel of what they ask for against the baseline."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
+from core.evidence.contrast import DEFAULT_MARGIN
+from core.evidence.measurement import Trial
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, polling, state
+from dashboard.widgets import cells, chain, controls, duel, feeding, going_on, results
+from dashboard.widgets.live_text import Field
+from dashboard.widgets.protocol import wait_quiet_s
+from dashboard.widgets.queue_text import bar
+
+RACING = "rounds"  # stage of a race in which its interval still shrinks
+
+
+def page() -> None:
+    trial = _shown()
+    _load_linked(trial)
+    record = state.current_model()
+    if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
+        trial = _newest(record)
+    _run_bar(record, trial)
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        if (picked := controls.model_picker()) is not None:
+            controls.settings(picked)
+    with right:
+        _result_side(record, trial)
+
+
+def _shown() -> Trial | None:
+    """The trial of the link or of this session; a link to nothing is said and forgotten."""
+    trial_id = state.linked_trial()
+    if trial_id is None:
+        return None
+    try:
+        trial = state.store().trial(trial_id)
+    except TunerError as error:
+        state.report(error, "The trial of this address cannot be shown")
+        state.show_trial(None)
+        return None
+    if trial.kind == "profile":  # Tune has nothing to show of it
+        state.show_trial(None)
+        st.switch_page("views/profile/page.py", query_params={state.TRIAL_PARAM: trial.id})
+    state.show_trial(trial.id)
+    return trial
+
+
+def _newest(record: ModelRecord) -> Trial | None:
+    """The newest measurement of a model that was just chosen; the settings stay as they are."""
+    found = state.measured(record, limit=1)
+    if not found:
+        state.show_trial(None)
+        return None
+    state.own_trial(found[0].id)
+    return state.store().trial(found[0].id)
+
+
+def _load_linked(trial: Trial | None) -> None:
+    """A trial that came by a link brings its settings and its model, once."""
+    if trial is None or not state.is_new_link(trial.id):
+        return
+    try:
+        state.apply_spec(state.trial_spec(trial))
+    except TunerError as error:
+        st.warning(
+            f"The trial is shown, but its settings could not be loaded. {format.plain(error.message)} "
+            f"{format.plain(error.hint)}",
+            icon=":material/warning:",
+        )
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
+    spec, reason = _ready(record, trial)
+    with st.container(horizontal=True, vertical_alignment="center", key="runbar"):
+        st.title("Tune", anchor=False, width="content")
+        st.space("stretch")
+        if spec is not None and not reason:
+            _guessed(record)
+            _against(spec)
+        if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
+            st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
+        st.button(
+            "Run",
+            key="run",
+            type="primary",
+            icon=":material/play_arrow:",
+            shortcut="Ctrl+Enter",
+            disabled=bool(reason),
+            help=reason or "Race these settings against the baseline.",
+            on_click=run,
+        )
+
+
+def _guessed(record: ModelRecord | None) -> None:
+    text = feeding.guessed_text(record.info) if record is not None else ""
+    if text:
+        st.badge(
+            f"guessed: {format.plain(text)}",
+            icon=":material/help:",
+            color="orange",
+            help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
+        )
+
+
+def _against(spec: TrialSpec) -> None:
+    try:
+        pinned = state.pinned(spec)
+    except TunerError as error:
+        state.report(error)
+        return
+    name = pinned.label if pinned is not None else ANCHOR_LABEL
+    st.badge(
+        f"against {format.short(format.plain(name), 40)}",
+        icon=":material/swords:",
+        color="gray",
+        help="What the next run races against. Pin a result to race against it instead; ONNX Runtime's "
+        "default races along in any case.",
+    )
+
+
+def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
+    """The current settings, and why they cannot be run now (empty when they can)."""
+    if record is None:
+        return None, "Choose a model first."
+    try:
+        spec = state.current_spec()
+    except TunerError as error:
+        return None, f"{error.message} {error.hint}"
+    if trial is not None and _is_active(trial):
+        return spec, "A trial is running; wait for it or cancel it."
+    return spec, ""
+
+
+def _differs(spec: TrialSpec, trial: Trial) -> bool:
+    try:
+        return state.trial_spec(trial).key() != spec.key()
+    except TunerError:
+        return True
+
+
+def run() -> None:
+    """Submit the current settings, to race against the pinned baseline and ONNX Runtime's default."""
+    try:
+        spec = state.current_spec()
+        state.check_before(spec)
+        record = state.current_model()
+        trial_id = state.scheduler().submit(
+            spec,
+            baseline=state.pinned(spec),
+            model_name=record.name if record else None,
+            wait_quiet_s=wait_quiet_s(),
+        )
+    except TunerError as error:
+        state.keep_error(error)
+    else:
+        state.follow(trial_id, "tune", trial=trial_id)
+        state.own_trial(trial_id)
+
+
+# --- the result side --------------------------------------------------------------------------------------
+
+
+def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
+    state.show_kept_error()
+    if trial is None:
+        _empty(record)
+        return
+    if record is not None:
+        _earlier(record, trial)
+    if _is_active(trial):
+        _watch(trial)
+        return
+    if trial.state == "COMPLETE" and trial.result:
+        _complete(trial)
+    else:
+        results.header(trial)
+        results.failed(trial)
+        if trial.error and trial.error["type"] == "ProviderError":
+            chain.ways_out("failed")
+            st.caption("Then press **Run** again.")
+
+
+def _earlier(record: ModelRecord, shown: Trial) -> None:
+    """Offer the results of the model; choosing one leaves the settings alone."""
+    listed = {trial.id: trial for trial in state.measured(record, limit=EARLIER)}
+    if not set(listed) - {shown.id}:
+        return
+    st.session_state[PICKED] = shown.id if shown.id in listed else None
+    st.selectbox(
+        "Results of this model",
+        list(listed),
+        index=None,
+        key=PICKED,
+        format_func=lambda one: results.trial_label(listed[one]) if one in listed else str(one),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Newest first. The settings on the left stay; History takes up those of a result.",
+    )
+
+
+EARLIER = 50
+PICKED = "tune.earlier"
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        state.own_trial(picked)
+
+
+def _empty(record: ModelRecord | None) -> None:
+    name = format.plain(record.name) if record else "a model"
+    with st.container(border=True):
+        st.markdown("#### :material/rocket_launch: Nothing measured yet")
+        st.markdown(
+            f"**{name}** is ready. Change a setting on the left and press **Run** (Ctrl+Enter): it races in "
+            "short turns against ONNX Runtime's default, until the difference is known or the budget is used."
+        )
+        st.page_link("views/history/page.py", label="Or reopen an earlier trial", icon=":material/history:")
+
+
+def _watch(trial: Trial) -> None:
+    """Draw what stays while a trial runs, and the box that follows it."""
+    results.header(trial, live=True)
+    again_s = polling.race_s(state.status(trial.id))
+    st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s)
+
+
+def _live(trial: Trial, field: Field, margin: float, again_s: float) -> None:
+    status = state.status(trial.id)
+    ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
+    if ended or polling.race_s(status) != again_s:
+        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
+    with st.container(border=True, key="live"):
+        if status is None:
+            st.progress(
+                0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
+            )
+            return
+        share, text = bar(status, "this one")
+        st.progress(share, text=text)
+        if status.live:
+            duel.live(trial.id, status.live, field, margin=margin, racing=status.stage == RACING)
+        st.button(
+            "Cancel",
+            key="cancel",
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(trial.id,),
+            help="Stops the worker process; the trial is kept as cancelled.",
+        )
+
+
+def _is_active(trial: Trial) -> bool:
+    return trial.state in ("WAITING", "RUNNING")
+
+
+def _margin(trial: Trial) -> float:
+    try:
+        return state.trial_spec(trial).protocol.margin
+    except TunerError:
+        return DEFAULT_MARGIN
+
+
+def _complete(trial: Trial) -> None:
+    race = duel.duel_of(trial)
+    pinned = _pinned(trial)
+    results.header(trial)
+    _actions(trial, pinned, race)
+    if race is not None:
+        duel.card(race, partial(_go_on, trial, race.comparison))
+    if pinned is not None and pinned.id != trial.id and not _raced(race, pinned):
+        duel.never_raced(trial, pinned)
+    duel.numbers(trial, race)
+    results.notes(trial.result or {})
+    duel.plots(trial, race, key="tune")
+    st.markdown("#### Cold start")
+    duel.cold_start(trial, race)
+    st.markdown("#### Cost beside latency")
+    duel.cost(trial, race)
+    st.markdown("#### What really ran")
+    results.what_ran(trial.result or {})
+    if race is not None and race.baseline is not None:
+        _beside(trial, race.baseline)
+
+
+def _go_on(trial: Trial, race: Comparison) -> None:
+    def follow(more: Comparison) -> None:
+        goes_on = going_on.same_place(trial.id, race, more)
+        state.follow(goes_on, "tune", trial=goes_on)
+        state.own_trial(goes_on)
+
+    going_on.button("tune", race, state.store().trials_of(race.id), follow)
+
+
+def _pinned(trial: Trial) -> Trial | None:
+    """The baseline that is pinned now; the trial may have raced against an earlier one."""
+    pinned = state.store().baseline(trial.model_sha256)
+    if pinned is None:
+        return None
+    try:
+        return state.store().trial(pinned)
+    except TunerError:  # deleted since
+        return None
+
+
+def _raced(race: duel.Duel | None, pinned: Trial) -> bool:
+    """Whether what is pinned ran in this race: itself, or the same request measured again."""
+    if race is None:
+        return False
+    beside = [one for one in (race.baseline, *race.others) if one is not None]
+    try:
+        wanted = state.trial_spec(pinned)
+        return any(same_request(state.trial_spec(one), wanted) for one in beside)
+    except TunerError:
+        return any(one.id == pinned.id for one in beside)
+
+
+def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        if pinned is not None and pinned.id == trial.id:
+            st.button(
+                "Unpin baseline",
+                key="unpin",
+                icon=":material/keep_off:",
+                on_click=_pin,
+                args=(trial, None),
+                help="Later runs of this model race against ONNX Runtime's default again.",
+            )
+        else:
+            st.button(
+                "Pin as baseline",
+                key="pin",
+                icon=":material/keep:",
+                on_click=_pin,
+                args=(trial, trial.id),
+                help="Later runs of this model race against it, for everybody on this server.",
+            )
+        if race is not None and race.baseline is not None:
+            st.page_link(
+                "views/why/page.py",
+                label="Why?",
+                icon=":material/troubleshoot:",
+                query_params={"a": race.baseline.id, "b": trial.id},
+                help="Profiles of both sides, operator by operator: where the difference comes from.",
+            )
+        link = {state.TRIAL_PARAM: trial.id}
+        st.page_link(
+            "views/profile/page.py",
+            label="Profile this",
+            icon=":material/search_insights:",
+            query_params=link,
+        )
+        st.page_link(
+            "views/export/page.py", label="Export YAML", icon=":material/file_export:", query_params=link
+        )
+        with st.popover(
+            "Link", icon=":material/link:", help="The address that opens this trial in any browser."
+        ):
+            st.code(state.trial_link(trial.id), language=None)
+
+
+def _pin(trial: Trial, trial_id: str | None) -> None:
+    state.store().pin_baseline(trial.model_sha256, trial_id)
+
+
+def _beside(trial: Trial, baseline: Trial) -> None:
+    with st.expander(
+        "Beside what it raced against, measured in the same rounds",
+        icon=":material/compare:",
+        expanded=True,
+        key="beside",
+    ):
+        st.dataframe(
+            cells.comparison(trial, baseline),
+            hide_index=True,
+            key="comparison",
+            height="content",
+            alt="Settings that differ and the numbers of this result and of the baseline",
+        )
+
+
+page()

@@ -1,0 +1,1 @@
+"""Variants: steps that change a model, and its family."""

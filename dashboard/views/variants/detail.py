@@ -1,0 +1,297 @@
+"""One variant: what was done, how far its outputs are off, what the checks found, and what can be done."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import wire
+from core.run import variants
+from core.spec.steps import Step
+from core.store import ModelRecord, library
+from core.wire import guard
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.views.variants import maker as variant_maker
+from dashboard.views.variants import text as variant_text
+from dashboard.views.variants import tree as variant_tree
+from dashboard.views.variants.text import Facts
+from dashboard.widgets.verdict import sentence
+
+DOWNLOAD_BYTES = 512 << 20  # a browser's download passes through the server's memory
+LEVELS = {"warning": (":material/warning:", "orange"), "info": (":material/info:", "blue")}
+MOST_NAMES = 40
+
+
+def draw(record: ModelRecord, root: ModelRecord | None) -> None:
+    """Draw everything that is known of the making of a variant.
+
+    Args:
+        record: the variant.
+        root: the original that its chain begins with; None: it is gone.
+    """
+    facts = variants.variant_of(record)
+    if facts is None:
+        return
+    try:
+        steps = variants.steps_of(record)
+    except TunerError as error:
+        state.report(error)
+        return
+    _numbers(facts)
+    if breach := variant_text.breach(record):
+        st.warning(f"{format.plain(breach)}. {guard.ADVICE}", title=guard.MARK, icon=":material/difference:")
+    for check in facts["checks"]:
+        _check(check, facts, steps, root)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**What was done**")
+        st.markdown(
+            "\n".join(f"{i}. {format.plain(variant_text.step_line(one))}" for i, one in enumerate(steps, 1))
+        )
+        st.table(variant_text.fact_rows(record, facts), border="horizontal")
+    with right:
+        _found(facts["facts"])
+        if facts["notes"]:
+            st.info(
+                "\n".join(f"- {format.plain(sentence(note))}" for note in facts["notes"]),
+                icon=":material/info:",
+            )
+
+
+def header(record: ModelRecord) -> None:
+    """Draw the name of a variant, its marks, and what can be done with it."""
+    facts = variants.variant_of(record)
+    if facts is None:
+        return
+    words, color = variant_text.PRECISIONS[variants.precision_of_model(record)]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="variants.header"):
+        st.subheader(format.plain(record.name), anchor=False, width="content")
+        st.badge(words, color=color)  # type: ignore[arg-type] # a colour of the table
+        if facts["hardware_bound"]:
+            st.badge(
+                "belongs to this kind of machine",
+                icon=":material/developer_board:",
+                color="orange",
+                help=format.plain(facts["hardware_bound"]),
+            )
+        st.space("stretch")
+        if st.button(
+            "Use in Tune", key="variants.use", icon=":material/tune:", help="Makes it the current model."
+        ):
+            state.choose_model(record)
+            state.show_trial(None)
+            st.switch_page("views/tune/page.py")
+        st.button(
+            "Go on from here",
+            key="variants.continue",
+            icon=":material/alt_route:",
+            help="Makes it the model that the next steps change.",
+            on_click=state.choose_model,
+            args=(record,),
+            disabled=record.content_sha256 == st.session_state.get(state.MODEL),
+        )
+        _download(record, facts)
+        if st.button("Delete", key="variants.delete", icon=":material/delete:", help="Asks first."):
+            _confirm(record)
+    if facts["hardware_bound"]:
+        st.caption(f":material/developer_board: {format.plain(facts['hardware_bound'])}")
+
+
+def _numbers(facts: Facts) -> None:
+    error, changed = facts["error"], facts["size_bytes"] - facts["size_before_bytes"]
+    with st.grid(5, min_column_width=150, border=True):
+        st.metric(
+            "Size",
+            format.size(facts["size_bytes"]),
+            delta=f"{'+' if changed > 0 else '−'}{format.size(abs(changed))}" if changed else None,
+            delta_color="off",
+            delta_arrow="off",
+            help=f"With external data. Before the last step: {format.size(facts['size_before_bytes'])}.",
+        )
+        st.metric(
+            "Nodes",
+            format.count(facts["nodes_after"]),
+            delta=f"{facts['nodes_after'] - facts['nodes_before']:+,}",
+            delta_color="off",
+            delta_arrow="off",
+            help="Fewer is not always faster: quantization adds nodes that ONNX Runtime fuses again.",
+        )
+        st.metric(
+            "Largest error",
+            variant_text.percent(error["max_rel"]),
+            help="Largest difference to the original's outputs over the largest magnitude of that output. On "
+            f"{facts['error_seeds']} random feeds, both without optimizations on the CPU.",
+        )
+        st.metric(
+            "Cosine",
+            format.DASH if error["cosine"] is None else f"{error['cosine']:.6f}",
+            help="Of the angle between both outputs, taken as vectors: 1 where they point the same way.",
+        )
+        st.metric(
+            "Same top-1",
+            variant_text.percent(error["top1_agreement"]),
+            help="How often the largest class is the same. On random feeds, where classes lie close "
+            "together, this is a hard test; the Accuracy page counts right answers.",
+        )
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _check(check: wire.StepCheck, facts: Facts, steps: Sequence[Step], root: ModelRecord | None) -> None:
+    icon, color = LEVELS[check["level"]]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.badge(check["name"].replace("_", " "), icon=icon, color=color)  # type: ignore[arg-type] # of LEVELS
+        st.markdown(format.plain(check["text"]))
+        try:
+            better = variant_text.corrected(steps, check["remedy"])
+        except TunerError:  # a remedy of another version
+            better = None
+        if better is not None and root is not None:
+            text = variant_text.remedy_text(check["remedy"])
+            st.button(
+                f"Make it with {text}",
+                key=f"variants.remedy.{check['name']}",
+                icon=":material/healing:",
+                help="Makes the same chain with this option changed; this variant stays.",
+                on_click=variant_maker.start_again,
+                args=(root, better, facts),
+            )
+
+
+# --- what a step found --------------------------------------------------------------------------------------
+
+
+def _found(facts: Mapping[str, Any]) -> None:
+    """Tables of what the last step found; other facts stand in the list on the left."""
+    if fused := facts.get("fused"):
+        st.markdown("**Fused operators**")
+        _table([{"Operator": name, "Nodes": count} for name, count in fused.items()], "fused")
+    if integer := facts.get("integer_ops"):
+        st.markdown("**What runs as integer**")
+        _table(
+            [
+                {"Operator": name, "Nodes": one["nodes"], "Integer": one["integer"], "Float": one["float"]}
+                for name, one in integer.items()
+            ],
+            "integer",
+        )
+        st.caption("Of the graph that ONNX Runtime really runs here, after its own optimizations.")
+    if blocked := facts.get("blocked"):
+        st.markdown(f"**Left in float32: {len(blocked)} nodes**")
+        more = f" and {len(blocked) - MOST_NAMES} more" if len(blocked) > MOST_NAMES else ""
+        st.caption(format.plain(", ".join(blocked[:MOST_NAMES]) + more))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], name: str) -> None:
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, key=f"variants.table.{name}", alt=f"The step's table: {name}"
+    )
+
+
+# --- out and away -------------------------------------------------------------------------------------------
+
+
+def _download(record: ModelRecord, facts: Facts) -> None:
+    files = files_of(record, facts)
+    missing = [file.name for file in files if not file.is_file()]
+    too_large = record.info["size_bytes"] > DOWNLOAD_BYTES
+    name = files[0].name if len(files) == 1 else f"{files[0].stem}.zip"
+    st.download_button(
+        "Download",
+        data=reader(files),
+        file_name=name,
+        mime="application/zip" if len(files) > 1 else "application/octet-stream",
+        key="variants.download",
+        icon=":material/download:",
+        on_click="ignore",
+        disabled=bool(missing) or too_large,
+        help=f"The file `{missing[0]}` is gone."
+        if missing
+        else f"Too large for a browser: copy it from `{record.path}`."
+        if too_large
+        else "One file."
+        if len(files) == 1
+        else f"{len(files)} files that belong together.",
+    )
+
+
+def files_of(record: ModelRecord, facts: Facts) -> list[Path]:
+    """All files of a variant: the model, its external data, and what else belongs to it."""
+    folder = Path(record.path).parent
+    beside = [one["location"] for one in record.info["external_data"]] + list(facts["files"])
+    return [Path(record.path), *(folder / name for name in dict.fromkeys(beside))]
+
+
+def reader(files: Sequence[Path]) -> Callable[[], bytes]:
+    """Read when the button is pressed: one file as it is, several as an archive that is not compressed."""
+
+    def read() -> bytes:
+        if len(files) == 1:
+            return files[0].read_bytes()
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+            for file in files:
+                archive.write(file, str(file.relative_to(files[0].parent)))
+        return packed.getvalue()
+
+    return read
+
+
+@st.dialog("Delete the variant?", icon=":material/delete:")
+def _confirm(record: ModelRecord) -> None:
+    st.markdown(
+        f"**{format.plain(record.name)}** leaves the library and its files are deleted. Its trials stay "
+        "in the history."
+    )
+    if children := _made_from(record):
+        names = ", ".join(format.plain(one.name) for one in children)
+        st.caption(f"Made from it, and kept: {names}.")
+    uses = library.use_of(state.store(), record.content_sha256)
+    if uses:
+        st.warning(f"It is in use: {format.plain('; '.join(uses[:3]))}.", icon=":material/lock:")
+    with st.container(horizontal=True):
+        if st.button(
+            "Delete",
+            key="variants.confirm",
+            type="primary",
+            icon=":material/delete:",
+            disabled=bool(uses),
+            help="Wait until that is done, or cancel it first." if uses else None,
+        ):
+            try:
+                remove(record)
+            except TunerError as error:  # somebody began to use it since
+                state.report(error)
+            else:
+                st.rerun()
+        if st.button("Keep", key="variants.keep"):
+            st.rerun()
+
+
+def _made_from(record: ModelRecord) -> list[ModelRecord]:
+    sha = record.content_sha256
+    return [one for one in state.store().models() if (variants.variant_of(one) or {}).get("parent") == sha]
+
+
+def remove(record: ModelRecord) -> None:
+    """Delete a variant; the original becomes the current model of this session where the variant was that.
+
+    Raises:
+        ModelError: a trial waits for it or runs it.
+    """
+    library.remove_model(state.store(), record.content_sha256)
+    facts = variants.variant_of(record) or {}
+    if st.session_state.get(state.MODEL) == record.content_sha256:
+        root = state.store().model(facts.get("root", ""))
+        st.session_state[state.MODEL] = root.content_sha256 if root is not None else None
+    if st.session_state.get(variant_tree.SHOWN) == record.content_sha256:
+        st.session_state[variant_tree.SHOWN] = None
+    state.notify(f"Deleted {record.name}.")

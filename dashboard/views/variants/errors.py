@@ -1,0 +1,300 @@
+"""Where the error of a quantized variant comes from, and the next variant without its worst operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core.evidence.node_savings import Choice, Savings, choices, halving, without
+from core.run import node_errors as node_error_run
+from core.run import variants
+from core.run.node_errors import Located, located_at, quantized_from
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.charts import variant_charts
+from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import maker as variant_maker
+from dashboard.views.variants import text as variant_text
+from dashboard.widgets import columns
+from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.verdict import sentence
+
+OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.errors.blocked"
+
+
+def draw(record: ModelRecord, root: ModelRecord | None) -> None:
+    """Draw the errors of a variant's operators, or the way to them.
+
+    Args:
+        record: a variant.
+        root: the original that its chain begins with; None: it is gone.
+    """
+    try:
+        of = quantized_from(state.store(), record)
+    except TunerError as error:
+        st.info(f"{format.plain(error.message)} {format.plain(error.hint)}", icon=":material/info:")
+        return
+    status = variant_job.current(variant_job.ERRORS, variant_maker.about(record))
+    active = state.is_active(status)
+    found = _located(record)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Looking" if active else "Look again" if found else "Find where the error comes from",
+            key="variants.errors.run",
+            type="secondary" if found else "primary",
+            icon=":material/manage_search:",
+            disabled=active,
+            help="Quantizes each operator alone and compares the outputs with the float model's; then "
+            "profiles both models in turns.",
+            on_click=_start,
+            args=(record,),
+        )
+        if found is not None:
+            st.caption(
+                f"Against {format.plain(of.before.name)}, which it was quantized from · "
+                f"{format.when(found.made_at)}"
+            )
+    variant_job.live(status, "errors")
+    if found is not None:
+        _result(record, root, found)
+    elif not active:
+        _empty()
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/manage_search: **Nobody has looked yet.** Press **Find where the error comes from** "
+            "to see which operators lose accuracy, what time each saves for that, and which are better left "
+            "in float. It takes about half a minute, longer for large models."
+        )
+
+
+def _start(record: ModelRecord) -> None:
+    """Queue the search for what the widgets hold now."""
+    try:
+        of = quantized_from(state.store(), record)
+        store, sizes = state.store(), variant_maker.workload(of.before)
+        fingerprint = state.environment()["fingerprint"]
+    except TunerError as error:
+        state.keep_error(error, variant_job.ERRORS)
+        return
+
+    def task(run: variants.Run) -> Mapping[str, Any]:
+        return node_error_run.locate_errors(store, record, run=run, fingerprint=fingerprint, workload=sizes)
+
+    variant_job.start(variant_job.ERRORS, task, f"error {variant_maker.about(record)}")
+
+
+def _located(record: ModelRecord) -> Located | None:
+    try:
+        return _cached(record.content_sha256, located_at(state.store(), record))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _cached(sha: str, made_at: float | None) -> Located | None:
+    """Read and matched once: what was found at one moment never changes."""
+    record = state.store().model(sha) if made_at else None
+    return node_error_run.located(state.store(), record) if record is not None else None
+
+
+# --- what was found -----------------------------------------------------------------------------------------
+
+
+def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> None:
+    found = located.savings
+    if not found.units:
+        st.info("No operator of this variant is quantized.", icon=":material/info:")
+        return
+    curve = choices(found)
+    _seed(f"{record.content_sha256} {located.made_at}", curve)
+    _numbers(found)
+    left, right = st.columns(2, gap="small")
+    with right:
+        chosen = _choice(found, curve)
+        _next(record, root, chosen, everything=len(chosen.blocked) == _operators(found))
+    with left, st.container(border=True):
+        st.plotly_chart(
+            variant_charts.bars(variant_charts.bars_info(found, chosen.blocked)),
+            key="variants.errors.bars",
+            config=CONFIG,
+            alt="Error of the outputs when only one operator is quantized, the largest first.",
+        )
+        more = len(found.units) - variant_charts.MAX_BARS
+        if more > 0:
+            st.caption(f"{more} more with smaller errors stand in the table.")
+    _table(found, chosen)
+    for note in located.notes:
+        st.caption(f":material/info: {format.plain(sentence(note))}")
+
+
+def _seed(of: str, curve: Sequence[Choice]) -> None:
+    """Begin with the choice that halves the error, once for each answer about a variant."""
+    if st.session_state.get(OF) == of and COUNT in st.session_state:
+        return
+    st.session_state[OF] = of
+    st.session_state[COUNT] = halving(curve)
+    st.session_state[BLOCKED] = list(curve[st.session_state[COUNT]].blocked)
+
+
+def _numbers(found: Savings) -> None:
+    with st.grid(4, min_column_width=180, border=True):
+        st.metric(
+            "Error of the variant",
+            variant_text.percent(found.whole),
+            help="Length of the difference of the outputs over the length of the float model's.",
+        )
+        st.metric("Quantized operators", format.count(_operators(found)))
+        st.metric(
+            "Saved by them",
+            _ms(math.fsum(unit.saved_s or 0.0 for unit in found.units) if found.timed else None),
+            help="Time of these operators in the float model minus their time in the variant, per run, in "
+            "profiled passes of both in turns.",
+        )
+        st.metric(
+            "Saved elsewhere",
+            _ms(found.elsewhere_s if found.timed else None),
+            help="By all other nodes. Below zero: conversions between float and integer, which belong to no "
+            "operator, cost that much.",
+        )
+    if found.float_s is not None and found.quantized_s is not None:
+        st.caption(
+            f"A run takes {format.ms(found.float_s)} in float and {format.ms(found.quantized_s)} in this "
+            "variant, on ONNX Runtime's default settings. This explains a difference; a race measures it."
+        )
+
+
+def _ms(seconds: float | None) -> str:
+    return format.ms(seconds, 3, signed=True)
+
+
+def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
+    """Draw the curve and what is chosen on it; return the choice."""
+    st.slider(
+        "Leave in float",
+        0,
+        len(curve) - 1,
+        key=COUNT,
+        format="%d worst bargains",
+        on_change=_slid,
+        args=(curve,),
+        help="Along the curve: what saves the least time per unit of error is left in float first.",
+    )
+    names = [name for unit in found.units for name in unit.nodes]
+    st.multiselect(
+        "Block list",
+        names,
+        key=BLOCKED,
+        placeholder="none",
+        help="Nodes that the next variant leaves in float. What ONNX Runtime runs as one goes together.",
+    )
+    chosen = without(found, st.session_state[BLOCKED])
+    if points := variant_charts.curve_info(curve):
+        with st.container(border=True):
+            st.plotly_chart(
+                variant_charts.curve(points, chosen),
+                key="variants.errors.curve",
+                config=CONFIG,
+                alt="Time saved per run over the error to expect, from nothing quantized to everything.",
+            )
+    else:
+        st.caption(":material/info: Without times the operators are ordered by their error alone.")
+    saved = "" if chosen.saved_s is None else f", {_ms(chosen.saved_s)} saved by the operators that stay"
+    st.caption(
+        f"To expect: about {variant_text.percent(chosen.error)} error{saved}. Errors are taken as "
+        "independent; the next variant is measured."
+    )
+    return chosen
+
+
+def _slid(curve: Sequence[Choice]) -> None:
+    st.session_state[BLOCKED] = list(curve[st.session_state[COUNT]].blocked)
+
+
+def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, everything: bool) -> None:
+    facts = variants.variant_of(record) or {}
+    making = variant_job.current(variant_job.MAKE, variant_maker.about(root)) if root else None
+    reason = ""
+    if root is None:
+        reason = "The original is gone: nothing can be made from it."
+    elif not chosen.blocked:
+        reason = "Choose at least one operator to leave in float."
+    elif everything:
+        reason = "Leave at least one operator quantized."
+    st.button(
+        f"Make the next variant with {len(chosen.blocked)} in float",
+        key="variants.errors.next",
+        type="primary",
+        icon=":material/science:",
+        disabled=bool(reason) or state.is_active(making),
+        help=reason or "The same chain; its last step leaves the block list out.",
+        on_click=_make_next,
+        args=(record, root, chosen.blocked, facts),
+    )
+
+
+def _operators(found: Savings) -> int:
+    return sum(len(unit.nodes) for unit in found.units)
+
+
+def _make_next(
+    record: ModelRecord, root: ModelRecord, blocked: Sequence[str], facts: variant_text.Facts
+) -> None:
+    try:
+        steps = variant_text.with_excluded(variants.steps_of(record), blocked)
+    except TunerError as error:
+        state.keep_error(error, variant_job.ERRORS)
+        return
+    variant_maker.start_again(root, steps, facts)
+
+
+def _table(found: Savings, chosen: Choice) -> None:
+    rows = [
+        {
+            "operator": unit.name,
+            "type": unit.op_type,
+            "in float": bool(set(unit.nodes) & set(chosen.blocked)),
+            "error (%)": 100 * unit.error,
+            "own output (%)": math.nan if unit.accumulated is None else 100 * unit.accumulated,
+            "saved (ms)": math.nan if unit.saved_s is None else unit.saved_s * 1e3,
+            "± (ms)": math.nan if unit.half_width_s is None else unit.half_width_s * 1e3,
+            "ms per % error": _worth(unit.saved_per_error),
+            "weights (KiB)": unit.weight_bytes / 1024,
+        }
+        for unit in found.units
+    ]
+    st.dataframe(
+        columns.readable(pd.DataFrame(rows)),
+        key="variants.errors.table",
+        hide_index=True,
+        placeholder=format.DASH,
+        column_config={**_NUMBERS, "operator": columns.telling(unit.name for unit in found.units)},
+        alt="Every quantized operator with its error and the time it saves; click a column's title to sort.",
+    )
+
+
+def _worth(saved_per_error: float | None) -> float:
+    if saved_per_error is None or math.isinf(saved_per_error):
+        return math.nan
+    return saved_per_error * 1e3 / 100
+
+
+_HELP = {
+    "error (%)": "Of the model's outputs when only this operator is quantized.",
+    "own output (%)": "Of the operator's own output in the whole variant: what reached it, and its own part.",
+    "saved (ms)": "Per run; below zero the integer version is slower.",
+    "± (ms)": "Half the 95 % interval.",
+    "weights (KiB)": "In the float model.",
+}
+_NUMBERS = {
+    **columns.numbers(_HELP, help=_HELP),
+    "ms per % error": st.column_config.NumberColumn(format="%.4g", help="What it is worth."),
+}

@@ -1,0 +1,141 @@
+"""Variants: other precisions and graphs of a model, made here, with what each costs and brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.run import variants
+from core.run.scheduler import Status
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.views.variants import detail as variant_detail
+from dashboard.views.variants import errors as variant_errors
+from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import maker as variant_maker
+from dashboard.views.variants import race as variant_race
+from dashboard.views.variants import tree as variant_tree
+from dashboard.widgets import controls
+
+VIEW = "variants.view"
+DONE, ERROR = "What was done", "Where the error comes from"
+
+
+def page() -> None:
+    st.title("Variants", anchor=False)
+    st.caption(
+        "Each variant is checked against its original when it is made, and races like any other "
+        "configuration. It is worth its speed only while its answers are right."
+    )
+    state.show_kept_error()
+    variant_tree.follow_link()
+    ended = _take_finished()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        source = controls.model_picker()
+        if source is None:
+            return
+        variant_maker.sizes_form(source)
+    records = variants.family(state.store(), source)
+    made = [one for one in records if variants.variant_of(one) is not None]
+    with right, st.container(border=True, key="variants.maker"):
+        _maker_title(source)
+        variant_maker.draw(source)
+        variant_job.show_end(variant_job.MAKE, ended.get(variant_job.MAKE))
+    if made:
+        _family(source, records, made, ended.get(variant_job.ERRORS))
+    else:
+        _empty(source)
+
+
+def _take_finished() -> dict[str, Status]:
+    """Take the end of what this session has started, by kind; a new variant is shown."""
+    ended = {}
+    for kind in (variant_job.MAKE, variant_job.ERRORS):
+        status = variant_job.take_finished(kind)
+        if status is None:
+            continue
+        ended[kind] = status
+        if kind == variant_job.MAKE and status.result:
+            found = status.result
+            reused = found["reused"] == len(found["models"])
+            _made(found["models"][-1], reused=reused, notes=found.get("notes", []))
+    return ended
+
+
+def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
+    record = state.store().model(sha)
+    if record is None:  # deleted in another tab since
+        return
+    variant_tree.show(sha)
+    done = f"{record.name} was made before: nothing had to be done." if reused else f"Made {record.name}."
+    state.notify(" ".join([done, *notes]))
+    state.show_notice()
+
+
+def _maker_title(source: ModelRecord) -> None:
+    facts = variants.variant_of(source)
+    st.markdown(f"**Make a variant of {format.plain(source.name)}**")
+    if facts is not None:
+        st.caption(
+            f"It is a variant of {format.plain(facts['root_name'])} itself: the steps go on from it. Choose "
+            "the original above to begin anew."
+        )
+
+
+def _empty(source: ModelRecord) -> None:
+    with st.container(border=True):
+        st.markdown(
+            f":material/account_tree: **No variant of {format.plain(source.name)} yet.** Add a step above "
+            "and press **Make**: the result stands here with its size, how far its outputs are from the "
+            "original's, and how fast it is after a race."
+        )
+
+
+def _family(
+    source: ModelRecord, records: Sequence[ModelRecord], made: Sequence[ModelRecord], ended: Status | None
+) -> None:
+    root = variants.original(state.store(), source)
+    shown = variant_tree.shown(made)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("Family", anchor=False, width="content")
+        st.space("stretch")
+        if root is not None:
+            variant_race.draw(root, made)
+    try:
+        verdicts = variants.verdicts(state.store(), root.content_sha256) if root is not None else {}
+    except TunerError as error:
+        state.report(error)
+        verdicts = {}
+    variant_tree.draw(variants.tree(records), verdicts)
+    if root is None:
+        st.warning(
+            "The original of this family is gone: nothing can be raced or checked against it any more.",
+            icon=":material/link_off:",
+        )
+    if shown is not None:
+        _detail(shown, root, ended)
+
+
+def _detail(shown: ModelRecord, root: ModelRecord | None, ended: Status | None) -> None:
+    with st.container(border=True, key="variants.detail"):
+        variant_detail.header(shown)
+        view = st.segmented_control(
+            "View",
+            [DONE, ERROR],
+            key=VIEW,
+            default=None if VIEW in st.session_state else DONE,
+            required=True,
+            label_visibility="collapsed",
+            persist_state="session",
+        )
+        if view == ERROR:
+            variant_errors.draw(shown, root)
+            variant_job.show_end(variant_job.ERRORS, ended)
+        else:
+            variant_detail.draw(shown, root)
+
+
+page()

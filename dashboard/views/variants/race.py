@@ -1,0 +1,83 @@
+"""Racing a family: the original and its variants, all on ONNX Runtime's default settings."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.evidence.contrast import PRECISIONS
+from core.run import variants
+from core.spec import ModelRef, ProtocolSpec, TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import SpecError, TunerError
+from dashboard import contestants, state
+from dashboard.views.variants import maker as variant_maker
+from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+
+RACERS, PRECISION = "variants.racers", "variants.precision"
+OFFERED = "variants.racers.offered"  # whom there was to choose from
+MOST = contestants.MOST - 1  # beside the original
+
+
+def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
+    """Draw who races and the button that starts it, which leads to the race on Compare.
+
+    Args:
+        root: the original.
+        made: its variants.
+    """
+    names = {one.content_sha256: one.name for one in made}
+    if st.session_state.get(OFFERED) != sorted(names) or RACERS not in st.session_state:
+        st.session_state[OFFERED] = sorted(names)
+        st.session_state[RACERS] = list(names)[-MOST:]  # the newest, where there are too many
+    with st.popover("Race the family", icon=":material/flag_check:", key="variants.race"):
+        st.multiselect(
+            f"Against {root.name}",
+            list(names),
+            key=RACERS,
+            format_func=lambda sha: names.get(sha, sha[:12]),
+            max_selections=MOST,
+            help=f"At most {MOST} variants; each further one takes more time. All run on ONNX Runtime's "
+            "default settings; race other settings on Compare.",
+        )
+        precision = st.segmented_control(
+            "Precision",
+            list(PRECISIONS),
+            key=PRECISION,
+            default=None if PRECISION in st.session_state else "quick",
+            required=True,
+            persist_state="session",
+            help="How narrow the interval of every ratio must be: "
+            + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
+        )
+        wait_for_quiet()
+        if st.button(
+            "Start the race", key="variants.race.start", type="primary", icon=":material/play_arrow:"
+        ):
+            _start(
+                root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], str(precision)
+            )
+
+
+def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> None:
+    try:
+        if not racers:
+            raise SpecError("No variant is chosen to race.", hint="Choose at least one.")
+        base = TrialSpec(
+            model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
+            workload=variant_maker.workload(root),
+            protocol=ProtocolSpec(precision=precision),  # type: ignore[arg-type] # a key of PRECISIONS
+        )
+        comparison = state.race(
+            variants.race_of_family([root, *racers], base),
+            study=f"family #{secrets.token_hex(4)}",
+            model_name=root.name,
+            wait_quiet_s=wait_quiet_s(),
+        )
+    except TunerError as error:
+        state.report(error)
+        return
+    state.follow(comparison, "compare", comparison=comparison)
+    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})

@@ -1,0 +1,193 @@
+"""The family of a model as a tree: an original and its variants, each with size, error and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from core.run import variants
+from core.run.variants import Branch
+from core.store import ModelRecord
+from core.wire import guard
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.views.variants import text as variant_text
+from dashboard.views.variants.text import Verdict
+
+PARAM = "variant"  # ?variant=<first digits of its content hash>
+SHORT = 16
+LINKED = "variants.linked"  # the ?variant= that was followed
+SHOWN = "variants.shown"  # content hash of the variant whose details are shown
+NO_BREAK = "\u00a0"  # a space that Markdown keeps
+COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
+TITLES = {
+    "Model": "What a line further right was made from stands above it.",
+    "Precision": "What most of it is computed in.",
+    "Size": "Of the file with its external data; the change is against what it was made from.",
+    "Outputs off by": "Against the original, on random feeds, both without optimizations on the CPU: the "
+    "largest difference over the largest magnitude of that output, and how often the top class is the same.",
+    "Speed": "Against the original, with the 95 % interval of the ratio, from the latest race in which both "
+    "had ONNX Runtime's default settings.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One model of the tree, in words."""
+
+    sha: str
+    title: str  # with the branch in front of it
+    steps: str  # what made it, or what it is
+    precision: str
+    color: str  # of the precision's badge
+    size: str
+    error: str
+    agreement: str  # of the classes; empty: there are none
+    verdict: Verdict | None  # None: the original, which the others are put against
+    breach: str  # why its outputs are too far from the original's; empty: they are not
+    bound: str  # why it belongs to one kind of machine; empty: it does not
+
+
+def lines(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> list[Line]:
+    """Return the tree as lines of text, in its order."""
+    return [_line(one, verdicts.get(one.record.content_sha256)) for one in branches]
+
+
+def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
+    record, facts = branch.record, variants.variant_of(branch.record)
+    words, color = variant_text.PRECISIONS[variants.precision_of_model(record)]
+    title = branch.prefix.replace(" ", NO_BREAK) + format.plain(record.name)
+    if facts is None:
+        return Line(
+            sha=record.content_sha256,
+            title=title,
+            steps="the original",
+            precision=words,
+            color=color,
+            size=format.size(record.info["size_bytes"]),
+            error="the reference",
+            agreement="",
+            verdict=None,
+            breach="",
+            bound="",
+        )
+    return Line(
+        sha=record.content_sha256,
+        title=title,
+        steps=_own_steps(record, whole=not branch.parent_known),
+        precision=words,
+        color=color,
+        size=variant_text.size_text(facts),
+        error=variant_text.error_text(facts["error"]),
+        agreement=variant_text.agreement_text(facts["error"]),
+        verdict=variant_text.verdict_of(found),
+        breach=variant_text.breach(record),
+        bound=facts["hardware_bound"],
+    )
+
+
+def _own_steps(record: ModelRecord, *, whole: bool) -> str:
+    """The last step; the whole chain where what it was made from is gone."""
+    try:
+        steps = variants.steps_of(record)
+    except TunerError:
+        return "made by another version"
+    told = " → ".join(variant_text.step_line(step) for step in (steps if whole else steps[-1:]))
+    return format.short(told, 120)
+
+
+# --- drawing it ---------------------------------------------------------------------------------------------
+
+
+def draw(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the tree; a press on a line makes it the one whose details are shown."""
+    with st.container(border=True, key="variants.tree", gap="small"):
+        for column, (title, text) in zip(st.columns(COLUMNS), [*TITLES.items(), ("", "")], strict=True):
+            if title:
+                column.caption(f"**{title}**", help=text)
+        for line in lines(branches, verdicts):
+            _row(line)
+
+
+def _row(line: Line) -> None:
+    name, precision, size, error, speed, button = st.columns(COLUMNS, vertical_alignment="center")
+    with name, st.container(gap=None):
+        st.markdown(f"**{line.title}**")
+        st.caption(format.plain(line.steps))
+    precision.badge(line.precision, color=line.color)  # type: ignore[arg-type] # a colour of the table
+    if line.bound:
+        precision.badge("this CPU", icon=":material/developer_board:", color="orange", help=line.bound)
+    size.markdown(line.size)
+    with error, st.container(gap=None):
+        st.markdown(format.plain(line.error))
+        if line.agreement:
+            st.caption(line.agreement)
+    if line.breach:
+        error.badge(guard.MARK, icon=":material/difference:", color="red", help=format.plain(line.breach))
+    with speed:
+        _verdict(line.verdict)
+    if line.verdict is not None:
+        shown = st.session_state.get(SHOWN) == line.sha
+        button.button(
+            "Shown" if shown else "Show",
+            key=f"variants.show.{line.sha[:12]}",
+            disabled=shown,
+            help="What was done, and what it brought.",
+            on_click=show,
+            args=(line.sha,),
+        )
+
+
+def _verdict(verdict: Verdict | None) -> None:
+    if verdict is None:
+        st.badge("baseline", icon=":material/flag:", color="gray")
+        return
+    with st.container(gap=None):
+        st.badge(verdict.words, icon=verdict.icon, color=verdict.color)  # type: ignore[arg-type] # of `LOOKS`
+        if verdict.interval:
+            st.caption(format.plain(verdict.interval))
+        if verdict.remark:
+            st.caption(f":material/info: {format.plain(verdict.remark)}")
+
+
+def follow_link() -> None:
+    """`?variant=` names the variant to show, and brings its family; once."""
+    linked = st.query_params.get(PARAM)
+    if not linked or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        record = state.store().model(linked)
+    except TunerError:  # a name that several have
+        record = None
+    if record is None:
+        st.warning(f"There is no variant {format.plain(linked[:40])} here.", icon=":material/search_off:")
+        return
+    current = state.current_model()
+    family = variants.family(state.store(), current) if current is not None else []
+    if record.content_sha256 not in [one.content_sha256 for one in family]:
+        state.choose_model(variants.original(state.store(), record) or record)
+    st.session_state[SHOWN] = record.content_sha256
+
+
+def show(sha: str) -> None:
+    """Make this variant the one whose details are shown."""
+    st.session_state[SHOWN] = sha
+
+
+def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
+    """The variant to show: the chosen one, else the current model when it is a variant, else the newest."""
+    made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
+    chosen = (st.session_state.get(SHOWN), st.session_state.get(state.MODEL))
+    newest = max(made.values(), key=lambda one: one.created_at, default=None)
+    found = next((made[sha] for sha in chosen if sha in made), newest)
+    st.session_state[SHOWN] = found.content_sha256 if found is not None else None
+    if found is not None:
+        short = found.content_sha256[:SHORT]
+        st.session_state[LINKED] = short
+        if st.query_params.get(PARAM) != short:
+            st.query_params[PARAM] = short
+    return found

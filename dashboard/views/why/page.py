@@ -1,0 +1,369 @@
+"""Why: two results of a model, profiled in turns, and where the time between them goes."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.run.explanation import (
+    TIMEOUT_S,
+    Pair,
+    explain_plan,
+    explained,
+    explained_at,
+    explanations,
+    pair,
+    race_of,
+    raced_together,
+)
+from core.run.scheduler import Status
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach
+from dashboard import format, polling, state
+from dashboard.views.why import results as why_results
+from dashboard.widgets import controls, job_box, results, verdict
+
+BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
+
+# keys of the session
+BASELINE, CANDIDATE = "why.baseline", "why.candidate"
+LINKED = "why.linked"  # the ?a=&b= that was followed
+JOB = "why.job"  # id of the job that this session started last, and the pair it is about
+LOOKED = "why.looked"  # content hash of the model whose newest explanation was looked for
+PICKED = "why.earlier"
+LIMIT = 100
+EARLIER = 30
+KINDS = ("measure", "reference")
+
+
+def page() -> None:
+    st.title("Why", anchor=False)
+    st.caption(
+        "Both configurations are profiled in turns, in passes of their own, and their nodes are matched "
+        "through ONNX Runtime's fusions. It explains a difference; it does not measure one."
+    )
+    state.show_kept_error()
+    _follow_link()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return
+    earlier = _earlier(record)
+    _open_newest(record, earlier)
+    trials = _trials(record)
+    with right:
+        of = _pick(trials)
+        _offer(earlier, of)
+    if of is None:
+        return
+    found = _explained(of)
+    job = _job(of)
+    with right:
+        _buttons(of, job, again=found is not None)
+    _live(of, job)
+    if found is not None:
+        _remarks(of)
+        why_results.result(found)
+    elif not state.is_active(job):
+        _empty()
+
+
+# --- which two --------------------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?a=&b=` names the baseline and the candidate, and brings their model; once."""
+    linked = [st.query_params.get(name, "") for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
+    if not any(linked) or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        found = [state.store().trial(one) for one in linked if one]
+        state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
+        if len(found) == len(linked):
+            pair(state.store(), *linked)  # says why, where they cannot be explained
+    except TunerError as error:
+        state.report(error)
+        return
+    for key, one in zip((BASELINE, CANDIDATE), linked, strict=True):
+        if one:
+            st.session_state[key] = next(trial.id for trial in found if trial.id.startswith(one))
+
+
+def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
+    """Pairs of this model that were explained, newest first: key -> baseline and candidate."""
+    store = state.store()
+    candidates = [one.id for kind in KINDS for one in _complete(record, kind)]
+    found = {}
+    for one in explanations(store, candidates)[:EARLIER]:
+        with contextlib.suppress(TunerError):  # one side was deleted since
+            found[f"{one[0]} {one[1]}"] = (store.trial(one[0]), store.trial(one[1]))
+    return found
+
+
+def _open_newest(record: ModelRecord, earlier: Mapping[str, tuple[Trial, Trial]]) -> None:
+    """Begin with what was explained last, where this session has chosen nothing of this model."""
+    if st.session_state.get(LOOKED) == record.content_sha256:
+        return
+    st.session_state[LOOKED] = record.content_sha256
+    chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
+    own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
+    if earlier and not own & set(chosen):
+        _show_pair(next(iter(earlier)))
+
+
+def _show_pair(name: str) -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = name.split()
+
+
+def _offer(earlier: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
+    """Draw the list of what was explained before."""
+    now = f"{of.baseline.id} {of.candidate.id}" if of is not None else ""
+    if not set(earlier) - {now}:
+        return
+    st.session_state[PICKED] = now if now in earlier else None
+    st.selectbox(
+        "Explained before",
+        list(earlier),
+        index=None,
+        key=PICKED,
+        format_func=lambda name: _pair_label(*earlier[name]) if name in earlier else str(name),
+        placeholder="Open an earlier one",
+        on_change=_open_earlier,
+        help="Pairs of this model that were explained, the newest first.",
+    )
+
+
+def _open_earlier() -> None:
+    if picked := st.session_state[PICKED]:
+        _show_pair(picked)
+
+
+def _pair_label(baseline: Trial, candidate: Trial) -> str:
+    return f"{_short_label(candidate)} against {_short_label(baseline)}"
+
+
+def _short_label(trial: Trial) -> str:
+    try:
+        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
+    except TunerError:
+        lines = ["settings of another version"]
+    return f"{trial.id[:8]} ({format.short(', '.join(lines), 60) if lines else 'defaults'})"
+
+
+def _complete(record: ModelRecord, kind: str) -> list[Trial]:
+    return state.store().trials(model_sha256=record.content_sha256, kind=kind, state="COMPLETE", limit=LIMIT)
+
+
+def _trials(record: ModelRecord) -> dict[str, Trial]:
+    """Complete measurements of the model that ORT's profiler can look into, newest first.
+
+    What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
+    linked to.
+    """
+    chosen = {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
+    found = [one for kind in KINDS for one in _complete(record, kind)]
+    usable = [one for one in found if one.spec.get("engine", "onnxruntime") == "onnxruntime"]
+    measured = [one for one in usable if one.kind == "measure"]
+    candidate = st.session_state.get(CANDIDATE) or (measured[0].id if measured else "")
+    race = next((one.comparison for one in usable if one.id == candidate), "")
+    shown = [
+        one
+        for one in usable
+        if one.kind == "measure" or one.id in chosen or (race and one.comparison == race)
+    ]
+    return {one.id: one for one in sorted(shown, key=lambda one: -one.created_at)}
+
+
+def _pick(trials: Mapping[str, Trial]) -> Pair | None:
+    if len(trials) < 2:
+        with st.container(border=True):
+            st.markdown(
+                ":material/troubleshoot: **Two results of this model are needed.** Measure it with other "
+                "settings, or race several configurations."
+            )
+            with st.container(horizontal=True):
+                st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
+                st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
+        return None
+    _choose_defaults(trials)
+    _picker("Baseline", BASELINE, trials)
+    _picker("Candidate", CANDIDATE, trials)
+    st.query_params[BASELINE_PARAM] = st.session_state[BASELINE]
+    st.query_params[CANDIDATE_PARAM] = st.session_state[CANDIDATE]
+    st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    try:
+        return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _choose_defaults(trials: Mapping[str, Trial]) -> None:
+    """The newest measurement, against what it raced with, or else against the one before."""
+    if st.session_state.get(CANDIDATE) not in trials:
+        others = [one for one in trials.values() if one.id != st.session_state.get(BASELINE)]
+        st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
+    candidate = trials[st.session_state[CANDIDATE]]
+    if st.session_state.get(BASELINE) not in trials:
+        raced = [one["baseline"] for one in (candidate.result or {}).get("contrasts") or []]
+        rest = [one for one in trials if one != candidate.id]
+        st.session_state[BASELINE] = next((one for one in raced if one in rest), rest[0])
+
+
+def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
+    st.selectbox(
+        name,
+        list(trials),
+        key=key,
+        persist_state="session",
+        format_func=lambda one: _label(trials[one]) if one in trials else str(one),
+    )
+    st.caption(format.plain(f"{name}: {_settings(trials[st.session_state[key]])}"))  # the box cuts long ones
+
+
+def _settings(trial: Trial) -> str:
+    try:
+        return ", ".join(controls.asked_for(trial)) or "ONNX Runtime's defaults"
+    except TunerError:
+        return "settings of another version"
+
+
+def _label(trial: Trial) -> str:
+    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    asked = format.short(_settings(trial), 90)
+    beside = " · raced beside another" if trial.kind == "reference" else ""
+    differ = f" · {MARK}" if breach(trial.result) else ""
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {asked}{beside}{differ}"
+
+
+# --- explaining -------------------------------------------------------------------------------------------
+
+
+def _explained(of: Pair) -> Difference | None:
+    try:
+        return _cached(of.baseline.id, of.candidate.id, explained_at(state.store(), of))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _cached(baseline: str, candidate: str, made_at: float | None) -> Difference | None:
+    """Read and matched once: two results and the passes of one moment never change."""
+    return explained(state.store(), pair(state.store(), baseline, candidate)) if made_at else None
+
+
+def _job(of: Pair) -> Status | None:
+    """The job that explains this pair: one of this session, or one that another started and still runs."""
+    what, job = st.session_state.get(JOB) or ("", "")
+    if what == of.what:
+        return state.status(job)
+    active = state.scheduler().active()
+    return next((one for one in active if one.kind == "explain" and one.what == of.what), None)
+
+
+def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
+    active = state.is_active(job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Explaining" if active else "Explain again" if again else "Explain",
+            key="why.run",
+            type="secondary" if again else "primary",
+            icon=":material/troubleshoot:",
+            shortcut="Ctrl+Enter",
+            disabled=active,
+            help="Wait for the passes, or cancel them." if active else None,
+            on_click=_start,
+            args=(of,),
+        )
+        st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
+        if not raced_together(of) and st.button(
+            "Race these two",
+            key="why.race",
+            icon=":material/flag_check:",
+            help="They never ran in the same rounds, so nobody knows which one is faster. This races them.",
+        ):
+            _race(of)
+
+
+def _race(of: Pair) -> None:
+    """Queue the race that would tell which one is faster, and show it."""
+    try:
+        comparison = state.race(
+            race_of(of),
+            study=f"why #{secrets.token_hex(4)}",
+            model_name=of.candidate.model_name,
+            different_models=of.different_models,
+        )
+    except TunerError as error:
+        state.report(error)
+        return
+    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
+
+
+def _start(of: Pair) -> None:
+    try:
+        plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
+        job = state.scheduler().submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
+    state.follow(job, "why", **place)
+    st.session_state[JOB] = (of.what, job)
+
+
+def _swap() -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = (
+        st.session_state[CANDIDATE],
+        st.session_state[BASELINE],
+    )
+
+
+def _live(of: Pair, job: Status | None) -> None:
+    if job is not None and job.state == "CANCELLED":
+        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif job is not None and job.error is not None:
+        state.report_record(job.error)
+    job_box.draw(
+        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=polling.RACE_S
+    )
+
+
+def _remarks(of: Pair) -> None:
+    """Say what machine the numbers are of, once where the two raced together, and why there is no verdict."""
+    stored = [
+        one for trial in (of.candidate, of.baseline) for one in (trial.result or {}).get("contrasts") or []
+    ]
+    names = {of.baseline.id, of.candidate.id}
+    found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
+    if verdict.is_rejected(found) and found is not None and found.get("holds_reason"):
+        st.error(
+            format.plain(f"{found['holds_reason']} {verdict.MEASURE_BETTER}"),
+            title="Their race gives no verdict",
+            icon=":material/block:",
+        )
+    told = [one.result for one in (of.baseline, of.candidate)]
+    for result in told[:1] if verdict.busy_words(told[0]) == verdict.busy_words(told[1]) else told:
+        results.busy_note(result)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/troubleshoot: **Not explained yet.** Press **Explain**: both are profiled in turns, "
+            "which takes about a quarter of a minute, longer for slow models."
+        )
+
+
+page()

@@ -1,0 +1,1 @@
+"""What several pages draw: settings, feeds, data, results, verdicts, jobs."""

@@ -1,0 +1,432 @@
+"""A stored result as rows of text: each number with how sure it is, the baseline beside it, what really ran.
+
+No Streamlit: what stands here is tested as text. `results` draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from core import spec as specs
+from core.evidence.cold_start import BreakEven
+from core.evidence.measurement import Trial
+from core.spec.knobs import KNOBS
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach, not_judged
+from core.wire.provenance import fingerprint_difference
+from dashboard import format, ratios
+from dashboard.widgets import verdict as verdicts
+
+Result = Mapping[str, Any]
+Color = Literal["green", "orange", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One number on the screen.
+
+    A change comes from the paired rounds of a race or there is none: two medians of their own may contradict
+    the verdict. Where there is none the baseline's number stands beside.
+    """
+
+    label: str
+    value: str
+    note: str
+    help: str
+    change: str = ""  # the verdict in a few characters
+    change_note: str = ""  # what it rests on, "95 % [1.38, 1.46]"
+    color: Color = "off"
+    beside: str = ""  # "baseline 1.230 ms"
+
+
+PERCENTILE_HELP = (
+    "Nearest-rank percentile of all timed runs. The interval allows for runs of one round, and of one "
+    "process, that resemble each other. Compare by the verdict above: it is paired round by round, which is "
+    "far sharper."
+)
+
+
+WARNING = "⚠"  # in tables and charts, which have no icons
+NOT_JUDGED = "neither right nor wrong"
+_COLORS: Mapping[str, Color] = {"FASTER": "green", "SLOWER": "orange"}
+
+
+def rows_differ(result: Result, baseline: Result | None) -> bool:
+    """Whether the two fed different numbers of rows: then everything that is compared is per row."""
+    return baseline is not None and baseline["batch_size"] != result["batch_size"]
+
+
+def latency_cells(
+    result: Result,
+    baseline: Result | None,
+    contrast: verdicts.Contrast | None = None,
+    *,
+    per_row: bool | None = None,
+) -> list[Cell]:
+    """Return latency and throughput of `result`, each with the baseline's number beside it.
+
+    Args:
+        result: of the trial on the screen.
+        baseline: result of what raced against it; None: nothing did.
+        contrast: of the two; the p50, which is what was raced, carries its verdict. None: there is none.
+        per_row: latencies per row instead of per run; None: where the two fed different numbers of rows.
+    """
+    if per_row is None:
+        per_row = bool(contrast and contrast.get("per_row")) or rows_differ(result, baseline)
+    p50 = _percentile("p50_s", result, baseline, per_row=per_row)
+    if contrast is not None:
+        p50 = replace(p50, **_change(contrast))
+    return [
+        p50,
+        *(_percentile(name, result, baseline, per_row=per_row) for name in ("p90_s", "p95_s", "p99_s")),
+        _mean(result, baseline, per_row=per_row),
+        _deviation(result, baseline, per_row=per_row),
+        _throughput(result, baseline),
+    ]
+
+
+def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
+    """The verdict of the race, in the words of the title."""
+    if verdicts.is_rejected(contrast):
+        return {"change": verdicts.short(contrast)}
+    return {
+        "change": verdicts.short(contrast),
+        "change_note": ratios.parts(contrast)[1],
+        "color": _COLORS.get(contrast["verdict"], "off"),
+    }
+
+
+def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
+    """Return what a run costs beside its latency; `per_row` as for `latency_cells`."""
+    rows = rows_differ(result, baseline) if per_row is None else per_row
+    return [
+        *(_single(one, result, baseline, per_row=rows) for one in COSTS),
+        _idle(result, baseline),
+        _energy(result, baseline, per_row=rows),
+    ]
+
+
+def outputs_cell(result: Result) -> Cell | None:
+    """Return how far the outputs are from what they should be; None: a result of an earlier version."""
+    judged = result.get("guard")
+    if judged is None:
+        return None
+    error = result.get("output_error") or {}
+    known = error.get("max_rel") is not None and judged["breach"] is not None
+    unknown = NOT_JUDGED if not_judged(result) else "not compared"
+    note = f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else unknown
+    return Cell(
+        label="Output error",
+        value=f"{error['max_rel']:.2g}" if known else format.DASH,
+        note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
+        help="The largest difference from the outputs of the original model, run without optimizations on "
+        "the CPU on the same feeds, as a share of the largest magnitude in that output.",
+    )
+
+
+def outputs_words(result: Result) -> str:
+    """Say in a table whether outputs are what they should be; empty where that is not known."""
+    if breach(result):
+        return f"{WARNING} {MARK}"
+    if not_judged(result):
+        return NOT_JUDGED
+    return "agree" if (result.get("guard") or {}).get("breach") is False else ""
+
+
+def cold_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
+    """Return what a start costs: the session, the first run, the first run of each new shape."""
+    rows = rows_differ(result, baseline) if per_row is None else per_row
+    return [*(_single(one, result, baseline, per_row=rows) for one in STARTS), *_new_shapes(result)]
+
+
+LEAST_CORES = 0.01  # of one core: below, a process is asleep
+
+
+def _beside(text: str | None) -> str:
+    return f"baseline {text}" if text else ""
+
+
+def _idle(result: Result, baseline: Result | None) -> Cell:
+    own, other = _idle_cores(result), _idle_cores(baseline or {})
+    return Cell(
+        label="CPU while idle",
+        value=format.DASH if own is None else _cores(own),
+        note=f"in the {format.ms(result['idle_wall_s'], 3)} after a run"
+        if own is not None
+        else "not measured",
+        help="What idle threads burn after a run, waiting for the next one: the spinning that "
+        "`session.intra_op.allow_spinning` turns off.",
+        beside=_beside(None if other is None else _cores(other)),
+    )
+
+
+def _idle_cores(result: Result) -> float | None:
+    cpu_s, wall_s = result.get("idle_cpu_s"), result.get("idle_wall_s")
+    return None if cpu_s is None or not wall_s else float(cpu_s / wall_s)
+
+
+def _cores(number: float) -> str:
+    return f"{format.significant(number, 2)} cores" if number >= LEAST_CORES else "none"
+
+
+def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    own, other = (_joules(one, per_row=per_row) for one in (result, baseline or {}))
+    return Cell(
+        label="Energy",
+        value=own or "not available",
+        note=format.short(str(result.get("energy_note") or ""), 80),
+        help="From the machine's own counter (RAPL or NVML): all that it used, not this process alone.",
+        beside=_beside(other),
+    )
+
+
+def _joules(result: Result, *, per_row: bool) -> str | None:
+    joules = result.get("energy_j_per_inference")
+    if joules is None:
+        return None
+    size = (result["batch_size"] or 1) if per_row else 1
+    return f"{format.significant(joules / size * 1e3, 3)} mJ a {'row' if per_row else 'run'}"
+
+
+def _new_shapes(result: Result) -> list[Cell]:
+    return [
+        Cell(
+            label=f"First run of batch {shape['batch_size']}",
+            value=format.ms(shape["first_run_s"]),
+            note=f"then {format.ms(shape['next_run_s'])}",
+            help="A shape that the session had not seen: buffers are planned and allocated anew.",
+        )
+        for shape in result.get("new_shapes") or []
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """A number that a trial has once, without an interval."""
+
+    label: str
+    name: str
+    text: Callable[[float | None], str]
+    help: str
+    of: Literal["process", "run", "shape"] = "process"  # a shape's is not compared with another shape's
+    missing: str = ""
+
+
+COSTS = (
+    Single(
+        label="CPU time",
+        name="cpu_s_per_inference",
+        text=format.ms,
+        help="User and system time, all threads, spinning included.",
+        of="run",
+    ),
+    Single(
+        label="Peak memory",
+        name="peak_rss_bytes",
+        text=format.size,
+        help="Largest resident memory of a run, above the worker's level before the model was loaded.",
+    ),
+    Single(
+        label="Memory to load",
+        name="load_peak_rss_bytes",
+        text=format.size,
+        help="Largest resident memory up to the first run, above the level before the model was loaded.",
+    ),
+    Single(
+        label="GPU memory",
+        name="gpu_memory_bytes",
+        text=format.size,
+        help="Of the worker process, as the driver counts it (NVML).",
+        missing="no GPU in use",
+    ),
+)
+STARTS = (
+    Single(
+        label="Session creation",
+        name="session_creation_s",
+        text=format.ms,
+        help="Loading the model and optimizing its graph.",
+    ),
+    Single(
+        label="First run",
+        name="first_run_s",
+        text=format.ms,
+        help="The very first run, with allocations and lazy set-up.",
+        of="shape",
+    ),
+)
+
+
+def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    value, other = (_single_text(one, side or {}, per_row=per_row) for side in (result, baseline))
+    compared = other is not None and not (per_row and one.of == "shape")
+    return Cell(
+        label=_label(one.label, per_row=per_row and one.of == "run"),
+        value=one.text(None) if value is None else value,
+        note="one value, no interval" if value is not None else one.missing,
+        help=one.help,
+        beside=_beside(other) if compared else "",
+    )
+
+
+def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:
+    value = result.get(one.name)
+    if value is None:
+        return None
+    rows = (result["batch_size"] or 1) if per_row else 1
+    if one.of == "run":
+        return one.text(value / rows)
+    return f"{one.text(value)} for {_rows(rows)}" if per_row and one.of == "shape" else one.text(value)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def _label(text: str, *, per_row: bool) -> str:
+    return f"{text} per row" if per_row else text
+
+
+def _scaled(result: Result | None, name: str, *, per_row: bool) -> float | None:
+    """A time of the latency summary in seconds, per run or per row; None where it is not known."""
+    value: float | None = None if result is None else result["latency"].get(name)
+    if value is None or not per_row or result is None:
+        return value
+    return value / (result["batch_size"] or 1)
+
+
+def _interval(result: Result, name: str, *, per_row: bool) -> str:
+    low, high = (_scaled(result, f"{name}_{end}", per_row=per_row) for end in ("low", "high"))
+    return format.interval_ms(low, high)
+
+
+def _beside_ms(baseline: Result | None, name: str, digits: int = 4, *, per_row: bool) -> str:
+    other = _scaled(baseline, name, per_row=per_row)
+    return _beside(None if other is None else format.ms(other, digits))
+
+
+def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    latency = result["latency"]
+    label = _label(f"{name.removesuffix('_s')} latency", per_row=per_row)
+    beside = _beside_ms(baseline, name, per_row=per_row)
+    if latency.get(name) is None:
+        needed = latency.get("needs_runs", {}).get(name)
+        rounds = latency.get("needs_rounds", {}).get(name)
+        return Cell(
+            label=label,
+            value=f"needs {needed:,} runs" if needed else format.DASH,
+            note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
+            help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile.",
+            beside=beside,
+        )
+    return Cell(
+        label=label,
+        value=format.ms(_scaled(result, name, per_row=per_row)),
+        note=_interval(result, name, per_row=per_row),
+        help=PERCENTILE_HELP,
+        beside=beside,
+    )
+
+
+def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    return Cell(
+        label=_label("Mean latency", per_row=per_row),
+        value=format.ms(_scaled(result, "mean_s", per_row=per_row)),
+        note=_interval(result, "mean_s", per_row=per_row),
+        help=f"Over {result['runs']:,} runs, nothing left out.",
+        beside=_beside_ms(baseline, "mean_s", per_row=per_row),
+    )
+
+
+def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+    least, most = (_scaled(result, name, per_row=per_row) or 0.0 for name in ("min_s", "max_s"))
+    return Cell(
+        label=_label("Standard deviation", per_row=per_row),
+        value=format.ms(_scaled(result, "std_s", per_row=per_row), 3),
+        note=f"{format.span_ms(least, most)} in all",
+        help="Spread of the single runs, with the fastest and the slowest of them.",
+        beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
+    )
+
+
+def _throughput(result: Result, baseline: Result | None) -> Cell:
+    rows = result["batch_size"]
+    latency = result["latency"]
+    low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
+    other = (baseline or {}).get("throughput_per_s")
+    return Cell(
+        label="Throughput",
+        value=format.rate(result["throughput_per_s"]),
+        note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
+        help=f"{_rows(rows)} really fed per run, over the time inside the runs; one caller at a time.",
+        beside=_beside(None if other is None else format.rate(other)),
+    )
+
+
+def break_even_cell(found: BreakEven) -> Cell:
+    """Return after how much work the faster side has repaid its start."""
+    count = "" if found.count is None else f"{found.count:,} {found.unit}{'s' if found.count != 1 else ''}"
+    short = {"after": f"after {count}", "until": f"for {count}", "same": "start decides"}
+    return Cell(
+        label="Break-even",
+        value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),
+        note=found.words.partition(": ")[2] if found.kind in ("at once", "never", "unknown") else found.words,
+        help="After how much work the candidate has used less time in all than the baseline, session "
+        "creation and first run included. A start is measured once, so this is a rough number.",
+    )
+
+
+def differences(one: Trial, other: Trial) -> list[str]:
+    """Say what differs between the machines or libraries of two trials; empty where they are the same."""
+    if one.fingerprint == other.fingerprint:
+        return []
+    own, others = ((trial.result or {}).get("environment") for trial in (one, other))
+    if not own or not others:
+        return ["They were measured on different machines or library versions."]
+    return fingerprint_difference(own, others) or ["They were measured by different versions of ORTune."]
+
+
+def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
+    """Return rows {what, this, baseline}: settings that differ first, then the numbers.
+
+    Per row where the two fed different numbers of rows, and the names say so.
+    """
+    rows = _setting_rows(trial, baseline)
+    sides = [one.result or {} for one in (trial, baseline)]
+    per_row = rows_differ(sides[0], sides[1])
+    own, other = (_values(one, per_row=per_row) for one in sides)
+    for name in dict.fromkeys([*own, *other]):
+        rows.append(
+            {
+                "": name,
+                "This result": own.get(name, format.DASH),
+                "Baseline": other.get(name, format.DASH),
+            }
+        )
+    return rows
+
+
+def _values(result: Result, *, per_row: bool) -> dict[str, str]:
+    shown = [
+        *latency_cells(result, None, per_row=per_row),
+        *cold_cells(result, None, per_row=per_row),
+        *cost_cells(result, None, per_row=per_row),
+    ]
+    if (outputs := outputs_cell(result)) is not None:
+        shown.append(outputs)
+    return {one.label: one.value for one in shown}
+
+
+def _setting_rows(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
+    try:
+        own, other = specs.spec_from_dict(trial.spec), specs.spec_from_dict(baseline.spec)
+    except TunerError:
+        return []
+    rows = []
+    for setting in KNOBS:
+        a, b = specs.effective(own, setting.name), specs.effective(other, setting.name)
+        if a != b:
+            rows.append({"": setting.label, "This result": format.value(a), "Baseline": format.value(b)})
+    return rows

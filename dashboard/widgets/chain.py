@@ -1,0 +1,139 @@
+"""The chain of execution providers: what is asked for, what can load here, and the options of each."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core import wire
+from core.spec.knobs import PROVIDER_OPTIONS, ProviderOption, knob
+from dashboard import fields, format, state
+from dashboard.widgets.setting import LINES, help_text, reset_button
+
+
+def providers() -> None:
+    """Draw the ordered chain, what of it can load here, and the options of what is chosen."""
+    key = fields.key("providers")
+    facts = {fact["name"]: fact for fact in state.environment()["providers"]}
+    chosen: list[str] = list(st.session_state.get(key) or [])
+    options = [*facts, *(name for name in chosen if name not in facts)]
+    changed = bool(chosen)
+    with st.container(
+        horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key="row.providers"
+    ):
+        st.multiselect(
+            "Execution providers",
+            options,
+            key=key,
+            format_func=format.provider,
+            help=help_text(knob("providers")) + "\n\nThe order of choice is the order of preference.",
+            placeholder="ONNX Runtime's default (CPU)",
+            persist_state="session",
+        )
+        if changed:
+            reset_button("Execution providers", key)
+    for name in chosen:
+        _provider_line(name, facts.get(name))
+    if any(name not in facts or not facts[name]["loadable"] for name in chosen):
+        ways_out("providers")
+    _what_can_load([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
+    for name in chosen:
+        _provider_options(name)
+
+
+def ways_out(place: str) -> None:
+    """Offer what can be done at once where a provider does not load.
+
+    Args:
+        place: makes the keys of the buttons differ where they stand twice.
+    """
+    with st.container(horizontal=True, gap="small", key=f"ways_out.{place}"):
+        st.button(
+            "Allow fallback",
+            key=f"ways_out.{place}.fallback",
+            icon=":material/alt_route:",
+            on_click=_allow_fallback,
+            disabled=bool(st.session_state.get(fields.key("allow_fallback"))),
+            help="Runs on what loads, at last the CPU; the result is marked as a fallback.",
+        )
+        st.button(
+            "Use CPU",
+            key=f"ways_out.{place}.cpu",
+            icon=":material/memory:",
+            on_click=state.reset,
+            args=(fields.key("providers"),),
+            help="Takes the chosen providers off: ONNX Runtime's default.",
+        )
+
+
+def _allow_fallback() -> None:
+    st.session_state[fields.key("allow_fallback")] = True
+
+
+def _provider_line(name: str, fact: wire.ProviderFact | None) -> None:
+    short = format.provider(name)
+    if fact is None:
+        st.caption(f":material/cancel: **{short}** is not in this build of ONNX Runtime.")
+    elif fact["loadable"]:
+        st.caption(f":material/check_circle: **{short}** can load here.")
+    else:
+        reason = f"{format.plain(fact['reason'])} {format.plain(fact['remedy'])}"
+        st.caption(f":material/cancel: **{short}** cannot load here. {reason}")
+
+
+def _what_can_load(facts: list[wire.ProviderFact], some_chosen: bool) -> None:
+    """One line on the rest of the build's providers; the reasons on demand."""
+    good = [format.provider(fact["name"]) for fact in facts if fact["loadable"]]
+    bad = [fact for fact in facts if not fact["loadable"]]
+    also = "also " if some_chosen else ""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if good:
+            st.caption(f":material/check_circle: {', '.join(good)} can {also}load here", width="content")
+        if bad:
+            names = ", ".join(format.provider(fact["name"]) for fact in bad)
+            with st.popover(f"{names}: why not?", icon=":material/cancel:", type="tertiary"):
+                for fact in bad:
+                    _provider_line(fact["name"], fact)
+
+
+def _provider_options(name: str) -> None:
+    table = PROVIDER_OPTIONS.get(name)
+    if table == ():
+        return  # its settings are attributes of the session
+    with st.expander(f"{format.provider(name)} options", icon=":material/tune:", key=f"group.options.{name}"):
+        if table is None:
+            st.text_area(
+                f"Options of {name}",
+                key=fields.free_options_key(name),
+                persist_state="session",
+                height=90,
+                placeholder=LINES,
+                help="ORTune has no table for this provider.",
+            )
+            return
+        for option in table:
+            _provider_option(name, option)
+
+
+def _provider_option(provider: str, option: ProviderOption) -> None:
+    key = fields.option_key(provider, option.name)
+    expert = " Needs `expert`: it runs native code or takes an address." if option.native_code else ""
+    text = f"{option.help}{expert}\n\nDefault: `{option.default or 'empty'}`."
+    if option.kind in ("bool", "choice"):
+        values = [fields.ON, fields.OFF] if option.kind == "bool" else list(option.choices)
+        st.session_state.setdefault(key, fields.DEFAULT)
+        st.selectbox(
+            option.name,
+            [fields.DEFAULT, *values],
+            key=key,
+            help=text,
+            persist_state="session",
+            format_func=lambda v: f"default ({option.default})" if v == fields.DEFAULT else v,
+        )
+    else:
+        st.text_input(
+            option.name,
+            key=key,
+            help=text,
+            persist_state="session",
+            placeholder=f"default ({option.default or 'empty'})",
+        )

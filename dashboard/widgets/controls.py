@@ -1,0 +1,274 @@
+"""Widgets for settings, drawn from the table `core.spec.knobs`; `state.current_spec` reads what they ask for.
+
+Nothing here knows a setting by heart that the table could tell. `settings` draws all of them; pages that only
+need to show what is set use `summary`.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core import spec as specs
+from core.evidence.measurement import Trial, model_words
+from core.evidence.statistics import PERCENTILES, runs_needed
+from core.run.plan import thread_warning
+from core.spec import TrialSpec
+from core.spec.knobs import KNOBS, Knob
+from core.spec.presets import PRESETS, preset
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import fields, format, state
+from dashboard.widgets import chain, feeding
+from dashboard.widgets import protocol as race
+from dashboard.widgets.setting import DEFAULTS, is_changed, one
+
+GROUPS: tuple[tuple[str, str, bool], ...] = (
+    # group of the table -> icon, open at first
+    ("Workload", ":material/input:", True),
+    ("Providers", ":material/memory:", True),
+    ("Graph", ":material/account_tree:", True),
+    ("Threads", ":material/lan:", True),
+    ("Memory", ":material/database:", False),
+    ("Protocol", ":material/timer:", True),
+)
+_ALSO_IN = {"Model": "Graph"}  # one setting does not deserve a group on the screen
+_OWN_WIDGETS = (
+    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams"),
+    *("protocol.precision", "budget_s", "margin"),
+)
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+
+def model_picker() -> ModelRecord | None:
+    """Draw the choice of the model and return the current one; None, said on the screen, without one."""
+    current = state.current_model()
+    if current is None:
+        st.page_link("views/models/page.py", label="Open Models", icon=":material/deployed_code:")
+        return None
+    records = {one.content_sha256: one for one in [current, *state.store().models()]}
+    if st.session_state.get(_PICKED) not in records:
+        st.session_state[_PICKED] = current.content_sha256
+    if st.session_state[_PICKED] != current.content_sha256:
+        st.session_state[_PICKED] = current.content_sha256
+    st.selectbox(
+        "Model",
+        list(records),
+        key=_PICKED,
+        format_func=lambda sha: records[sha].name if sha in records else sha[:12],
+        on_change=_picked,
+        help="Models of the library. Add more on the Models page.",
+    )
+    st.caption(format.plain(model_line(current)))
+    return current
+
+
+_PICKED = "model.picked"
+
+
+def _picked() -> None:
+    if record := state.store().model(st.session_state[_PICKED]):
+        state.choose_model(record)
+
+
+def model_line(record: ModelRecord) -> str:
+    """One line on what the model is."""
+    info = record.info
+    shapes = "; ".join(
+        f"{one['name']} {one['dtype']} {format.shape(one['shape'])}" for one in info["inputs"][:3]
+    )
+    more = f" and {len(info['inputs']) - 3} more" if len(info["inputs"]) > 3 else ""
+    note = f" · {record.note}" if record.note else ""
+    return (
+        f"{format.count(info['nodes'])} nodes · {format.count(info['parameters'])} parameters · "
+        f"{format.size(info['size_bytes'])} · inputs: {shapes}{more}{note}"
+    )
+
+
+# --- all settings -----------------------------------------------------------------------------------------
+
+
+def settings(record: ModelRecord) -> TrialSpec | None:
+    """Draw every setting; return what they ask for, or None when it cannot be used (the reason is shown)."""
+    _seed(record)
+    spec, error = _try_spec()
+    effects = specs.without_effect(spec) if spec is not None else {}
+    presets()
+    changes()
+    if error is not None:
+        state.report(error)
+    for group, icon, is_open in GROUPS:
+        with st.expander(group, icon=icon, expanded=is_open, key=f"group.{group.lower()}"):
+            _group(group, record, spec, effects)
+    with st.expander("Advanced", icon=":material/build:", key="group.advanced"):
+        _advanced(record, effects)
+    return spec
+
+
+def _seed(record: ModelRecord) -> None:
+    """Give every widget its value before it is drawn; a value that is there stays."""
+    for name, value in fields.defaults().items():
+        st.session_state.setdefault(name, value)
+    for dim in fields.other_dims(record.info):
+        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
+
+
+def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
+    try:
+        return state.current_spec(), None
+    except TunerError as error:
+        return None, error
+
+
+def _in_group(group: str, *, advanced: bool) -> list[Knob]:
+    return [
+        k
+        for k in KNOBS
+        if _ALSO_IN.get(k.group, k.group) == group and k.advanced is advanced and k.name not in _OWN_WIDGETS
+    ]
+
+
+def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
+    if group == "Providers":
+        chain.providers()
+    if group == "Protocol":
+        race.protocol(spec, effects)
+    for setting in _in_group(group, advanced=False):
+        one(setting, effects.get(setting.name), record)
+    if group == "Threads" and spec is not None:
+        _warn_of_threads(spec)
+    if group == "Workload":
+        feeding.dims(record)
+        feeding.feeds(record, effects)
+
+
+def _warn_of_threads(spec: TrialSpec) -> None:
+    if warning := thread_warning(spec, state.environment()["cpu"]):
+        st.caption(f":material/warning: {format.plain(warning)}")
+
+
+def _advanced(record: ModelRecord, effects: dict[str, str]) -> None:
+    for group, icon, _ in GROUPS:
+        chosen = _in_group(group, advanced=True)
+        if chosen:
+            st.markdown(f"{icon} **{group}**")
+        for setting in chosen:
+            one(setting, effects.get(setting.name), record)
+            if setting.name == "runs":
+                _supported(st.session_state.get(fields.key("runs")))
+
+
+def _supported(runs: int | None) -> None:
+    """Say which percentiles the chosen number of runs can carry."""
+    if not runs:
+        return
+    words = [
+        f"p{round(p * 100)} {'yes' if runs >= runs_needed(p) else f'needs {runs_needed(p)} runs'}"
+        for p in PERCENTILES
+    ]
+    st.caption(f":material/info: {runs:,} runs can support: {' · '.join(words)}")
+
+
+# --- presets, and what is changed -------------------------------------------------------------------------
+
+
+def presets() -> None:
+    """Draw the named starting points; one click loads one."""
+    with st.container(horizontal=True, gap="xsmall", key="presets"):
+        for name, (label, purpose, _, _) in PRESETS.items():
+            st.button(
+                label,
+                key=f"preset.{name}",
+                help=f"{purpose} Loads these settings; the model and the runs stay.",
+                on_click=apply_preset,
+                args=(name,),
+            )
+
+
+def apply_preset(name: str) -> None:
+    """Load preset `name` into the widgets; model, dimensions, feeds and protocol stay as they are."""
+    session, workload = preset(name)
+    template = TrialSpec.model_construct(
+        model=specs.ModelRef(path="-"), session=session, workload=specs.WorkloadSpec(**workload)
+    )
+    wanted = fields.values_from_spec(template)
+    for setting in KNOBS:
+        if setting.target in ("attribute", "config_entry", "session") or setting.name in (
+            "batch_size",
+            "use_io_binding",
+        ):
+            st.session_state[fields.key(setting.name)] = wanted[fields.key(setting.name)]
+    for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
+        del st.session_state[widget]
+    for widget, value in wanted.items():
+        if widget.startswith(("option.", "options.")):
+            st.session_state[widget] = value
+
+
+def changes() -> None:
+    """Draw what differs from the default, each with its reset, and a reset of everything."""
+    changed = changed_settings()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changes"):
+        if not changed:
+            st.badge("All settings at their defaults", icon=":material/check:", color="gray")
+            return
+        st.badge(f"{len(changed)} changed from default", icon=":material/edit:", color="blue")
+        st.button(
+            "Reset all",
+            key="reset.all",
+            icon=":material/restart_alt:",
+            type="tertiary",
+            on_click=state.reset,
+            help="Set every setting back to its default. The model stays.",
+        )
+
+
+def changed_settings() -> list[str]:
+    """Names of the settings whose widget differs from its default."""
+    names = [k.name for k in KNOBS if fields.key(k.name) in DEFAULTS and is_changed(fields.key(k.name))]
+    options = any(
+        value not in ("", None, fields.DEFAULT)
+        for key, value in st.session_state.items()
+        if str(key).startswith(("option.", "options."))
+    )
+    return names + (["provider_options"] if options else [])
+
+
+def summary(spec: TrialSpec) -> list[str]:
+    """Return `name value` for everything `spec` asks for beyond the defaults, in the table's order."""
+    lines = []
+    for name in specs.changed(spec):
+        if name == "provider_options":
+            options = {k: v for p in spec.session.providers for k, v in p.options.items()}
+            lines.append(f"{name} {format.value(options)}")
+        else:
+            lines.append(f"{name} {format.value(specs.asked(spec, name))}")
+    return lines
+
+
+def asked_for(trial: Trial) -> list[str]:
+    """Return what sets a trial apart: what its model is where it is no FP32 original, then `summary`.
+
+    Raises:
+        SpecError: the stored spec is not one this version understands.
+    """
+    told = model_words(trial.result)
+    return [*([told] if told else []), *summary(specs.spec_from_dict(trial.spec))]
+
+
+def badges(spec: TrialSpec, model: str = "") -> None:
+    """Draw `summary` as a line of badges; says so when everything is at its default.
+
+    Args:
+        spec: what is asked for.
+        model: what its model is, where it is no FP32 original.
+    """
+    lines = summary(spec)
+    with st.container(horizontal=True, gap="small"):
+        if model:
+            st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
+        if not lines:
+            st.badge("ONNX Runtime's defaults", icon=":material/check:", color="gray")
+        for line in lines:
+            st.badge(format.short(line, 48), color="blue", help=line)

@@ -1,0 +1,369 @@
+"""The form of a dataset: which file, which of its rows, and what is done to its images.
+
+`form` draws it and returns the `DatasetSpec` that it asks for. The session keeps the values under a prefix:
+pages that use the same prefix have the same dataset. A path may name files of the open folders only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.spec.datasets import DatasetSpec, dataset_from_dict
+from core.store import home
+from core.wire.errors import SpecError, TunerError
+from dashboard import fields, state
+from dashboard.folders import allowed_path
+from dashboard.server import upload
+
+LABELLED = "dataset"  # prefix of the labelled data that accuracy is measured on
+CALIBRATION = "calibration"  # prefix of the data that a quantization is calibrated on
+
+SAMPLE = "sample_models/digits_test.npz"
+SAMPLES: Mapping[str, tuple[str, str]] = {
+    # prefix -> path, and what it is
+    LABELLED: (SAMPLE, "360 handwritten digits that the sample model `digits_cnn` has never seen."),
+    CALIBRATION: (
+        "sample_models/digits_calibration.npz",
+        "240 handwritten digits that the sample model `digits_cnn` was trained on; none of them is in the "
+        "sample that accuracy is measured on.",
+    ),
+}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_FILLED = ("resize", "crop", "channels", "scale", "mean", "std")  # widgets of the preprocessing
+
+FIRST_VALUES: Mapping[str, Any] = {  # of the form's values -> what it begins with
+    "path": "",
+    "kind": "auto",
+    "split": "",
+    "limit": None,
+    "seed": 0,
+    "part": "",
+    "calibration_share": 0.25,
+    "output": "",
+    "positive_class": None,
+    "threshold": 0.5,
+    "resize": None,
+    "crop": None,
+    "channels": "auto",
+    "scale": 1.0,
+    "mean": "",
+    "std": "",
+}
+_KINDS = {
+    "auto": "as the file looks",
+    "npz": ".npz arrays",
+    "folders": "a folder for each class",
+    "csv": "CSV of paths and labels",
+    "images": "images without labels",
+}
+_SPLITS = {"": "test, or what there is", "train": "train", "val": "val", "test": "test"}
+_PARTS = {
+    "": "all rows",
+    "calibration": "a part, to calibrate on",
+    "rest": "the rest, to score on",
+}
+_CHANNELS = {"auto": "as the input has them", "rgb": "RGB", "bgr": "BGR", "gray": "gray"}
+
+PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    # name -> label, what it is for, and what it sets beside the defaults
+    "unit": ("0 to 1", "Straight to the input's size, pixels divided by 255.", {}),
+    "imagenet": (
+        "ImageNet",
+        "As torchvision's classifiers were trained: shorter side 256, centre 224, normalized RGB.",
+        {
+            "resize": 256,
+            "crop": 224,
+            "channels": "rgb",
+            "mean": "0.485, 0.456, 0.406",
+            "std": "0.229, 0.224, 0.225",
+        },
+    ),
+    "bytes": ("0 to 255", "Straight to the input's size, bytes as they are.", {"scale": 255.0}),
+}
+
+
+def key(prefix: str, name: str) -> str:
+    """Key of one widget of the form."""
+    return f"{prefix}.{name}"
+
+
+# --- values <-> spec ----------------------------------------------------------------------------------------
+
+
+def spec_from_values(values: Mapping[str, Any]) -> DatasetSpec | None:
+    """Return what the form's values (by their names) ask for; None where no file is named.
+
+    Raises:
+        SpecError: a value that no dataset can have, or text that cannot be read.
+    """
+    have = {**FIRST_VALUES, **values}
+    path = str(have["path"] or "").strip()
+    if not path:
+        return None
+    return dataset_from_dict(
+        {
+            "path": path,
+            "kind": have["kind"],
+            "split": have["split"],
+            "limit": _whole(have["limit"]),
+            "seed": _whole(have["seed"]) or 0,
+            "part": have["part"],
+            "calibration_share": float(have["calibration_share"]),
+            "output": have["output"],
+            "positive_class": have["positive_class"],
+            "threshold": float(have["threshold"]),
+            "preprocessing": {
+                "resize": _whole(have["resize"]),
+                "crop": _whole(have["crop"]),
+                "channels": have["channels"],
+                "scale": float(FIRST_VALUES["scale"] if have["scale"] is None else have["scale"]),
+                "mean": fields.numbers("mean", have["mean"]),
+                "std": fields.numbers("std", have["std"]),
+            },
+        }
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def values_from_spec(spec: DatasetSpec) -> dict[str, Any]:
+    """Return the form's values that ask for `spec`: the inverse of the above."""
+    own = {name: getattr(spec, name) for name in FIRST_VALUES if name not in _FILLED}
+    done = {name: getattr(spec.preprocessing, name) for name in _FILLED}
+    listed = {name: ", ".join(f"{one:g}" for one in done[name]) for name in ("mean", "std")}
+    return {**own, **done, **listed}
+
+
+def fill(prefix: str, spec: DatasetSpec) -> None:
+    """Load `spec` into the widgets; call before they are drawn, or in a callback."""
+    for name, value in values_from_spec(spec).items():
+        st.session_state[key(prefix, name)] = value
+
+
+def asked(prefix: str) -> DatasetSpec | None:
+    """Return what this session's form asks for, drawn or not; None where no file is named.
+
+    Raises:
+        SpecError: as `spec_from_values`.
+        ModelError: the file is not there, or may not be named in the browser.
+    """
+    spec = spec_from_values({name: _value(prefix, name) for name in FIRST_VALUES})
+    if spec is None:
+        return None
+    path = allowed_path(spec.path, folder=True)
+    return spec.model_copy(update={"path": state.portable(str(path))})
+
+
+def _value(prefix: str, name: str) -> Any:
+    return st.session_state.get(key(prefix, name), FIRST_VALUES[name])
+
+
+# --- the form -----------------------------------------------------------------------------------------------
+
+
+def form(prefix: str, *, labels: bool = True, outputs: Sequence[str] = ()) -> DatasetSpec | None:
+    """Draw the form and return what it asks for; None, with the reason shown, where it cannot be used.
+
+    Args:
+        prefix: of the keys, `LABELLED` or `CALIBRATION`.
+        labels: the rows need labels.
+        outputs: of the model, where the one with the classes may have to be chosen.
+    """
+    for name, value in FIRST_VALUES.items():
+        st.session_state.setdefault(key(prefix, name), value)
+    _file(prefix, labels=labels)
+    _rows(prefix, outputs if labels else ())
+    _images(prefix)
+    try:
+        spec = asked(prefix)
+    except TunerError as error:
+        state.report(error)
+        return None
+    if spec is None:
+        st.caption(":material/info: No data are chosen yet: name a file, upload one, or take the sample.")
+    return spec
+
+
+def _file(prefix: str, *, labels: bool) -> None:
+    layouts = (
+        "`.npz` in MedMNIST's layout (`test_images`, `test_labels`), with `images` and `labels`, or with "
+        "arrays named as the model's inputs; a folder with one folder of images for each class; a CSV of "
+        "path and label."
+    )
+    st.text_input(
+        "Labelled data on the server" if labels else "Data on the server",
+        key=key(prefix, "path"),
+        persist_state="session",
+        placeholder=SAMPLES[prefix][0],
+        help=f"{layouts}{'' if labels else ' Labels are not needed: a folder of images will do.'}",
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Take the sample",
+            key=key(prefix, "sample"),
+            icon=":material/grid_on:",
+            on_click=_take,
+            args=(prefix, SAMPLES[prefix][0]),
+            help=SAMPLES[prefix][1],
+        )
+        with st.popover("Upload", icon=":material/upload:", key=key(prefix, "upload")):
+            upload.uploader(
+                "Upload data",
+                key=key(prefix, "uploader"),
+                accept=",".join((".npz", ".csv", *IMAGE_SUFFIXES)),
+                hint="One .npz, or a .csv together with the images that it names.",
+                on_upload=lambda files: _uploaded(prefix, files),
+            )
+
+
+def _take(prefix: str, path: str) -> None:
+    st.session_state[key(prefix, "path")] = path
+
+
+def _uploaded(prefix: str, files: Sequence[Path]) -> None:
+    """Keep uploaded data for good and point the form at them.
+
+    Raises:
+        SpecError: files that are not one dataset.
+    """
+    leading = [file for file in files if file.suffix.lower() in (".npz", ".csv")]
+    if len(leading) > 1 or (len(files) > 1 and any(file.suffix.lower() == ".npz" for file in leading)):
+        upload.discard(files)
+        raise SpecError(
+            f"These {len(files)} files are not one dataset.",
+            hint="Upload one .npz, or one .csv with the images that it names, or images alone.",
+        )
+    kept = upload.keep(files, home() / "datasets")
+    lead = next((file for file in kept if file.suffix.lower() in (".npz", ".csv")), None)
+    _take(prefix, str(lead or (kept[0] if len(kept) == 1 else kept[0].parent)))
+
+
+def _rows(prefix: str, outputs: Sequence[str]) -> None:
+    with st.expander("Which rows", icon=":material/filter_list:", key=key(prefix, "rows")):
+        st.selectbox(
+            "Layout",
+            list(_KINDS),
+            key=key(prefix, "kind"),
+            format_func=_KINDS.__getitem__,
+            persist_state="session",
+            help="What the file or folder holds.",
+        )
+        st.selectbox(
+            "Split",
+            list(_SPLITS),
+            key=key(prefix, "split"),
+            format_func=_SPLITS.__getitem__,
+            persist_state="session",
+            help="Of an `.npz` in MedMNIST's layout. Judge a model on rows that it was not trained on.",
+        )
+        st.selectbox(
+            "Part",
+            list(_PARTS),
+            key=key(prefix, "part"),
+            format_func=_PARTS.__getitem__,
+            persist_state="session",
+            help="A model that is scored on rows that calibrated it looks better than it is. One file serves "
+            "for both: calibrate on a part of it, and measure accuracy on the rest.",
+        )
+        if _value(prefix, "part"):
+            st.number_input(
+                "Share to calibrate on",
+                min_value=0.01,
+                max_value=0.99,
+                step=0.05,
+                key=key(prefix, "calibration_share"),
+                persist_state="session",
+                help="The same share on both pages leaves no row in both parts. Each class keeps its share.",
+            )
+        st.number_input(
+            "Rows at most",
+            step=100,
+            key=key(prefix, "limit"),
+            placeholder="all",
+            persist_state="session",
+            help="Fewer rows take less time and make wider intervals. The share of each class is kept.",
+        )
+        st.number_input(
+            "Seed",
+            step=1,
+            key=key(prefix, "seed"),
+            persist_state="session",
+            help="Which rows are taken where a limit leaves some out.",
+        )
+        if len(outputs) > 1:
+            _output(prefix, outputs)
+
+
+def _output(prefix: str, outputs: Sequence[str]) -> None:
+    chosen = _value(prefix, "output")
+    if chosen and chosen not in outputs:  # of another model
+        st.session_state[key(prefix, "output")] = ""
+    st.selectbox(
+        "Output with the classes",
+        ["", *outputs],
+        key=key(prefix, "output"),
+        format_func=lambda name: name or "the only one that can be",
+        persist_state="session",
+        help="The output that holds one score for each class.",
+    )
+
+
+def _images(prefix: str) -> None:
+    with st.expander("Preprocessing of images", icon=":material/image:", key=key(prefix, "images")):
+        st.caption("Once for all models, and part of the YAML. Arrays that fit an input are fed as they are.")
+        with st.container(horizontal=True, gap="xsmall"):
+            for name, (label, purpose, _) in PREPARATIONS.items():
+                st.button(
+                    label,
+                    key=key(prefix, f"prepare.{name}"),
+                    help=purpose,
+                    on_click=_prepare,
+                    args=(prefix, name),
+                )
+        _size(prefix, "resize", "Shorter side (pixels)", "straight to the input's size", "Bilinear.")
+        _size(prefix, "crop", "Centre square (pixels)", "no crop", "Cut out of the middle after resizing.")
+        st.selectbox(
+            "Channels",
+            list(_CHANNELS),
+            key=key(prefix, "channels"),
+            format_func=_CHANNELS.__getitem__,
+            persist_state="session",
+            help="Order of the colours. One channel is gray.",
+        )
+        st.number_input(
+            "What a pixel of 255 becomes",
+            key=key(prefix, "scale"),
+            persist_state="session",
+            help="1 divides by 255 as torchvision does; 255 leaves the bytes as they are.",
+        )
+        for name, what in (("mean", "Subtracted"), ("std", "Divided by")):
+            st.text_input(
+                f"{what}, per channel ({name})",
+                key=key(prefix, name),
+                persist_state="session",
+                placeholder="nothing",
+                help="Numbers of the scaled values, with commas.",
+            )
+
+
+def _size(prefix: str, name: str, label: str, placeholder: str, text: str) -> None:
+    st.number_input(
+        label,
+        step=1,
+        key=key(prefix, name),
+        placeholder=placeholder,
+        persist_state="session",
+        help=text,
+    )
+
+
+def _prepare(prefix: str, name: str) -> None:
+    wanted = PREPARATIONS[name][2]
+    for one in _FILLED:
+        st.session_state[key(prefix, one)] = wanted.get(one, FIRST_VALUES[one])

@@ -1,0 +1,336 @@
+"""A trial's duel on the screen: the verdict card, both sides over time, the cold start and the cost.
+
+The words come from `verdict` and `cells`; this module draws them. It reads the store, it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.cold_start import break_even
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.wire.errors import TunerError
+from dashboard import charts, format, state
+from dashboard.charts import compare_charts, duel_charts
+from dashboard.widgets import cells, live_text, results, verdict
+from dashboard.widgets.live_text import Field
+
+PLAIN_GRADES = ("A",)  # their reason needs no sentence of its own on the card
+QUIET_PAGE = "views/machine/page.py"
+COMPARE_PAGE = "views/compare/page.py"
+TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """A trial, the race it ran in, and what raced beside it."""
+
+    trial: Trial
+    comparison: Comparison
+    contrasts: list[verdict.Contrast]  # of the trial; the first is the one that counts
+    baseline: Trial | None  # measured again in the same rounds; None: the trial is the baseline itself
+    others: list[Trial]  # the rest of the race
+
+    @property
+    def contrast(self) -> verdict.Contrast | None:
+        """The contrast that counts; None: nothing stood against the trial."""
+        return self.contrasts[0] if self.contrasts else None
+
+
+def duel_of(trial: Trial) -> Duel | None:
+    """Return the race of `trial`; None where it never raced, or the race is not kept any more."""
+    if not trial.comparison:
+        return None
+    try:
+        comparison = state.store().comparison(trial.comparison)
+    except TunerError:  # deleted since
+        return None
+    own = verdict.contrasts_of(comparison, trial.id)
+    beside = [
+        found for one in comparison.contestants if one.trial != trial.id if (found := _trial(one.trial))
+    ]
+    against = own[0]["baseline"] if own else None
+    return Duel(
+        trial=trial,
+        comparison=comparison,
+        contrasts=own,
+        baseline=next((one for one in beside if one.id == against), None),
+        others=[one for one in beside if one.id != against],
+    )
+
+
+def _trial(trial_id: str) -> Trial | None:
+    try:
+        return state.store().trial(trial_id)
+    except TunerError:  # deleted since
+        return None
+
+
+# --- the verdict --------------------------------------------------------------------------------------------
+
+
+def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
+    """Draw what the race said, how sure that is, and what to do where it is not.
+
+    Args:
+        duel: of the trial on the screen.
+        actions: draws buttons at the end of the headline.
+    """
+    with st.container(border=True, key="verdict"):
+        if not duel.contrasts:
+            _alone(duel, actions)
+            return
+        said = verdict.card(duel.comparison, duel.contrasts[0])
+        _headline(said.icon, said.headline, duel, actions)
+        st.caption(format.plain(" · ".join([said.against, *said.facts])))
+        if said.noise:
+            st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
+        results.busy_note(duel.comparison.result)
+        for contrast in duel.contrasts[1:]:
+            _further(duel, contrast)
+        _trust(duel, said)
+        for line in said.warnings:
+            st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+        for note in (duel.comparison.result or {}).get("notes") or []:
+            st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
+        _forest(duel)
+
+
+def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
+        st.space("stretch")
+        result = duel.comparison.result or {}
+        results.breach_badge(duel.trial.result)
+        results.busy_badge(result)
+        results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
+        actions()
+
+
+def _further(duel: Duel, contrast: verdict.Contrast) -> None:
+    more = verdict.card(duel.comparison, contrast)
+    st.markdown(f"{more.icon} {format.plain(f'{more.headline}, {more.against}')}")
+    if more.rejected:
+        st.caption(f":material/block: {format.plain(more.reason)}")
+
+
+def _trust(duel: Duel, said: verdict.Card) -> None:
+    """Why there is no verdict, or what there is to know of the grade; and what would help."""
+    result = duel.comparison.result or {}
+    reason = "" if result.get("grade") in PLAIN_GRADES else str(result.get("grade_reason") or "")
+    if said.rejected:
+        st.error(
+            format.plain(f"{said.reason} {said.advice}".strip()),
+            title="Why it was rejected",
+            icon=":material/block:",
+        )
+    elif reason:
+        st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
+    if said.advice and not said.rejected:
+        st.markdown(f":material/lightbulb: {format.plain(said.advice)}")
+    if said.advice:
+        st.page_link(QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:")
+
+
+def _alone(duel: Duel, actions: Callable[[], None]) -> None:
+    """The trial is what the others are put against, or the others failed: there is an A/A instead."""
+    failed = [one for one in duel.others if one.error]
+    if failed:
+        _headline(":material/person_off:", "No verdict: what it raced against failed", duel, actions)
+        for one in failed:
+            name = verdict.label(duel.comparison, one.id)
+            st.markdown(f"- {format.plain(name)}: {format.plain(one.error['message'] if one.error else '')}")
+    else:
+        _headline(":material/flag:", "This is the baseline itself", duel, actions)
+        st.caption("There is nothing to put it against. Change a setting and run again for a verdict.")
+    results.busy_note(duel.comparison.result)
+    lines = verdict.self_test_lines(duel.comparison)
+    if lines:
+        st.markdown(
+            "Against a twin of itself, which shows the noise of this machine (1× is the truth):\n"
+            + "\n".join(f"- {format.plain(line)}" for line in lines)
+        )
+    reason = (duel.comparison.result or {}).get("grade_reason")
+    if reason:
+        st.caption(f":material/info: {format.plain(reason)}")
+
+
+def _forest(duel: Duel) -> None:
+    """The interval; with two references, each interval is named after its own."""
+    named = {one["baseline"]: verdict.label(duel.comparison, one["baseline"]) for one in duel.contrasts}
+    info = _forest_info(
+        duel.contrasts,
+        named,
+        margin=duel.comparison.protocol.get("margin") or 0.0,
+        muted=[one["candidate"] for one in duel.contrasts if verdict.is_rejected(one)],
+    )
+    st.plotly_chart(
+        compare_charts.forest(info),
+        key="duel.forest",
+        config={"displaylogo": False},
+        alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
+    )
+
+
+def _forest_info(
+    contrasts: Sequence[verdict.Contrast], named: Mapping[str, str], **how: Any
+) -> compare_charts.ForestInfo:
+    """Of one trial against one reference or two."""
+    first, alone = contrasts[0]["baseline"], len(contrasts) == 1
+    rows = [
+        {**one, "label": "this trial" if alone else f"against {named.get(one['baseline'], 'the baseline')}"}
+        for one in contrasts
+    ]
+    reference = named.get(first, "the baseline") if alone else "the reference"
+    return compare_charts.forest_info(rows, {first: reference}, baseline=first, **how)
+
+
+def never_raced(trial: Trial, pinned: Trial) -> None:
+    """Say that `trial` and the pinned baseline never ran in the same rounds, and offer the race."""
+    with st.container(border=True, key="never_raced"):
+        name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
+        st.markdown(
+            f":material/history_toggle_off: The pinned baseline ({name}) never raced against this trial. "
+            "Numbers of different hours are not a verdict, so none is given."
+        )
+        for line in cells.differences(trial, pinned):
+            st.markdown(f"- {format.plain(line)}")
+        st.page_link(
+            COMPARE_PAGE,
+            label="Race them now",
+            icon=":material/sports_score:",
+            query_params={TRIALS_PARAM: f"{trial.id},{pinned.id}"},
+        )
+
+
+# --- both sides ---------------------------------------------------------------------------------------------
+
+
+def plots(trial: Trial, duel: Duel | None, key: str) -> None:
+    """Draw latency over time with what disturbed it, and the distribution, of a trial and its baseline."""
+    baseline = duel.baseline if duel is not None else None
+    sides = [charts.side(trial, "this trial" if baseline is not None else "")]
+    beside = []
+    if duel is not None:
+        named = {one.id: charts.side(one, verdict.label(duel.comparison, one.id)) for one in duel.others}
+        beside = list(named.values())
+        if baseline is not None:
+            sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
+    pruned = charts.pruned(sides)
+    if pruned:
+        results.pruned_note(pruned if len(pruned) < len(sides) else ())
+    if len(pruned) == len(sides):
+        return
+    over_time, distribution = st.tabs(
+        ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
+    )
+    with over_time:
+        if over_time.open:
+            info = duel_charts.timeline_info(sides, beside)
+            st.plotly_chart(
+                duel_charts.timeline(info),
+                key=f"{key}.timeline",
+                config={"displaylogo": False},
+                alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
+            )
+            st.caption(_strip_words(info))
+    with distribution:
+        if distribution.open:
+            st.plotly_chart(
+                charts.latency_ecdf(sides),
+                key=f"{key}.ecdf",
+                config={"displaylogo": False},
+                alt="Share of runs at or below each latency in milliseconds",
+            )
+
+
+def _strip_words(info: duel_charts.Timeline) -> str:
+    if info.strip is None:
+        return ":material/info: What disturbed this trial was not recorded."
+    blocks = len(info.strip.hover)
+    return (
+        ":material/info: A marker is the median of a block, a thin line its runs. Beneath stands each block "
+        f"of the race, darker is worse. Something disturbed {info.strip.flagged:,} of {blocks:,}; hover to "
+        "see what. No block is left out for being slow."
+    )
+
+
+# --- what a start and a run cost ----------------------------------------------------------------------------
+
+
+def cold_start(trial: Trial, duel: Duel | None) -> None:
+    """Draw what a start costs, and after how many runs the faster side has repaid it."""
+    result, baseline = trial.result or {}, _result(duel)
+    shown = cells.cold_cells(result, baseline)
+    contrast = duel.contrast if duel is not None else None
+    found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
+    if found is not None:
+        rejected = verdict.is_rejected(contrast)
+        shown.append(cells.break_even_cell(replace(found, kind="unknown") if rejected else found))
+    results.grid(shown, key="cold_start")
+    warm = len(result.get("warmup_latencies_s") or [])
+    if warm:
+        settled = "until the latency was steady" if result.get("steady") else "kept apart"
+        st.caption(
+            f":material/info: {warm:,} runs of warm-up, {settled}. None of them is in the numbers above."
+        )
+
+
+def cost(trial: Trial, duel: Duel | None) -> None:
+    """Draw what a run costs beside its latency."""
+    results.grid(cells.cost_cells(trial.result or {}, _result(duel)), key="cost")
+
+
+def _result(duel: Duel | None) -> Mapping[str, Any] | None:
+    return duel.baseline.result if duel is not None and duel.baseline is not None else None
+
+
+def numbers(trial: Trial, duel: Duel | None) -> None:
+    """Draw latency, throughput and output error, with the verdict and the numbers of what raced beside it."""
+    result = trial.result or {}
+    results.outputs(result)
+    if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
+        results.busy_note(result)
+    shown = cells.latency_cells(result, _result(duel), duel.contrast if duel is not None else None)
+    outputs = cells.outputs_cell(result)
+    results.grid([*shown, *([outputs] if outputs is not None else [])], key="numbers")
+
+
+# --- while it runs ------------------------------------------------------------------------------------------
+
+
+def field_of(trial: Trial) -> Field:
+    """Return who races with `trial`; nobody is known where the race was deleted."""
+    try:
+        race = state.store().comparison(trial.comparison)
+    except TunerError:
+        return Field(labels={}, rows={})
+    return live_text.field_of(race, state.store().trials_of(race.id))
+
+
+def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float, racing: bool) -> None:
+    """Draw how far a race is: latency and ratio so far with its interval, which shrinks.
+
+    Args:
+        trial_id: that runs.
+        race: `Status.live`.
+        field: who races.
+        margin: of equivalence.
+        racing: more rounds may follow.
+    """
+    st.markdown(format.plain(live_text.words(race, trial_id, field, racing=racing)))
+    found = live_text.contrasts_of(race, trial_id)
+    if not found:
+        return
+    info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
+    st.echarts_chart(
+        compare_charts.live_forest(info, dark=state.is_dark()),
+        key="duel.live",
+        height=compare_charts.live_height(info),
+        alt="Speed against each reference so far, with its 95 % interval",
+    )

@@ -1,0 +1,114 @@
+"""What a run is fed: sizes of the free dimensions, the source of the inputs, fixed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from core import wire
+from core.evidence import fed
+from core.spec.knobs import knob
+from core.store import ModelRecord, home
+from dashboard import fields, format
+from dashboard.server import upload
+from dashboard.widgets.setting import help_text, one
+
+
+def dims(record: ModelRecord) -> None:
+    """Draw a size for each free dimension besides the batch; a guess is marked as one."""
+    guessed = fields.guesses(st.session_state, record.info)  # type: ignore[arg-type] # keys of widgets
+    for dim in fields.other_dims(record.info):
+        st.number_input(
+            _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
+            step=1,
+            key=fields.dim_key(dim),
+            persist_state="session",
+            help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
+        )
+    if guessed:
+        st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
+
+
+GUESS = " (a guess)"
+
+
+def _size_label(dim: str, info: wire.ModelInfo) -> str:
+    side = fields.image_side(dim, info)
+    name = format.label(dim)
+    return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
+
+
+def guessed_text(info: wire.ModelInfo) -> str:
+    """Say which sizes a run would be fed that nobody chose: "height 224 × width 224"; empty: none."""
+    guessed = fields.guesses(st.session_state, info)  # type: ignore[arg-type] # keys of widgets
+    return " × ".join(f"{fields.image_side(dim, info) or dim} {size}" for dim, size in guessed.items())
+
+
+_SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}
+
+
+def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
+    """Draw where the inputs come from, and a fixed value for each of them."""
+    st.segmented_control(
+        "Feeds",
+        list(_SOURCES),
+        key=fields.FEEDS_SOURCE,
+        format_func=_SOURCES.__getitem__,
+        required=True,
+        help=help_text(knob("feeds")),
+        persist_state="session",
+    )
+    source = st.session_state[fields.FEEDS_SOURCE] or fields.RANDOM
+    if source != fields.RANDOM:
+        _feed_files(source)
+    if source == fields.IMAGES:
+        for name in ("image_mean", "image_std"):
+            one(knob(name), effects.get(name), record)
+    with st.expander("Values of single inputs", icon=":material/push_pin:", key="group.values"):
+        for info in record.info["inputs"]:
+            _fixed_value(info)
+
+
+def _feed_files(source: str) -> None:
+    what = (
+        "Path of an `.npz` on the server"
+        if source == fields.NPZ
+        else "Path of an image or a folder on the server"
+    )
+    st.text_input(
+        what,
+        key=fields.FEEDS_PATH,
+        persist_state="session",
+        help="One array per input, first axis = rows." if source == fields.NPZ else "PNG, JPEG, BMP or WebP.",
+    )
+    accept = ".npz" if source == fields.NPZ else ".png,.jpg,.jpeg,.bmp,.webp"
+    upload.uploader(
+        "Or upload it",
+        key=f"upload.{source}",
+        accept=accept,
+        hint="One .npz file." if source == fields.NPZ else "One or several images.",
+        multiple=source == fields.IMAGES,
+        on_upload=feeds_uploaded,
+    )
+
+
+def feeds_uploaded(files: Sequence[Path]) -> None:
+    """Keep uploaded feeds for good and point the settings at them: one file, or the folder of several."""
+    kept = upload.keep(files, home() / "feeds")
+    st.session_state[fields.FEEDS_PATH] = str(kept[0] if len(kept) == 1 else kept[0].parent)
+
+
+def _fixed_value(info: wire.InputInfo) -> None:
+    random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
+    usual = fed.random_words(info) if random else "from the feeds"
+    reason = info.get("range_reason", "")
+    st.text_input(
+        f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",
+        key=fields.value_key(info["name"]),
+        persist_state="session",
+        placeholder=usual,
+        help=f"{knob('feed_values').help} Here: `16000`, `[1, 2]` or `random:0..30521`; empty: as above."
+        + (f" As it comes, it {format.plain(reason)}." if reason else ""),
+    )

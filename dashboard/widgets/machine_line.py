@@ -1,0 +1,250 @@
+"""The machine on the screen: its corner of the sidebar, its facts, its providers, and how quiet it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core import wire
+from core.evidence.quietness import Answer
+from core.process.machine_queue import Entry
+from core.run.scheduler import Status
+from core.wire.errors import TunerError
+from core.wire.provenance import in_words, thread_advice
+from dashboard import format, state
+from dashboard.charts import machine_charts
+from dashboard.widgets import results
+from dashboard.widgets.queue_text import bar
+
+REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
+OWN_REFRESH_S = 5.0  # while a job of this server runs; the page of a race looks more often itself
+
+
+def sidebar() -> None:
+    """Draw the machine line and the live queue."""
+    try:
+        environment = state.environment()
+    except TunerError as error:
+        state.report(error)
+        return
+    cpu = environment["cpu"]
+    versions = environment["libraries"]
+    ort = next((v for name, v in versions.items() if name.startswith("onnxruntime")), "unknown")
+    st.caption(
+        f":material/developer_board: {format.plain(cpu['model'])}  \n"
+        f"{cpu['usable']} of {cpu['logical']} CPUs worth using · "
+        f"{format.size(environment['memory_bytes'])}  \n"
+        f"ONNX Runtime {format.plain(ort)}"
+    )
+    for gpu in environment["gpus"]:
+        st.caption(f":material/memory: {format.plain(str(gpu.get('name', 'GPU')))}")
+    queue_line()
+
+
+def queue_line() -> None:
+    """Draw who measures now and who waits, on the whole machine; first what this session has started."""
+    (_often if state.scheduler().active() else _rarely)()
+
+
+def _queue_line() -> None:
+    followed = state.own_job()
+    own = followed[0] if followed is not None else None
+    if followed is not None:
+        _own(*followed)
+    entries = [one for one in state.queue().entries() if own is None or not is_of(one, own)]
+    for number, entry in enumerate(entries):
+        _entry(entry, number)
+    if entries or state.is_active(own):
+        return
+    if waiting := state.scheduler().active():  # its ticket is not written yet
+        st.badge("Starting", icon=":material/hourglass_empty:", color="orange")
+        st.caption(format.plain(waiting[0].what))
+    else:
+        st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
+
+
+_often = st.fragment(_queue_line, run_every=OWN_REFRESH_S)
+_rarely = st.fragment(_queue_line, run_every=REFRESH_S)
+
+
+def is_of(entry: Entry, own: Status) -> bool:
+    """Whether a line of the machine's queue is the job that this session has started."""
+    return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
+
+
+def _own(own: Status, page: str, query: dict[str, str]) -> None:
+    """What this session has started, on whichever page: how far it is, and the way to it."""
+    words, icon, color = _OWN[own.state]
+    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table
+    text = f"  \n{bar(own, 'yours')[1]}" if state.is_active(own) else ""
+    st.caption(f"{format.plain(own.what)}{text}")
+    st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
+
+
+_OWN: Mapping[str, tuple[str, str, str]] = {
+    # state -> words, icon, colour
+    "WAITING": ("Yours waits", ":material/hourglass_empty:", "orange"),
+    "RUNNING": ("Yours runs", ":material/speed:", "green"),
+    "COMPLETE": ("Yours is done", ":material/check_circle:", "green"),
+    "FAIL": ("Yours failed", ":material/error:", "red"),
+    "CANCELLED": ("Yours was cancelled", ":material/cancel:", "gray"),
+}
+
+
+def _entry(entry: Entry, number: int) -> None:
+    if entry.running:
+        st.badge("Measuring", icon=":material/speed:", color="green")
+    else:
+        st.badge(f"Waiting, place {number + 1}", icon=":material/hourglass_empty:", color="orange")
+    st.caption(
+        f"{format.plain(entry.what)}  \n{format.plain(entry.owner)}, since {format.when(entry.since)[11:]}"
+    )
+
+
+# --- the Machine page ---------------------------------------------------------------------------------------
+
+
+def facts(environment: wire.Environment) -> None:
+    """Draw what decides how fast this machine computes, and whether its results may be compared."""
+    if advice := thread_advice(environment):
+        st.warning(format.plain(advice), icon=":material/account_tree:")
+    st.dataframe(
+        pd.DataFrame(fact_rows(environment), columns=["Fact", "Value"]),
+        hide_index=True,
+        height="content",
+        key="machine.facts",
+        column_config={"Fact": st.column_config.TextColumn(width="small")},
+        alt="Facts of this machine: processor, container limits, system and libraries",
+    )
+    with st.expander("All libraries and the build", icon=":material/list:", key="machine.libraries"):
+        versions = [f"{name} {version}" for name, version in environment["libraries"].items()]
+        st.code("\n".join([*versions, "", environment["ort_build"]]), language=None, wrap_lines=True)
+
+
+def fact_rows(environment: wire.Environment) -> list[tuple[str, str]]:
+    """Return facts and their values, in words, in the order in which a reader asks for them."""
+    libraries = [
+        f"{name} {version}"
+        for name, version in environment["libraries"].items()
+        if not name.startswith("nvidia-")
+    ]
+    known = [(topic.capitalize(), text) for topic, text in in_words(environment)]
+    gpus = [("GPU", _gpu(gpu)) for gpu in environment["gpus"]] or [("GPU", "none that NVIDIA's driver shows")]
+    variables = ", ".join(f"{name}={value}" for name, value in environment["variables"].items())
+    return [
+        *known,
+        ("Memory", f"{format.size(environment['memory_bytes'])} may be used"),
+        *gpus,
+        ("System", f"{environment['os']}, kernel {environment['kernel']}, Python {environment['python']}"),
+        ("Libraries", ", ".join(libraries)),
+        ("Variables", variables or "none that change what ONNX Runtime does"),
+    ]
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    parts = [str(gpu.get("name")), format.size(gpu.get("memory_bytes")), f"driver {gpu.get('driver')}"]
+    return ", ".join([*parts, *([f"CUDA {gpu['cuda']}"] if gpu.get("cuda") else [])])
+
+
+def providers(environment: wire.Environment) -> None:
+    """Draw which providers this build lists, and which of them really load here."""
+    listed = environment["providers"]
+    st.dataframe(
+        pd.DataFrame([_provider_row(one) for one in listed]),
+        hide_index=True,
+        height="content",
+        key="machine.providers",
+        alt="Providers that this build lists, whether each loads, why not, and what would help",
+    )
+    loadable = sum(one["loadable"] for one in listed)
+    st.caption(
+        f"Of the {len(listed)} that this build of ONNX Runtime lists, {loadable} can be used here: each was "
+        "tried in a process of its own."
+    )
+
+
+def _provider_row(fact: wire.ProviderFact) -> dict[str, str]:
+    return {
+        "Provider": format.provider(fact["name"]),
+        "Loads": "yes" if fact["loadable"] else "no",
+        "Why not": fact["reason"],
+        "What to do": fact["remedy"],
+    }
+
+
+# --- quietness ----------------------------------------------------------------------------------------------
+
+
+def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
+    """Draw what a self-test said: the answer, its grade and reason, and what each precision would need."""
+    with st.container(border=True, key="machine.answer"):
+        icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.subheader(f"{icon} {format.plain(answer.headline)}", anchor=False, width="content")
+            st.space("stretch")
+            results.grade_badge(answer.grade, answer.reason)
+        st.markdown(format.plain(answer.reason))
+        if answer.busy:
+            st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
+        if answer.remedy:
+            st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
+        st.caption(format.plain(_about(answer, self_test)))
+        if answer.needs:
+            st.dataframe(
+                pd.DataFrame(need_rows(answer)),
+                hide_index=True,
+                height="content",
+                key="machine.needs",
+                alt="Generations and seconds that a comparison of two needs here, by precision",
+            )
+
+
+def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
+    known = {"one pair of blocks": answer.sigma, "one pair of processes": answer.sigma_between}
+    noise = [f"{what} scatters by ±{100 * one:.2g} %" for what, one in known.items() if one is not None]
+    return (
+        f"Tested {format.when(self_test['at'])} with {self_test.get('model') or 'a sample model'}; "
+        f"{', '.join(noise) or 'how much it scatters is not known'}. A larger model needs more seconds, "
+        "rarely more generations."
+    )
+
+
+def need_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return what each preset needs, as rows of a table."""
+    return [
+        {
+            "Precision": one.precision,
+            "Known to": f"±{100 * one.target:g} %",
+            "Generations": one.generations,
+            "Time": format.duration(one.seconds),
+            "Within its budget": "yes" if one.fits else "no",
+        }
+        for one in answer.needs
+    ]
+
+
+def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the self-tests of this machine over time."""
+    info = machine_charts.history_info(self_tests)
+    if not info.points:
+        st.info(
+            "No self-test was made on this machine yet. Every race makes one in its own rounds; or start one "
+            "above.",
+            icon=":material/monitoring:",
+        )
+        return
+    many = sum(len(one.at) for one in info.points)
+    st.plotly_chart(
+        machine_charts.history(self_tests),
+        key="machine.history",
+        alt=f"{many} self-tests over time: how far two equal processes differed, with intervals and grades",
+    )
+    beyond = f" {info.beyond} lie outside this view: double-click it to see all." if info.beyond else ""
+    st.caption(
+        "Two processes of the same configuration should differ by nothing: what they differ by is noise. "
+        "Bars are 95 % intervals; one in twenty leaves 0 out by chance." + beyond
+    )

@@ -1,0 +1,380 @@
+"""One profile on the screen: what it cost, what to know about it, charts, tables, and the trace file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core.evidence.statistics import percentile
+from core.spec import spec_from_dict
+from core.wire.errors import TunerError
+from core.wire.profile import Profile, by_operator, by_provider, profile_from_dict
+from dashboard import format, state
+from dashboard.charts import profile_charts
+from dashboard.charts.profile_charts import Ran
+from dashboard.widgets import columns
+
+MEAN, MEDIAN = "Mean", "Median"
+VIEW, SEARCH = "profile.view", "profile.search"
+NOISE_PER_NODE_S = 8e-6  # what ORT's profiler adds inside a node's own time, at most (5 to 8 µs)
+HOST_TIMED = ("CUDAExecutionProvider", "TensorrtExecutionProvider")  # their kernels run asynchronously
+SKEW = 1.25  # mean over median of the profiled runs, from which the screen warns
+CONFIG = {"displaylogo": False}
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
+    """The profile, the rest of the result and the spec: a complete trial never changes."""
+    trial = state.store().trial(trial_id)
+    result = dict(trial.result or {})
+    return profile_from_dict(result.pop("profile", {})), result, trial.spec
+
+
+def result(trial_id: str) -> None:
+    try:
+        profile, result, asked = _loaded(trial_id)
+    except TunerError as error:
+        state.report(error)
+        return
+    ran = Ran(
+        requested=tuple(result.get("requested_providers") or ()),
+        effective=tuple(result.get("effective_providers") or ()),
+        fallback=bool(result.get("fallback")),
+    )
+    basis = _basis(profile, trial_id)
+    if basis == MEDIAN:
+        profile = profile_charts.with_medians(profile)
+    _metrics(profile, result, basis.lower())
+    _warnings(profile, result, ran)
+    _views(profile, ran)
+    _footer(trial_id, asked)
+
+
+def _unprofiled_s(result: Mapping[str, Any]) -> float | None:
+    samples = result.get("unprofiled_latencies_s") or []
+    return percentile(samples, 0.5) if samples else None
+
+
+def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
+    off, on = _unprofiled_s(result), percentile(profile.run_s, 0.5)
+    calls = sum(node.calls_per_run for node in profile.nodes)
+    total = profile.self_s + profile.remainder_s
+    with st.grid(4, min_column_width=200, border=True):
+        st.metric(
+            "Run, profiler off (p50)",
+            format.ms(off),
+            help="Same process, same feeds, profiler off. Compare this with the latency on Tune.",
+        )
+        st.metric(
+            "Run, profiler on (p50)",
+            format.ms(on),
+            delta=f"{format.percent(on / off - 1)} by the profiler" if off else None,
+            delta_color="off",
+            delta_arrow="off",
+            help="What the profiler costs. The times below hold this cost: read them as shares.",
+        )
+        st.metric(
+            f"In the nodes ({basis})",
+            format.ms(profile.self_s),
+            delta=f"{profile.self_s / total:.1%} of a run" if total else None,
+            delta_color="off",
+            delta_arrow="off",
+            help="Self times of all nodes per run. What the body of an If or Loop takes counts once.",
+        )
+        st.metric(
+            f"Between the nodes ({basis})",
+            format.ms(profile.remainder_s),
+            delta=f"{profile.remainder_s / total:.1%} of a run" if total else None,
+            delta_color="off",
+            delta_arrow="off",
+            help="What is left of a run: between and around the nodes, the profiler's own work included.",
+        )
+    st.caption(
+        f"{profile.runs} runs, {len(profile.nodes):,} nodes, {calls:,.0f} node calls per run, "
+        f"{_rows(result)} per run. Of each call, up to 5 to 8 µs are the instrument's own noise: at most "
+        f"{format.ms(min(calls * NOISE_PER_NODE_S, profile.self_s), 2)} of the time in nodes here."
+    )
+
+
+def _basis(profile: Profile, trial_id: str) -> str:
+    """Let the user choose between means and medians; a skewed profile starts with medians, and says why."""
+    ratio = profile_charts.skew(profile)
+    basis = st.segmented_control(
+        "Times",
+        [MEAN, MEDIAN],
+        key=f"profile.basis.{trial_id}",
+        default=MEDIAN if ratio > SKEW else MEAN,
+        required=True,
+        help="Mean: the nodes and the rest add up to the mean run. Median: one stall of the machine does not "
+        "count; a node that ran in some runs only has the median of those.",
+    )
+    if ratio > SKEW:
+        st.warning(
+            f"A few slow runs pull the means up: the mean run took {ratio:.1f} times the median one, so the "
+            "medians are shown first. Profile more runs, or on a quieter machine.",
+            icon=":material/warning:",
+        )
+    return str(basis)
+
+
+def _rows(result: Mapping[str, Any]) -> str:
+    rows = result.get("batch_size")
+    return "1 row" if rows == 1 else f"{format.count(rows)} rows"
+
+
+def _warnings(profile: Profile, result: Mapping[str, Any], ran: Ran) -> None:
+    if ran.fallback:
+        st.warning(
+            format.plain(
+                f"Fallback. Asked for: {', '.join(ran.requested)}; ran: {', '.join(ran.effective)}. "
+                f"{result.get('fallback_reason', '')}"
+            ),
+            icon=":material/warning:",
+        )
+    if profile.truncated:
+        lost = "an unknown number of" if profile.dropped_events is None else f"{profile.dropped_events:,}"
+        st.warning(
+            f"The profile was cut off: {lost} events are missing. The {profile.runs} complete runs are "
+            "shown. Profile fewer runs to get all of them.",
+            icon=":material/content_cut:",
+        )
+    if profile.parallel:
+        st.info(
+            "Nodes of one run overlapped on several threads: their times add up to more than the run.",
+            icon=":material/call_split:",
+        )
+    if any(node.provider in HOST_TIMED for node in profile.nodes):
+        st.info(
+            "CUDA and TensorRT nodes show **host launch time**: the time the CPU took to start the kernel, "
+            "not the time the GPU computed. The GPU's time shows up in nodes that wait for it and between "
+            "the nodes.",
+            icon=":material/info:",
+        )
+    _inserted(profile, result)
+
+
+def _inserted(profile: Profile, result: Mapping[str, Any]) -> None:
+    nodes = [node for node in profile.nodes if node.inserted]
+    if not nodes:
+        return
+    kinds: dict[str, int] = {}
+    for node in nodes:
+        kinds[node.op_type] = kinds.get(node.op_type, 0) + 1
+    share = sum(node.share for node in nodes)
+    names = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda kv: -kv[1]))
+    fp32 = (result.get("casts") or {}).get("computes_in_float32")
+    extra = " The heavy operators compute in **FP32** behind these Casts." if fp32 else ""
+    st.info(
+        f"ONNX Runtime inserted {len(nodes)} node{'s' * (len(nodes) != 1)} that the model does not have: "
+        f"{names}; {share:.1%} of the time in nodes.{extra}",
+        icon=":material/add_box:",
+    )
+
+
+# --- charts and tables ------------------------------------------------------------------------------------
+
+
+def _views(profile: Profile, ran: Ran) -> None:
+    views: dict[str, Callable[[Profile, Ran], None]] = {
+        "Operators": _operators,
+        "Nodes": _nodes,
+        "Providers": _providers,
+        "Timeline": _timeline,
+    }
+    view = st.segmented_control(
+        "View",
+        list(views),
+        key=VIEW,
+        default=None if VIEW in st.session_state else "Operators",
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    views[str(view)](profile, ran)
+
+
+_TIMES = columns.numbers(("self (ms/run)", "inclusive, mean (ms/run)", "min (ms)", "median (ms)"))
+_SHARE = {"share": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0)}
+
+
+def _operators(profile: Profile, ran: Ran) -> None:
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.operator_info(profile, ran)),
+            key="profile.operators",
+            config=CONFIG,
+            alt="Self time per run by operator type.",
+        )
+    rows = [
+        {
+            "operator": row.op_type,
+            "self (ms/run)": row.self_s * 1e3,
+            "share": row.share,
+            "nodes": row.nodes,
+            "inserted": row.inserted_nodes,
+            "calls/run": row.calls_per_run,
+            "ran on": ", ".join(ran.name(name) for name in row.providers),
+        }
+        for row in by_operator(profile)
+    ]
+    _table(rows, "operators", search="Search operators")
+
+
+def _nodes(profile: Profile, ran: Ran) -> None:
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.node_info(profile, ran)),
+            key="profile.nodes",
+            config=CONFIG,
+            alt="Self time per run of the longest nodes.",
+        )
+    rows = [
+        {
+            "node": node.name,
+            "operator": node.op_type,
+            "self (ms/run)": node.self_s * 1e3,
+            "share": node.share,
+            "inclusive, mean (ms/run)": node.inclusive_s * 1e3,
+            "calls/run": node.calls_per_run,
+            "min (ms)": node.min_s * 1e3,
+            "median (ms)": node.median_s * 1e3,
+            "ran on": ran.name(node.provider),
+            "inside": " › ".join(node.path),
+            "inserted": node.inserted,
+            "inputs": _shapes(node.inputs),
+            "outputs": _shapes(node.outputs),
+            "weights (KiB)": node.parameter_bytes / 1024,
+            "output (KiB)": node.output_bytes / 1024,
+        }
+        for node in profile.nodes
+    ]
+    _table(rows, "nodes", search="Search nodes by name, operator, provider, type or shape")
+
+
+def _shapes(tensors: Sequence[Any]) -> str:
+    return ", ".join(f"{one.dtype}[{'×'.join(map(str, one.shape))}]" for one in tensors)
+
+
+def _providers(profile: Profile, ran: Ran) -> None:
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.provider_info(profile, ran)),
+            key="profile.providers",
+            config=CONFIG,
+            alt="Self time per run by execution provider, and the rest between the nodes.",
+        )
+    rows = [
+        {
+            "ran on": ran.name(row.provider),
+            "self (ms/run)": row.self_s * 1e3,
+            "share": row.share,
+            "nodes": row.nodes,
+            "calls/run": row.calls_per_run,
+        }
+        for row in by_provider(profile)
+    ]
+    _table(rows, "providers", search=None)
+
+
+def _timeline(profile: Profile, ran: Ran) -> None:
+    info = profile_charts.timeline_info(profile, ran)
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.timeline(info),
+            key="profile.timeline",
+            config=CONFIG,
+            alt=f"Timeline of one run with {info.drawn} kernel executions.",
+        )
+    text = (
+        f"Run {profile.timeline_run + 1} of {profile.runs}, the one with the median duration. "
+        "Drag to zoom, double-click to see all of it again."
+    )
+    if info.omitted:
+        text += f" The {info.omitted:,} shortest of {info.drawn + info.omitted:,} executions are left out."
+    st.caption(text)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], name: str, *, search: str | None) -> None:
+    frame = pd.DataFrame(rows)
+    words = ""
+    if search is not None:
+        words = st.text_input(
+            search,
+            key=f"{SEARCH}.{name}",
+            icon=":material/search:",
+            placeholder="all words must occur",
+            live="300ms",
+        )
+    found, first = matching(frame, words or ""), str(frame.columns[0])
+    if words:
+        st.caption(f"{len(found)} of {len(frame)} rows; {found['share'].sum():.1%} of the time in nodes.")
+    st.dataframe(
+        columns.readable(found),
+        key=f"profile.table.{name}",
+        hide_index=True,
+        row_height=columns.row_height(found[first]),
+        column_config={**_TIMES, **_SHARE, first: columns.telling(found[first])},
+        alt=f"Times by {name}; click a column's title to sort.",
+    )
+
+
+def matching(frame: pd.DataFrame, words: str) -> pd.DataFrame:
+    """Rows whose text columns hold every word, in any case."""
+    text = frame.select_dtypes(include=["object", "string"]).astype(str).agg(" ".join, axis=1).str.lower()
+    for word in words.lower().split():
+        hit = text.str.contains(word, regex=False)
+        frame, text = frame[hit], text[hit]
+    return frame
+
+
+# --- take it away -----------------------------------------------------------------------------------------
+
+
+def _footer(trial_id: str, asked: Mapping[str, Any]) -> None:
+    trace = state.store().artifact_path(trial_id, "trace.json")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.download_button(
+            "Download trace",
+            data=_reader(trace),
+            file_name=f"trace_{trial_id[:8]}.json",
+            mime="application/json",
+            key="profile.download",
+            icon=":material/download:",
+            on_click="ignore",
+            disabled=not trace.is_file(),
+            help="ONNX Runtime's own file in Chrome's trace format."
+            if trace.is_file()
+            else "The trace file is no longer there.",
+        )
+        if st.button("Use these settings in Tune", key="profile.use", icon=":material/tune:"):
+            _use(asked)
+        st.page_link(
+            "views/profile/page.py",
+            label="Link to this profile",
+            icon=":material/link:",
+            query_params={state.TRIAL_PARAM: trial_id},
+        )
+    st.caption(
+        "Open the trace in Chrome at `chrome://tracing` (Load), or drop it on the Perfetto viewer "
+        "(`ui.perfetto.dev`), which reads it inside your browser."
+    )
+
+
+def _reader(trace: Path) -> Callable[[], bytes]:
+    return lambda: trace.read_bytes()
+
+
+def _use(asked: Mapping[str, Any]) -> None:
+    spec = spec_from_dict(asked)
+    runs = state.current_spec().protocol.runs  # the number of profiled runs is no number of runs to measure
+    spec = spec.model_copy(update={"protocol": spec.protocol.model_copy(update={"runs": runs})})
+    try:
+        state.apply_spec(spec)
+    except TunerError as error:
+        state.report(error)
+        return
+    st.switch_page("views/tune/page.py")

@@ -1,0 +1,128 @@
+"""How sure to be and how long to try: precision with its predicted time, budget, margin; wait for quiet."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.evidence.contrast import PRECISIONS
+from core.run.prediction import Prediction
+from core.spec import TrialSpec
+from core.spec.knobs import knob
+from core.wire.errors import TunerError
+from dashboard import fields, format, state
+from dashboard.widgets.setting import help_text, is_changed, one, reset_button
+
+PRECISION = "protocol.precision"
+# keys of the session: one wish for all pages that start races
+WAIT, MINUTES = "protocol.wait_quiet", "protocol.wait_minutes"
+DEFAULT_MINUTES, MOST_MINUTES = 5, 120
+
+
+def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
+    """Draw the group; exact numbers of runs are among the advanced settings, and empty is automatic.
+
+    Args:
+        spec: what all settings ask for; None when they cannot be used, so that nothing is predicted.
+        effects: settings that do nothing now -> why.
+    """
+    _precision(_predictions(spec))
+    if effects.get(PRECISION):
+        st.caption(f":material/block: No effect here: {format.plain(effects[PRECISION])}.")
+    with st.container(horizontal=True, gap="small", key="row.limits"):
+        for name in ("budget_s", "margin"):
+            one(knob(name), effects.get(name))
+    wait_for_quiet()
+
+
+def wait_for_quiet() -> None:
+    """Draw whether races wait for a quiet machine, and how long at most; all pages share the answer."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="row.wait_quiet"):
+        st.toggle(
+            "Wait for quiet",
+            key=WAIT,
+            persist_state="session",
+            help="A race that has its turn waits until other programs, the hypervisor and the disk leave the "
+            "machine alone, then starts; it starts all the same when the time is over. The result says what "
+            "came of it.",
+        )
+        st.session_state.setdefault(MINUTES, DEFAULT_MINUTES)
+        st.number_input(
+            "at most (min)",
+            step=1,
+            key=MINUTES,
+            width=130,
+            persist_state="session",
+            disabled=not st.session_state[WAIT],
+            help="Minutes; after them the race starts on a machine that is not quiet.",
+        )
+    try:
+        wait_quiet_s()
+    except TunerError as error:
+        state.report(error)
+
+
+def wait_quiet_s() -> float:
+    """Return how long a race of this session waits for a quiet machine, in seconds; 0: not at all.
+
+    Raises:
+        SpecError: minutes out of range.
+    """
+    if not st.session_state.get(WAIT):
+        return 0.0
+    minutes = st.session_state.get(MINUTES)
+    minutes = DEFAULT_MINUTES if minutes is None else minutes
+    fields.in_range("minutes to wait for quiet", minutes, 1, MOST_MINUTES)
+    return 60.0 * minutes
+
+
+def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
+    """Precision -> how long it will take; empty where that is not known."""
+    if spec is None:
+        return {}
+    found = {}
+    try:
+        for name in PRECISIONS:
+            changed = spec.protocol.model_copy(update={"precision": name})
+            prediction = state.predicted(spec.model_copy(update={"protocol": changed}))
+            if prediction is not None:
+                found[name] = prediction
+    except TunerError:  # said where it matters: by the machine line, or when it runs
+        return {}
+    return found
+
+
+def _precision(predictions: dict[str, Prediction]) -> None:
+    setting, key = knob(PRECISION), fields.key(PRECISION)
+    changed = is_changed(key)
+    with st.container(
+        horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{PRECISION}"
+    ):
+        st.segmented_control(
+            setting.label,
+            list(PRECISIONS),
+            key=key,
+            format_func=lambda name: _option(name, predictions.get(name)),
+            required=True,
+            help=help_text(setting),
+            persist_state="session",
+        )
+        if changed:
+            reset_button(setting.label, key)
+    st.caption(f":material/schedule: {_time_words(st.session_state[key], predictions)}")
+
+
+def _option(name: str, prediction: Prediction | None) -> str:
+    return name if prediction is None else f"{name} · {format.about(prediction.seconds)}"
+
+
+def _time_words(name: str, predictions: dict[str, Prediction]) -> str:
+    """How precise the chosen one is, and how long it will take, or until when it is tried at most."""
+    precise, prediction = f"Within ±{100 * PRECISIONS[name].target:g} %", predictions.get(name)
+    if prediction is None:
+        budget_s = st.session_state.get(fields.key("budget_s")) or PRECISIONS[name].budget_s
+        limit = format.about(budget_s)
+        return f"{precise}, or at most {limit} of racing. The first race of a model tells how long."
+    words = f"{precise}: about {format.about(prediction.seconds)}, {prediction.rounds:,} rounds"
+    if prediction.in_budget:
+        return f"{words}, where the machine is as noisy as it was last."
+    return f"{words}. The budget will probably end before the answer is that precise."

@@ -1,0 +1,358 @@
+"""A race on the screen: the running one with every interval, the finished one with ranks and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.typing import DataframeState
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.run.scheduler import Status
+from core.store import PRUNED
+from core.wire.errors import TunerError
+from dashboard import charts, format, state
+from dashboard.charts import compare_charts, duel_charts
+from dashboard.widgets import columns, live_text, results, standings, verdict
+from dashboard.widgets.live_text import Field
+from dashboard.widgets.queue_text import waiting_text
+
+TABLE = "compare.table"
+ACTIVE = ("WAITING", "RUNNING")
+LIVE_MOST = 16  # a curve of more points is progress alone while it runs
+TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
+
+
+def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *, live: bool = False) -> None:
+    """Draw which race this is, how fine it is, and `buttons` at the end of the line.
+
+    Args:
+        comparison: to be shown.
+        buttons: draws them.
+        live: it runs, and a box of its own says how far it is.
+    """
+    result = comparison.result or {}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
+        if not live:
+            results.state_badge(comparison.state)
+        results.busy_badge(result)
+        results.grade_badge(result.get("grade"), result.get("grade_reason") or "")
+        if result:
+            st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
+        st.space("stretch")
+        buttons()
+    st.caption(
+        f"Comparison `{comparison.id[:12]}` · {format.when(comparison.finished_at or comparison.created_at)}"
+        f" · {format.plain(comparison.owner)}"
+    )
+
+
+# --- while it runs ----------------------------------------------------------------------------------------
+
+
+def live(comparison: Comparison, status: Status | None, field: Field, trials: Sequence[Trial]) -> None:
+    """Draw the running race: how far it is, every interval and p50 so far, and who has failed.
+
+    Args:
+        comparison: that runs.
+        status: where it stands; None: another process measures it.
+        field: who races.
+        trials: their states of now.
+    """
+    if status is None:
+        st.progress(
+            0.0, text=f"Being measured by {format.plain(comparison.owner)}; shown here when it is done."
+        )
+    elif status.state == "WAITING":
+        st.progress(0.0, text=waiting_text(status, "this race"))
+    else:
+        share = min(1.0, status.done / status.total) if status.total else 0.0
+        st.progress(share, text=running_text(status))
+        _live_forest(comparison, status.live or {}, field)
+    for trial in trials:
+        if trial.state == "FAIL" and trial.error:
+            name = field.labels.get(trial.id, trial.id[:8])
+            st.caption(
+                f":material/error: **{format.plain(name)}** failed: {format.plain(trial.error['message'])} "
+                "The others go on."
+            )
+
+
+def running_text(status: Status) -> str:
+    """Words for a race that runs: its step, rounds made and expected, time."""
+    live = status.live or {}
+    parts = [format.plain(status.stage or "starting")]
+    if status.stage == "rounds" and live.get("predicted_rounds"):
+        parts = [live_text.rounds_text(live, racing=True)]
+    elif status.total:
+        parts.append(f"{status.done:,} of {status.total:,}")
+    if status.text:
+        parts.append(format.plain(status.text))
+    parts.append(f"{format.duration(status.elapsed_s)} so far")
+    return " · ".join(parts)
+
+
+def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) -> None:
+    contrasts = [one for one in live.get("contrasts") or [] if one["candidate"] != comparison.baseline]
+    against = contrasts[0]["baseline"] if contrasts else comparison.baseline
+    contrasts = [one for one in contrasts if one["baseline"] == against and one.get("ratio")]
+    if not 0 < len(contrasts) <= LIVE_MOST:
+        return
+    named = {trial: _with_p50(name, live, trial, field) for trial, name in field.labels.items()}
+    found = [{**one, "label": named.get(one["candidate"], one.get("label"))} for one in contrasts]
+    info = compare_charts.forest_info(
+        found,
+        field.labels,
+        baseline=against,
+        margin=margin(comparison),
+        per_row=field.per_row,
+        final=False,
+    )
+    unit = " per row" if field.per_row else ""
+    st.caption(
+        f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals shrink "
+        "with every generation. The band holds differences that do not matter. Verdicts are given at the end."
+    )
+    st.echarts_chart(
+        compare_charts.live_forest(info, dark=state.is_dark()),
+        key="compare.live_forest",
+        height=compare_charts.live_height(info),
+        alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
+    )
+
+
+def _with_p50(name: str, live: Mapping[str, Any], trial: str, field: Field) -> str:
+    text = live_text.p50_text(live, trial, field)
+    return f"{name}, p50 {text}" if text else name
+
+
+def margin(comparison: Comparison) -> float:
+    """Share below which a difference does not matter."""
+    return float(comparison.protocol.get("margin") or 0.0)
+
+
+# --- when it is done --------------------------------------------------------------------------------------
+
+
+def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    """Draw a race that has ended, however it did."""
+    if comparison.error and comparison.state != "CANCELLED":
+        state.report_record(comparison.error)
+    if comparison.state == "CANCELLED":
+        st.info("This race was cancelled.", icon=":material/cancel:")
+    if comparison.result:
+        _headline(comparison)
+    _failures(comparison, trials)
+    if not comparison.result:
+        return
+    _forest(comparison)
+    chosen = _table(comparison, trials)
+    _actions(comparison, chosen, trials)
+    _cautions(comparison)
+    _plots(comparison, trials)
+
+
+def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    named = standings.labels(comparison)
+    for trial in trials.values():
+        if trial.state == "FAIL" and trial.error:
+            hint = f"\n\n**What to do:** {format.plain(trial.error['hint'])}" if trial.error["hint"] else ""
+            st.error(
+                format.plain(trial.error["message"]) + hint,
+                title=f"{format.plain(named.get(trial.id, trial.id[:8]))} failed",
+                icon=":material/error:",
+            )
+
+
+def _headline(comparison: Comparison) -> None:
+    result = comparison.result or {}
+    said = format.plain(standings.headline(comparison))
+    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+    if verdict.is_rejected(result):
+        st.error(
+            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
+            title=f"{said} Grade F",
+            icon=":material/block:",
+        )
+        results.busy_note(result)
+        return
+    st.markdown(f"#### {said}")
+    results.busy_note(result)
+    if result.get("grade") not in (None, "A"):
+        st.caption(f":material/info: Grade {result['grade']}: {reason} {remedy}".rstrip())
+
+
+def _forest(comparison: Comparison) -> None:
+    found = standings.against_reference(comparison)
+    if not found:
+        return
+    against = standings.reference(comparison)
+    ordered = [found[trial] for trial in standings.order(comparison) if trial in found]
+    info = compare_charts.forest_info(
+        ordered,
+        standings.labels(comparison),
+        baseline=against,
+        margin=margin(comparison),
+        muted=[trial for trial, one in found.items() if verdict.is_rejected(one)],
+    )
+    with st.container(border=True, key="compare.forest_box"):
+        st.plotly_chart(
+            compare_charts.forest(info),
+            key="compare.forest",
+            config={"displaylogo": False},
+            alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
+        )
+        noise = _noise(ordered)
+        st.caption(
+            f"Intervals: 95 %, all of them together at every look{f'; {noise}' if noise else ''}. Band: "
+            f"differences of less than {100 * info.margin:g} %. Compared are the times of a "
+            f"{'row, because the batch sizes differ' if info.per_row else 'run'}."
+        )
+
+
+def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
+    """The parts of the widest interval; empty where they are not known."""
+    known = [one for one in contrasts if verdict.noise_words(one)]
+    if not known:
+        return ""
+    widest = max(known, key=lambda one: one["half_width"])
+    return f"the widest is {verdict.noise_words(widest)}"
+
+
+def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
+    """Draw the table and return the ids of the chosen trials."""
+    rows = standings.rows(comparison, trials)
+    unknown = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
+    frame = pd.DataFrame([{k: v for k, v in row.items() if k not in unknown} for row in rows])
+    with st.container(key=TABLE):
+        chosen = _frame(frame, key=f"{TABLE}.{comparison.id}")  # a tick belongs to its race
+    ordered = standings.order(comparison)
+    return [ordered[index] for index in chosen["selection"]["rows"] if index < len(ordered)]
+
+
+def _frame(frame: pd.DataFrame, key: str) -> DataframeState:
+    return st.dataframe(
+        columns.readable(frame),
+        key=key,
+        hide_index=True,
+        placeholder=format.DASH,
+        on_select="rerun",
+        selection_mode="multi-row",
+        height="content",
+        row_height=columns.row_height(frame["Configuration"]),
+        column_config={
+            "Rank": st.column_config.TextColumn(
+                width=60, help="1 + how many are clearly faster. `=`: level with another."
+            ),
+            "Configuration": columns.telling(frame["Configuration"]),
+            "Verdict": st.column_config.TextColumn(width=260),
+            "Settings": st.column_config.TextColumn(width="large"),
+            **columns.numbers(frame.columns),
+        },
+        alt="Rank, verdict against the baseline, and the numbers of every configuration",
+    )
+
+
+def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str, Trial]) -> None:
+    known = [trial for trial in chosen if trial in trials]
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare.actions"):
+        if not known:
+            st.caption("Tick a row to open it in Tune or to profile it; tick two to see why they differ.")
+            return
+        if len(known) == 1:
+            _single(trials[known[0]])
+        pair = known[:2] if len(known) > 1 else [standings.reference(comparison), known[0]]
+        if pair[0] != pair[1] and all(trial in trials for trial in pair):
+            other = "these two" if len(known) > 1 else "it and the baseline"
+            st.page_link(
+                "views/why/page.py",
+                label=f"Why do {other} differ?",
+                icon=":material/troubleshoot:",
+                query_params={TRIAL_A: pair[0], TRIAL_B: pair[1]},
+            )
+
+
+def _single(trial: Trial) -> None:
+    if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
+        try:
+            state.apply_spec(state.trial_spec(trial))
+        except TunerError as error:
+            state.report(error)
+            return
+        state.own_trial(trial.id)
+        st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+    link = {state.TRIAL_PARAM: trial.id}
+    st.page_link(
+        "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
+    )
+    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+
+
+def _cautions(comparison: Comparison) -> None:
+    lines = standings.cautions(comparison)
+    if lines:
+        st.info(
+            "\n".join(f"- {format.plain(line)}" for line in lines),
+            icon=":material/info:",
+            title="To know when reading this race",
+        )
+    tests = verdict.self_test_lines(comparison)
+    if tests:
+        with st.expander(
+            "Self-test: ONNX Runtime's default against a twin of itself", icon=":material/balance:"
+        ):
+            st.markdown("\n".join(f"- {format.plain(line)}" for line in tests))
+            st.caption("Two equal configurations should differ by nothing: what they differ by is noise.")
+
+
+def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    """Latency over time and distribution of everybody; the samples are read only when they are looked at."""
+    measured = [one.result for one in trials.values() if one.result]
+    if measured and all(PRUNED in one for one in measured):
+        results.pruned_note()
+        return
+    over_time, distribution = st.tabs(
+        ["Latency over time", "Distribution"], key="compare.plots", on_change="rerun"
+    )
+    if not (over_time.open or distribution.open):
+        return
+    sides = _sides(comparison, trials)
+    if pruned := charts.pruned(sides):
+        results.pruned_note(pruned)
+    if len(pruned) == len(sides):
+        return
+    with over_time:
+        if over_time.open:
+            st.plotly_chart(
+                duel_charts.timeline(duel_charts.timeline_info(sides)),
+                key="compare.timeline",
+                config={"displaylogo": False},
+                alt="Latency of every run over the time of the race, with what disturbed each block beneath",
+            )
+    with distribution:
+        if distribution.open:
+            st.plotly_chart(
+                charts.latency_ecdf(sides),
+                key="compare.ecdf",
+                config={"displaylogo": False},
+                alt="Share of runs at or below each latency, of every configuration",
+            )
+
+
+def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:
+    named = standings.labels(comparison)
+    full = (_whole(one) for one in standings.order(comparison) if one in trials)
+    return [charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result]
+
+
+def _whole(trial_id: str) -> Trial | None:
+    """The trial with its samples; where they are damaged, that is said, and the others are drawn."""
+    try:
+        return state.store().trial(trial_id)
+    except TunerError as error:
+        state.report(error)
+        return None

@@ -1,0 +1,256 @@
+"""A stored result on the screen: what ran, its numbers, notes and charts; their words come from `cells`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.measurement import Trial, model_words
+from core.run.plan import feed_plan
+from core.wire.errors import TunerError
+from core.wire.guard import ADVICE, MARK, breach, error_in_words
+from dashboard import format, state
+from dashboard.widgets import columns, controls, verdict
+from dashboard.widgets.cells import Cell, Result
+from dashboard.widgets.placement_text import cast_lines, placement_rows
+
+STATES: Mapping[str, tuple[str, str, str]] = {
+    # state -> icon, colour, words
+    "WAITING": (":material/hourglass_empty:", "orange", "waiting"),
+    "RUNNING": (":material/speed:", "blue", "running"),
+    "COMPLETE": (":material/check_circle:", "green", "complete"),
+    "FAIL": (":material/error:", "red", "failed"),
+    "CANCELLED": (":material/cancel:", "gray", "cancelled"),
+    "DAMAGED": (":material/broken_image:", "red", "damaged"),
+}
+
+
+def state_badge(name: str) -> None:
+    """Draw a trial's state: icon, colour and word."""
+    icon, color, words = STATES[name]
+    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
+
+
+GRADES: Mapping[str, tuple[str, str, str]] = {
+    # grade -> icon, colour, words
+    "A": (":material/verified:", "green", "fine"),
+    "B": (":material/check_circle:", "blue", "good"),
+    "C": (":material/grain:", "orange", "coarse"),
+    "F": (":material/block:", "red", "rejected"),
+}
+
+
+def grade_badge(grade: str | None, reason: str = "") -> None:
+    """Draw how fine a comparison is: letter, icon, word and colour, with the reason on demand."""
+    if grade is None or grade not in GRADES:
+        return
+    icon, color, words = GRADES[grade]
+    st.badge(f"Grade {grade}, {words}", icon=icon, color=color, help=format.plain(reason) or None)  # type: ignore[arg-type] # a colour of the table above
+
+
+def breach_badge(result: Result | None) -> None:
+    """Draw the mark of a result whose outputs are not what they should be; nothing for any other."""
+    if why := breach(result):
+        st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
+
+
+def busy_badge(result: Result | None) -> None:
+    """Draw the mark of a race on a busy machine, with who else used it on demand; nothing for any other."""
+    if words := verdict.busy_words(result):
+        st.badge(
+            verdict.BUSY,
+            icon=":material/groups:",
+            color="orange",
+            help=format.plain(f"{verdict.sentence(words)} {verdict.BUSY_MEANING}"),
+        )
+
+
+def busy_note(result: Result | None) -> None:
+    """Draw who else used the machine, in a sentence, where numbers of the race stand."""
+    if words := verdict.busy_words(result):
+        st.caption(f":material/groups: {format.plain(f'Measured {words}. {verdict.BUSY_MEANING}')}")
+
+
+def pruned_note(missing: Sequence[str] = ()) -> None:
+    """Say that a chart needs raw samples which were pruned.
+
+    Args:
+        missing: whose they were, where others can be drawn; empty: everybody's.
+    """
+    whose = f" of {', '.join(missing)}" if missing else ""
+    st.caption(
+        f":material/content_cut: {format.plain(f'The raw samples{whose} were pruned; the numbers stay.')}"
+    )
+
+
+def header(trial: Trial, *, live: bool = False) -> None:
+    """Draw which trial this is.
+
+    Args:
+        trial: to be shown.
+        live: it runs, and a box of its own says how far it is.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        fed = fed_text(trial)
+        name = f"{trial.model_name} · {fed}" if fed else trial.model_name
+        st.subheader(format.plain(name), anchor=False, width="content")
+        if not live:
+            state_badge(trial.state)
+        result = trial.result or {}
+        breach_badge(result)
+        busy_badge(result)
+        if result.get("fallback"):
+            st.badge(
+                "fallback",
+                icon=":material/warning:",
+                color="orange",
+                help=format.plain(
+                    result.get("fallback_reason") or "A provider that was asked for did not load."
+                ),
+            )
+        if result:
+            ran = ", ".join(format.provider(name) for name in result["effective_providers"])
+            st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
+            st.badge(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}", color="gray")
+    st.caption(
+        f"Trial `{trial.id[:12]}` · {format.when(trial.finished_at or trial.created_at)} · "
+        f"{format.plain(trial.owner)}"
+    )
+    if shown := result.get("fed"):
+        words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
+        st.caption(f":material/input: Fed: {format.plain(words)}")
+    try:
+        controls.badges(state.trial_spec(trial), model_words(trial.result))
+    except TunerError as error:
+        state.report(error)
+
+
+def fed_text(trial: Trial) -> str:
+    """Return the shapes that a trial was fed: "1×3×224×224", with names where there are several.
+
+    Empty where nobody can tell: the model is gone, or a file brings its shapes along.
+    """
+    record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
+    if record is None:
+        return ""
+    try:
+        plan = feed_plan(state.trial_spec(trial).workload, record.info)
+    except TunerError:  # of another version
+        return ""
+    shapes = {one["name"]: "×".join(map(str, one["shape"])) for one in plan["inputs"]}
+    if plan["source"] == "npz" or not all(shapes.values()):
+        return ""
+    if len(shapes) == 1:
+        return next(iter(shapes.values()))
+    more = len(shapes) - MOST_SHAPES
+    named = [f"{name} {shape}" for name, shape in list(shapes.items())[:MOST_SHAPES]]
+    return ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
+
+
+def trial_label(trial: Trial) -> str:
+    """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    try:
+        asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
+    except TunerError:
+        asked = "settings of another version"
+    busy = verdict.busy_mark(trial.result)
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {format.short(asked, 90)}"
+
+
+MOST_SHAPES = 3  # inputs named in a title
+
+
+def _rows(result: Result) -> str:
+    return "row" if result["batch_size"] == 1 else "rows"
+
+
+def grid(shown: Sequence[Cell], key: str) -> None:
+    """Draw numbers side by side, each with how sure it is, and with the baseline's."""
+    with st.container(key=key), st.grid(4, min_column_width=165):
+        for cell in shown:
+            with st.container(border=True, height="stretch", gap=None):
+                st.metric(
+                    cell.label,
+                    cell.value,
+                    delta=format.plain(cell.change) or None,
+                    delta_color=cell.color,
+                    delta_arrow="off",
+                    help=cell.help,
+                )
+                if cell.change_note:
+                    st.caption(f"ratio: {format.plain(cell.change_note)}")
+                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
+                if cell.beside:
+                    st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
+
+
+def outputs(result: Result) -> None:
+    """Draw how far the outputs are from what they should be, and what to do where that is too far."""
+    words = error_in_words(result)
+    if why := breach(result):
+        said = dict.fromkeys(verdict.sentence(one) for one in (why, words) if one)
+        st.warning(
+            f"{format.plain(' '.join(said))}\n\n**What to do:** {format.plain(ADVICE)}",
+            title="Outputs differ",
+            icon=":material/warning:",
+        )
+    elif words:
+        st.caption(f":material/fact_check: Outputs: {format.plain(verdict.sentence(words))}")
+
+
+def what_ran(result: Result) -> None:
+    """Draw what was asked for and what really ran."""
+    rows = placement_rows(result)
+    st.dataframe(
+        columns.readable(pd.DataFrame(rows)),
+        hide_index=True,
+        placeholder=format.DASH,
+        key="what_ran",
+        column_config={
+            **columns.numbers(["Time per run (ms)"]),
+            "Share of node time": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+        },
+        alt="Providers asked for, loaded, with their nodes and time per run",
+    )
+    if result.get("placement") is not None:
+        st.caption(
+            ":material/info: Nodes and times come from a short pass of its own with the profiler on, "
+            "which slows each "
+            "node down: read the shares, not the sum."
+        )
+    if result["fallback"]:
+        st.warning(
+            f"Asked for {', '.join(result['requested_providers'])}, ran on "
+            f"{', '.join(result['effective_providers'])}. "
+            f"{format.plain(result.get('fallback_reason') or '')}",
+            icon=":material/warning:",
+            title="Fallback",
+        )
+    if result.get("placement") is None:
+        st.caption(":material/info: Which node ran where is not known for this trial; see the notes.")
+    _casts(result.get("casts"))
+
+
+def _casts(casts: Mapping[str, Any] | None) -> None:
+    for icon, line in cast_lines(casts):
+        st.markdown(f"{icon} {format.plain(line)}")
+
+
+def notes(result: Result) -> None:
+    """Draw what a reader of the numbers must know."""
+    lines = [f"- {format.plain(str(line))}" for line in result.get("notes") or []]
+    if lines:
+        st.info("\n".join(lines), icon=":material/info:", title="To know when reading these numbers")
+
+
+def failed(trial: Trial) -> None:
+    """Draw a trial that has no numbers: a failure as such, a wish to stop as what it is."""
+    if trial.state == "CANCELLED":
+        st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
+    elif trial.error:
+        state.report_record(trial.error)

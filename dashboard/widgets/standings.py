@@ -1,0 +1,279 @@
+"""A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
+
+No Streamlit: what stands here is tested as text. `compare_results` draws it. What
+`verdict.is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.spec import spec_from_dict
+from core.wire.errors import TunerError
+from core.wire.guard import ELSE, MARK
+from dashboard import contestants, format
+from dashboard.widgets import cells, verdict
+
+Contrast = Mapping[str, Any]
+
+MEBIBYTE = 1 << 20
+
+
+def reference(comparison: Comparison) -> str:
+    """Trial that the others are put against: the baseline, or the default where the baseline has failed."""
+    against = [one["baseline"] for one in (comparison.result or {}).get("contrasts") or []]
+    return comparison.baseline if comparison.baseline in against or not against else against[0]
+
+
+def title(comparison: Comparison) -> str:
+    """Name a race after all that was asked for, not after the model of its first configuration alone."""
+    asked = [
+        one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
+    ]
+    return f"Race of {len(asked)} configurations of {comparison.model_name}"
+
+
+def labels(comparison: Comparison) -> dict[str, str]:
+    """Trial -> name."""
+    return {one.trial: one.label for one in comparison.contestants}
+
+
+def against_reference(comparison: Comparison) -> dict[str, Contrast]:
+    """Trial -> its contrast against the reference, of those that have one."""
+    found: Sequence[Contrast] = (comparison.result or {}).get("contrasts") or []
+    against = reference(comparison)
+    return {one["candidate"]: one for one in found if one["baseline"] == against}
+
+
+def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Trial -> {rank, ties}, without those whose verdict was rejected; empty where nobody is ranked."""
+    if verdict.is_rejected(comparison.result):
+        return {}
+    found = against_reference(comparison)
+    return {
+        one["trial"]: one
+        for one in (comparison.result or {}).get("ranks") or []
+        if not verdict.is_rejected(found.get(one["trial"]))
+    }
+
+
+def is_per_row(comparison: Comparison) -> bool:
+    """Whether the contestants fed different numbers of rows: then everything is compared per row."""
+    return any(one.get("per_row") for one in (comparison.result or {}).get("contrasts") or [])
+
+
+def order(comparison: Comparison) -> list[str]:
+    """Trials in the order of the screen: by rank, then by ratio, those without a number at the end."""
+    found, against = against_reference(comparison), reference(comparison)
+    ranked = ranks(comparison)
+
+    def place(trial: str) -> tuple[int, float]:
+        ratio = 1.0 if trial == against and found else found[trial]["ratio"] if trial in found else 0.0
+        return (ranked[trial]["rank"] if trial in ranked else len(comparison.contestants) + 1, -ratio)
+
+    return sorted((one.trial for one in comparison.contestants), key=place)
+
+
+def headline(comparison: Comparison) -> str:
+    """Say in a sentence or two who is ahead."""
+    if verdict.is_rejected(comparison.result):
+        return "Rejected: nobody is ranked."
+    named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
+    if not found:
+        return "There is nothing to compare: fewer than two configurations came through."
+    ranked = ranks(comparison)
+    first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
+    if not first and any(map(verdict.is_rejected, found.values())):
+        return f"Nobody can be called the fastest: who came out ahead of {named[against]} was rejected."
+    if not first:
+        return f"Put against {named[against]}; too many configurations to rank."
+    if first == [against]:
+        return f"{named[against]}, the baseline, is the fastest.{_differing(comparison, first)}"
+    best = first[0]
+    wrong = _differing(comparison, first)
+    said = f"against {named[against]}: {verdict.words(found[best])}" if best in found else ""
+    if len(first) == 1:
+        return f"{named[best]} is the fastest; {said}.{wrong}"
+    shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
+    return f"{shared}{wrong}" if against in first else f"{shared} {named[best]} {said}.{wrong}"
+
+
+def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
+    """Who of `trials` has wrong outputs, and who of all computes something else; empty: nobody does."""
+    breaches = (comparison.result or {}).get("breaches") or {}
+    named, found = labels(comparison), against_reference(comparison)
+    names = [named[trial] for trial in trials if trial in breaches]
+    text = f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
+    others = [named[trial] for trial, one in found.items() if one.get("something_else")]
+    if others:
+        verb = ELSE if len(others) == 1 else ELSE.replace("computes", "compute")
+        text += f" {cells.WARNING} {_listed(others)} {verb} than {named[reference(comparison)]}."
+    return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+def rows(comparison: Comparison, trials: Mapping[str, Trial]) -> list[dict[str, Any]]:
+    """Return one row per contestant in the order of the screen; what is not known is None.
+
+    Times are those of a run or, where the contestants fed different numbers of rows, all those of a row.
+    """
+    return [_row(comparison, trial, trials.get(trial), trials) for trial in order(comparison)]
+
+
+def _row(
+    comparison: Comparison, trial_id: str, trial: Trial | None, trials: Mapping[str, Trial]
+) -> dict[str, Any]:
+    result: Mapping[str, Any] = (trial.result if trial else None) or {}
+    latency, size = result.get("latency") or {}, result.get("batch_size")
+    per_row = is_per_row(comparison)
+    unit, scale = ("per row", 1e3 / (size or 1)) if per_row else ("per run", 1e3)
+    return {
+        "Rank": rank_text(comparison, trial_id),
+        "Configuration": labels(comparison)[trial_id],
+        "Verdict": verdict_text(comparison, trial_id, trial),
+        "Outputs": outputs_text(comparison, trial_id, trial),
+        f"p50 {unit} (ms)": _scaled(latency.get("p50_s"), scale),
+        f"p95 {unit} (ms)": _scaled(latency.get("p95_s"), scale),
+        "Rows": size,
+        "Rows/s": result.get("throughput_per_s"),
+        f"CPU {unit} (ms)": _scaled(result.get("cpu_s_per_inference"), scale),
+        "Peak memory (MiB)": _scaled(result.get("peak_rss_bytes"), 1 / MEBIBYTE),
+        "Ran on": ran_on(result),
+        "Machine": verdict.busy_words(comparison.result),
+        "Settings": settings_text(trial, trials.get(reference(comparison))),
+        "Trial": trial_id[:12],
+    }
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def rank_text(comparison: Comparison, trial_id: str) -> str:
+    """The rank, with `=` where another has the same one: `1 =`."""
+    ranked = ranks(comparison)
+    if trial_id not in ranked:
+        return ""
+    rank = ranked[trial_id]["rank"]
+    shared = sum(one["rank"] == rank for one in ranked.values()) > 1
+    return f"{rank} =" if shared else str(rank)
+
+
+def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> str:
+    """What became of one contestant, in words."""
+    if trial is None:
+        return "deleted since"
+    if trial.state == "FAIL":
+        return "failed"
+    found = against_reference(comparison).get(trial_id)
+    if trial_id == reference(comparison):
+        return "baseline"
+    if found is None:
+        return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
+    return verdict.words(found)
+
+
+def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
+    """Whether its outputs are what they should be; empty where that is not known.
+
+    In a race of an earlier version they were held against those of the reference of the race.
+    """
+    result = (trial.result if trial is not None else None) or {}
+    against = against_reference(comparison).get(trial_id) or {}
+    if against.get("something_else"):
+        return f"{cells.WARNING} {ELSE}"
+    if result.get("guard") is not None:
+        return cells.outputs_words(result)
+    differ = against.get("outputs_differ")
+    return {None: "", True: f"{cells.WARNING} {MARK}", False: "agree"}[differ]
+
+
+def ran_on(result: Mapping[str, Any]) -> str:
+    """Providers that really ran; a fallback says so."""
+    names = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
+    return f"{names} (fallback)" if result.get("fallback") else names
+
+
+def settings_text(trial: Trial | None, baseline: Trial | None) -> str:
+    """Everything that sets a contestant apart from the baseline."""
+    if trial is None or baseline is None or trial.id == baseline.id:
+        return ""
+    try:
+        own, other = spec_from_dict(trial.spec), spec_from_dict(baseline.spec)
+    except TunerError as error:
+        return error.message
+    return "; ".join(contestants.differences(own, other)) or "the same"
+
+
+# --- what a reader must know ------------------------------------------------------------------------------
+
+
+def cautions(comparison: Comparison) -> list[str]:
+    """Warnings on single contestants, each with its name, and those of the whole race."""
+    named, found = labels(comparison), against_reference(comparison)
+    lines = [f"{named[trial]}: {note}" for trial, one in found.items() for note in one.get("notes") or []]
+    if any(map(verdict.is_older, found.values())):
+        lines.append(verdict.OLDER)
+    if any(map(verdict.is_rejected, found.values())) and not verdict.is_rejected(comparison.result):
+        lines.append(f"What would help: {verdict.MEASURE_BETTER}")
+    told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
+    notes = [str(note) for note in (comparison.result or {}).get("notes") or []]
+    return [*lines, *(note for note in notes if not note.startswith(told))]
+
+
+def facts(comparison: Comparison) -> list[str]:
+    """How the race was run, in a few words each."""
+    result, protocol = comparison.result or {}, comparison.protocol
+    lines = [f"{verdict.counted(result)} of {len(against_reference(comparison)) + 1}"]
+    if result.get("wall_s") is not None:
+        lines.append(format.duration(result["wall_s"]))
+    lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")
+    if protocol.get("continues"):
+        lines.append(f"goes on from {protocol['continues'][:12]}")
+    return lines
+
+
+# --- past races -------------------------------------------------------------------------------------------
+
+
+def past_row(comparison: Comparison) -> dict[str, Any]:
+    """Return one line of the list of past comparisons."""
+    result = comparison.result or {}
+    ended = comparison.state == "COMPLETE"
+    against = labels(comparison)[comparison.baseline]
+    return {
+        "When": comparison.created_at,
+        "Configurations": f"{', '.join(_others(comparison))} against {against}",
+        "Result": headline(comparison) if ended else _unfinished(comparison),
+        "Grade": result.get("grade") or "",
+        "Machine": verdict.busy_words(result),
+        "Precision": comparison.protocol.get("precision") or "",
+        "Study": comparison.study,
+        "Comparison": comparison.id[:12],
+    }
+
+
+def _others(comparison: Comparison) -> list[str]:
+    """Names of all but the baseline, and but a default that nobody asked for."""
+    named = [
+        one.label
+        for one in comparison.contestants
+        if one.trial != comparison.baseline and one.role != "anchor"
+    ]
+    return named or ["nothing"]
+
+
+def _unfinished(comparison: Comparison) -> str:
+    words = {"WAITING": "waiting", "RUNNING": "running", "CANCELLED": "cancelled"}
+    if comparison.error:
+        return f"failed: {comparison.error['message']}"
+    return words.get(comparison.state, "failed")
