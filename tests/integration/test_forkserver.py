@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="contestants are
 # One more command, `probe`, for what a contestant knows of itself; `crash` ends it as native code would.
 WITH_PROBE = """
 import ctypes, os, signal, sys
-import core.worker as worker
+import core.worker.__main__ as worker
 import core.worker.measure.contestant as contestant
 
 def probe(self, arguments):
@@ -57,8 +57,8 @@ contestant._COMMANDS.update(probe=probe, crash=crash)
 worker.main()
 """
 WITH_A_GIBIBYTE = """
-import core.worker as worker
-from core import limits
+import core.worker.__main__ as worker
+from core.wire import limits
 limits.memory_limit = lambda: 1 << 30
 worker.main()
 """
@@ -423,8 +423,8 @@ def test_a_killed_parent_leaves_neither_server_nor_frozen_contestant() -> None:
 # A child that takes its time before it asks to die with its parent, as one does on a busy machine.
 WITH_A_SLOW_CHILD = """
 import os, time
-import core.worker as worker
-from core import lifeline
+import core.worker.__main__ as worker
+from core.worker import lifeline
 
 tie = lifeline.die_with_parent
 

@@ -41,7 +41,7 @@ DUEL = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 # One more command, `where`, for the places of what a run reads and writes.
 WITH_WHERE = """
 import os
-import core.worker as worker
+import core.worker.__main__ as worker
 import core.worker.measure.contestant as contestant
 
 def where(self, arguments):

@@ -306,7 +306,7 @@ def test_killed_parent_takes_its_worker_along(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import json, subprocess, sys, threading, time, psutil\n"
-        "from core import runner\n"
+        "from core.process import runner\n"
         "plan = json.loads(sys.argv[1])\n"
         "threading.Thread(target=runner.run_job, args=('export', plan), daemon=True).start()\n"
         "while not psutil.Process().children():\n    time.sleep(0.01)\n"

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 SERVES = """
 import json, sys, threading, time, urllib.request
 from dashboard import __main__ as server
-from core import interrupt
+from core.process import interrupt
 interrupt.end_at_once()
 port, model = int(sys.argv[1]), sys.argv[2]
 

@@ -71,7 +71,7 @@ def with_job(body: str) -> tuple[str, str]:
     """A command line: the real worker with one more job, `extra`, of the given body."""
     lines = "\n    ".join(body.strip().splitlines())
     return "-c", (
-        f"import core.worker as worker\ndef extra(payload, progress):\n    {lines}\n"
+        f"import core.worker.__main__ as worker\ndef extra(payload, progress):\n    {lines}\n"
         f"worker.JOBS['extra'] = extra\nworker.main()\n"
     )
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 HOLDS = """
 import os, sys, time
 from pathlib import Path
-from core import scratch
+from core.process import scratch
 
 with scratch.folder(Path(sys.argv[1]), sys.argv[2]) as folder:
     (folder / "large").write_bytes(bytes(1000))
