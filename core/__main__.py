@@ -18,7 +18,7 @@ _DOCUMENT = (
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     interrupt.end_at_once(_stopped)
-    from core.cli import run  # takes most of a second
+    from core.cli import run  # takes a moment
 
     interrupt.end_at_once()  # `run` listens itself, and says itself how it ended
     code = run(sys.argv[1:])

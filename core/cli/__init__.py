@@ -1,6 +1,7 @@
 """The jobs of ORTune without a browser: same store, same scheduler, same results.
 
-Here the commands come together and every expected error becomes one or two lines. `measure`, `compare`,
+Here the commands come together and every expected error becomes one or two lines; a command's module is
+imported when it is asked for. `measure`, `compare`,
 `library` and others hold the commands, `racing` what those that race share, `options` turns options into a
 spec, `tables` results into text, `watch` shows progress, `output` writes and knows the exit codes.
 """
@@ -13,53 +14,129 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from core import __version__
-from core.cli import accuracy as cli_accuracy
-from core.cli import backup as cli_backup
-from core.cli import check as cli_check
-from core.cli import compare as cli_compare
 from core.cli import grid
-from core.cli import library as cli_library
-from core.cli import measure as cli_measure
-from core.cli import node_errors as cli_node_errors
-from core.cli import transform as cli_transform
-from core.cli import variants as cli_variants
-from core.cli import why as cli_why
 from core.cli.output import complain, exit_code, print_json
-from core.cli.watch import Interrupted, signals
-from core.store import home
+from core.cli.signals import Interrupted, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command lives; its module is imported when it is asked for, and no other one."""
+
+    module: str  # in `core.cli`
+    name: str  # of the function, or of a Typer with commands of its own
+    help: str  # the first line of its docstring
+    cls: str = ""  # of the command, in its module; empty: Typer's own
+
+
+COMMANDS = {
+    "bench": Command(
+        "measure",
+        "bench",
+        "Measure one configuration of a model, in a race against ONNX Runtime's default.",
+    ),
+    "compare": Command(
+        "compare", "compare", "Race configurations of a model against a baseline, in the same rounds."
+    ),
+    "profile": Command("measure", "profile", "Show where a run spends its time."),
+    "sweep": Command(
+        "measure", "sweep", "Measure several batch sizes, threads or dimensions, all in one race."
+    ),
+    "why": Command("why", "why", "Show where the difference of two results comes from."),
+    "accuracy": Command("accuracy", "accuracy", "Measure how often models are right on labelled data."),
+    "check": Command(
+        "check", "check", "Measure what the targets of a configuration need, and say which are met."
+    ),
+    "transform": Command(
+        "transform", "transform", "Make a variant of a model: steps in the order of their flags.", "InOrder"
+    ),
+    "node-errors": Command(
+        "node_errors",
+        "node_errors",
+        "Show what quantizing each operator costs in accuracy and saves in time.",
+    ),
+    "inspect": Command("library", "inspect_model", "Show inputs, outputs, dimensions and operators."),
+    "export": Command(
+        "library", "export", "Export a PyTorch or TensorFlow model to ONNX and compare the two."
+    ),
+    "emit": Command("library", "emit", "Write a trial as a YAML file or as a Python script."),
+    "history": Command(
+        "library", "history", "List trials, newest first, or drop the raw samples of old ones."
+    ),
+    "show": Command("library", "show", "Show a stored result again, or why there is none."),
+    "variants": Command("variants", "app", "List, rename and delete variants; `transform` makes them."),
+    "machine": Command(
+        "library", "machine", "Show this machine and which providers load on it, or test how quiet it is."
+    ),
+    "backup": Command(
+        "backup",
+        "backup",
+        "Copy the result store to one file, while others may use it, and check every row of it.",
+    ),
+    "restore": Command(
+        "backup",
+        "restore",
+        "Put a backup in the place of the result store; the present one is kept beside it.",
+    ),
+}
+
+
+class Commands(TyperGroup):
+    """The commands of the table, each built when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: D102
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: D102
+        command = COMMANDS.get(cmd_name)
+        if command is None:
+            return None
+        module = import_module(f"core.cli.{command.module}")
+        found = getattr(module, command.name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            cls = getattr(module, command.cls) if command.cls else None
+            alone.command(name=cmd_name, cls=cls)(found)
+            found = alone
+        built = typer.main.get_command(found)
+        built.name = cmd_name
+        return built
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Refuse a name that is no command, with those that are near."""
+        if args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS)
+            ctx.fail(
+                f"No such command {args[0]!r}."
+                + (f" Did you mean {', '.join(map(repr, near))}?" if near else "")
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Measure, compare, profile and tune ONNX Runtime. Every command takes -h.",
 )
-app.command()(cli_measure.bench)
-app.command()(cli_compare.compare)
-app.command()(cli_measure.profile)
-app.command()(cli_measure.sweep)
-app.command()(cli_why.why)
-app.command()(cli_accuracy.accuracy)
-app.command()(cli_check.check)
-app.command(cls=cli_transform.InOrder)(cli_transform.transform)
-app.command()(cli_node_errors.node_errors)
-app.command(name="inspect")(cli_library.inspect_model)
-app.command()(cli_library.export)
-app.command()(cli_library.emit)
-app.command()(cli_library.history)
-app.command()(cli_library.show)
-app.add_typer(cli_variants.app, name="variants")
-app.command()(cli_library.machine)
-app.command()(cli_backup.backup)
-app.command()(cli_backup.restore)
 
 
 def _version(asked: bool) -> None:
@@ -121,6 +198,8 @@ def _unexpected(error: Exception) -> TunerError:
             f"`{error.filename}` cannot be used: {error.strerror or error}.",
             hint="Check the path and its permissions.",
         )
+    from core.store import home
+
     said = " ".join(str(error).split())[:300]
     words = f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
     hint = "Report this with the command that you gave."

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.grid import visible
 from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
 from core.cli.output import (
     EXIT_FAILED,
@@ -20,8 +21,9 @@ from core.cli.output import (
     print_json,
     print_lines,
 )
-from core.cli.tables import table, visible
-from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.cli.signals import Interrupted
+from core.cli.tables import table
+from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.run.trial import Run

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.grid import visible
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
-from core.cli.tables import table, visible
-from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.cli.signals import Interrupted
+from core.cli.tables import table
+from core.cli.watch import Progress, scheduler, watch
 from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
 from core.process.runner import run_job
 from core.run.scorecard import Row, Subject, needed, rows, start

@@ -35,8 +35,9 @@ from core.cli.racing import (
     report_precision,
     unsure,
 )
+from core.cli.signals import Interrupted
 from core.cli.tables import comparison_lines, comparison_table, counted
-from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.cli.watch import Progress, scheduler, watch
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
 from core.run.scheduler import Scheduler

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from core.cli.tables import Table, by_rank, changes_in_words, contrasts_of, visible
+from core.cli.grid import visible
+from core.cli.tables import Table, by_rank, changes_in_words, contrasts_of
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured

@@ -115,3 +115,8 @@ def _wrapped(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], le
 def _line(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left: Set[int]) -> str:
     cells = (row[i].ljust(widths[i]) if i in left else row[i].rjust(widths[i]) for i in shown)
     return (" " * _GAP).join(cells).rstrip()
+
+
+def visible(text: object) -> str:
+    """Return `text` on one line, with what is not printable written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -14,6 +14,7 @@ import typer
 
 from core.cli.exports import csv_text, history_records, md_text
 from core.cli.filtering import Filter
+from core.cli.grid import visible
 from core.cli.options import whole_number
 from core.cli.output import (
     EXIT_UNDECIDED,
@@ -43,7 +44,6 @@ from core.cli.tables import (
     rescued_lines,
     table,
     trial_lines,
-    visible,
 )
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial

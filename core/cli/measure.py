@@ -38,8 +38,9 @@ from core.cli.output import (
     unwritable,
 )
 from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
+from core.cli.signals import Interrupted
 from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
-from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.cli.watch import Progress, scheduler, watch
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.process.runner import run_job

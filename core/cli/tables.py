@@ -15,6 +15,7 @@ from typing import Any
 
 from core import wire
 from core.cli import grid
+from core.cli.grid import visible
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.contrast import words
 from core.evidence.fed import fed_from_dict, fed_words
@@ -47,11 +48,6 @@ def _lately(epoch_s: float) -> str:
     """A moment in few characters: without the year, or without the time where it is long ago."""
     recent = time.time() - epoch_s < 300 * 86_400
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
-
-
-def visible(text: object) -> str:
-    """Return `text` on one line, with what is not printable written as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def clipped(text: str, most: int = 120) -> str:

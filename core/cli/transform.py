@@ -17,10 +17,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from core.cli.grid import visible
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
-from core.cli.tables import counted, table, visible
+from core.cli.tables import counted, table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_from_dict, fed_words
 from core.run.trial import no_worker

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.grid import visible
 from core.cli.output import Json, Wide, print_json, print_lines
-from core.cli.tables import table, verdict, visible
+from core.cli.tables import table, verdict
 from core.run.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
 from core.spec.steps import chain_text
 from core.store import ModelRecord, Store

@@ -10,17 +10,13 @@ import contextlib
 import getpass
 import os
 import shutil
-import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import FrameType
 from typing import Any, TextIO
 
-from core.cli.tables import visible
+from core.cli.grid import visible
 from core.evidence.contrast import words
-from core.process.interrupt import SIGNALS
 from core.run.job import WAITING_QUIET
 from core.run.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
@@ -28,35 +24,6 @@ from core.store import Store
 POLL_S = 0.1
 SPARSE_S = 3.0  # between two lines in a log
 QUIET_SPARSE_S = 10.0  # the same while a job waits for the machine to be quiet, which takes minutes
-
-
-class Interrupted(BaseException):
-    """A signal asked to stop; `exit_code` is what a shell expects then (128 + its number)."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.exit_code = 128 + number
-        self.document: dict[str, Any] | None = None  # what `--json` prints of it, with all that was done
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into `Interrupted`; outside the main thread nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, _interrupt) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    for one in SIGNALS:  # from here on a second Ctrl-C must not break the cleaning up
-        signal.signal(one, signal.SIG_IGN)
-    raise Interrupted(number)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.grid import visible
 from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
-from core.cli.tables import short, table, visible
-from core.cli.watch import Interrupted, Progress, scheduler, watch
+from core.cli.signals import Interrupted
+from core.cli.tables import short, table
+from core.cli.watch import Progress, scheduler, watch
 from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence

@@ -7,7 +7,6 @@ refused. Pure: text in, data out.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from core.wire.errors import SpecError
+from core.wire.plain import plain
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40
@@ -149,14 +149,3 @@ def dump_yaml(data: Mapping[str, Any]) -> str:
     """Write plain data so that `load_strict` gives back equal data; keys keep their order."""
     text: str = yaml.dump(plain(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
-
-
-def plain(value: Any) -> Any:
-    """JSON values without aliases and with numbers that JSON can carry: NaN and infinity become null."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,0 +1,57 @@
+"""The command line loads the command that is asked for, and what its table says of each is true."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import typer
+
+from core.cli import COMMANDS, run
+
+HEAVY = ("numpy", "pydantic", "yaml", "psutil", "core.run", "core.store", "core.spec")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_what_the_command_says(name: str) -> None:
+    command = COMMANDS[name]
+    module = import_module(f"core.cli.{command.module}")
+    found = getattr(module, command.name)
+    said = found.info.help if isinstance(found, typer.Typer) else found.__doc__.split("\n")[0]
+    assert said == command.help
+    assert not command.cls or hasattr(module, command.cls)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "-h"]) == 0
+    out = capsys.readouterr().out
+    assert f" {name} [OPTIONS]" in out
+    assert COMMANDS[name].help in " ".join(out.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
+    code = (
+        "import sys, json; from core.cli import run; run(sys.argv[1:]); print(json.dumps(list(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [one for one in loaded if one in HEAVY] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("bnech", "No such command 'bnech'. Did you mean 'bench'?"),
+        ("zzzzz", "No such command 'zzzzz'."),
+    ],
+)
+def test_a_name_that_is_no_command_is_refused_with_what_is_near(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([typed]) == 2
+    assert said in capsys.readouterr().err
