@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from core import __version__
 from core.cli import grid
 from core.cli.output import complain, exit_code, print_json
-from core.cli.signals import Interrupted, signals
+from core.cli.signals import Interrupted, loading, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 
 
@@ -102,7 +102,8 @@ class Commands(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        module = import_module(f"core.cli.{command.module}")
+        with loading():
+            module = import_module(f"core.cli.{command.module}")
         found = getattr(module, command.name)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from core.process.interrupt import SIGNALS
+from core.process.interrupt import SIGNALS, end_at_once, last_words
 
 
 class Interrupted(BaseException):
@@ -28,6 +28,21 @@ def signals() -> Iterator[None]:
         yield
         return
     previous = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """End the process at a signal while modules load, any of which could catch the exception."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    end_at_once(last_words)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -20,6 +21,11 @@ def _listened_to() -> tuple[signal.Signals, ...]:
 
 
 SIGNALS = _listened_to()
+_LINES = "Error: Stopped by {}.\nHint: Start it again.\n"
+_DOCUMENT = (
+    '{{"error":{{"type":"Cancelled","message":"Stopped by {}.","hint":"Start it again."}},'
+    '"trial":null,"state":"CANCELLED"}}\n'
+)
 
 
 def end_at_once(last_words: Callable[[str], None] | None = None) -> None:
@@ -42,3 +48,14 @@ def ignore() -> None:
     """All is done and said: a signal that comes now must not change how the process ends."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def last_words(name: str) -> None:
+    """Say that a signal stopped the command line before it began, as `core.cli` would have said it.
+
+    Args:
+        name: of the signal.
+    """
+    if "--json" in sys.argv:
+        os.write(1, _DOCUMENT.format(name).encode())
+    os.write(2, _LINES.format(name).encode())
