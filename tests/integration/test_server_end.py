@@ -41,7 +41,8 @@ def ask():
         except OSError:
             time.sleep(0.05)
     from core.spec import spec_from_dict
-    from dashboard import state, upload
+    from dashboard import state
+    from dashboard.server import upload
     service, trial = None, ""
     if model:
         service = state.scheduler()
