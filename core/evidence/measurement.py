@@ -2,7 +2,7 @@
 
 A `Trial` is one spec and its part in a comparison, or a profile. Its result keeps every sample in run order;
 percentiles, intervals and doubts are computed from them here and in `statistics.py`, whatever takes two sides
-in `evidence.py`. Seconds and bytes throughout.
+in `evidence.result`. Seconds and bytes throughout.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Entrant:
     origin: str = ""  # content hash of the original of its model, and its name
     origin_name: str = ""
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
-    placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `trial_run.placement`
+    placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `run.trial.placement`
     casts: Mapping[str, Any] | None = None
     tolerance: float | None = None  # the largest output error that the user allows; None: by precision
     reference: Mapping[str, str] | None = None  # {model, sha256} that its outputs are held against

@@ -43,7 +43,7 @@ class Evidence:
         races: rows fed -> results of complete trials with their raw samples, newest first.
         failures: rows asked for -> why the newest trial has no result.
         size_bytes: of the model, with external data.
-        summaries: (positive class, threshold) of a target -> what `accuracy_run.summary` says.
+        summaries: (positive class, threshold) of a target -> what `run.accuracy.summary` says.
         accuracy_failure: why there are none, where that is known.
         has_dataset: the configuration names labelled data.
         arena: the configuration keeps ONNX Runtime's CPU arena.
@@ -354,7 +354,7 @@ def _no_accuracy(evidence: Evidence) -> _Gap:
 
 
 def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
-    """The number of `accuracy_run.summary` that the target is about; None: it needs a positive class."""
+    """The number of `run.accuracy.summary` that the target is about; None: it needs a positive class."""
     if target.metric == "top5":  # with five classes or fewer, every label is among the five highest
         found: Result = summary["top5"] or _sure(summary)
         return found

@@ -1,6 +1,6 @@
 """One configuration from its spec to what workers need, and the passes that profile it.
 
-inspect (cached) → plan → fp16 copy if asked (cached) → what `comparison_run` races, or a profile: a whole one
+inspect (cached) → plan → fp16 copy if asked (cached) → what `run.comparison` races, or a profile: a whole one
 that is kept (`perform_profile`), or a short one that tells what ran where (`placement`). No queue, no thread,
 no store of trials: the scheduler owns those.
 """
@@ -330,7 +330,7 @@ def placement(
 
     Returns:
         Provider -> {"nodes" assigned by ORT, "ran_nodes" left after fusions, "time_s" of a typical run}, what
-        `profiling.cast_facts` found, and notes: None, None and the reason where the pass failed.
+        `cast_facts` found, and notes: None, None and the reason where the pass failed.
     """
     runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:

@@ -17,7 +17,7 @@ class Accuracy:
     """Scores of one model and configuration on one dataset; every metric is computed from them."""
 
     id: str
-    key: str  # equal for the same session on the same data, see `accuracy_run`
+    key: str  # equal for the same session on the same data, see `run.accuracy`
     model_sha256: str  # content of the model
     model_name: str
     spec: dict[str, Any]  # `TrialSpec.to_dict()` with the data

@@ -298,7 +298,7 @@ class OutputError(TypedDict):
 
 
 class ProfileReply(TypedDict):
-    """What `profile` answers; `profile` is `profiling.Profile.to_dict()`."""
+    """What `profile` answers; `profile` is `Profile.to_dict()`."""
 
     requested_providers: list[str]
     effective_providers: list[str]

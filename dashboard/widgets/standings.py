@@ -1,6 +1,6 @@
 """A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
 
-No Streamlit: what stands here is tested as text. `compare_results` draws it. What
+No Streamlit: what stands here is tested as text. `race_results` draws it. What
 `verdict.is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
 """
 

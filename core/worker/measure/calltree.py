@@ -4,7 +4,7 @@ ORT writes events in order of their *end*: the nodes of a run come before the `m
 the body of an If, Loop or Scan before the node that holds it. So only the events of one run are held at a
 time, and nesting falls out of a stack without sorting.
 
-Pure. Times here are ORT's own microseconds, cut to whole ones; `profiling.py` turns them into seconds.
+Pure. Times here are ORT's own microseconds, cut to whole ones; `profile_parser` turns them into seconds.
 """
 
 from __future__ import annotations

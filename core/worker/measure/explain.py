@@ -3,7 +3,7 @@
 A pass builds a session, runs it with ONNX Runtime's profiler, turns the profiler off and runs the same
 session again: so both times belong to the same session, and what the profiler costs is seen. The sides
 alternate (A B, B A, A B, …), because a machine drifts; only one session lives at a time, because its idle
-threads would spin beside the other's runs. Which runs count is `profiling.parse_profile(typical=True)`'s.
+threads would spin beside the other's runs. Which runs count is `parse_profile(typical=True)`'s.
 
 Not a measurement: nothing here becomes a trial's latency.
 """

@@ -1,4 +1,4 @@
-"""ORT's profile file as a stream of typed events; what they mean is `profiling.py`'s business.
+"""ORT's profile file as a stream of typed events; what they mean is `profile_parser`'s business.
 
 ORT writes a JSON array with one event per line. `Lines` decodes it block by block; `Whole` reads any other
 layout of the same JSON (one long line, pretty-printed) at once, which needs memory for all of it.
