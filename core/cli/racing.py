@@ -200,7 +200,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
         asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
     found = _prediction(store, specs)
     if found is None:
-        return f"{asked}; the first race of this model here, so the time is not known"
+        return f"{asked}; the time is not known: no race of this model has told it here yet"
     seconds, rounds, in_budget = found
     late = "" if in_budget else "; the budget may end before the answer"
     return f"{asked}; about {seconds:.0f} s, {rounds} rounds{late}"

@@ -322,7 +322,7 @@ def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    assert "time unknown until this model has raced once, at most 30 s of rounds" in texts(at)
+    assert "time unknown: no race of this model has told it here yet, at most 30 s of rounds" in texts(at)
     put(mlp, machine)
     at.run()
     assert "2 configurations to ±3 % · about" in texts(at)

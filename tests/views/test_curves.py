@@ -72,7 +72,7 @@ def test_without_points_the_page_says_what_to_do(open_page: Open, mlp: ModelReco
     assert "No points yet" in texts(at)
     assert at.text_input(key="curves.values.batch_size").value == "1, 2, 4, 8, 16, 32"
     assert at.button(key="curves.run").label == "Measure 6 points"
-    assert "time unknown until this model has raced once" in texts(at)
+    assert "time unknown: no race of this model has told it here yet" in texts(at)
     assert len(at.get("plotly_chart")) == 0
 
 
@@ -110,7 +110,9 @@ def test_points_measured_before_are_drawn_marked_and_not_measured_again(
 ) -> None:
     invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
     at = set_values(open_page("curves", model=mlp), "1, 2, 4")
-    assert "3 points, 2 already measured · time unknown until this model has raced once" in texts(at)
+    assert "3 points, 2 already measured · time unknown: no race of this model has told it here yet" in texts(
+        at
+    )
     latency = lines(at, 0)
     assert list(latency) == ["p50 · CPUExecutionProvider", "p95 · CPUExecutionProvider"]
     assert latency["p50 · CPUExecutionProvider"]["x"] == [1, 2]

@@ -253,7 +253,7 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
     limit = f"at most {budget_s} s of rounds"
     text = f"{count} configurations to ±{100 * chosen.target:.2g} %"
     if chosen.name not in found:
-        return f"{text} · time unknown until this model has raced once, {limit}"
+        return f"{text} · time unknown: no race of this model has told it here yet, {limit}"
     one = found[chosen.name]
     text += f" · about {format.about(one.seconds)}, {one.rounds} rounds · {limit}"
     if not one.in_budget:

@@ -297,7 +297,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
         state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
     )
     if known is None:
-        return text + " · time unknown until this model has raced once"
+        return text + " · time unknown: no race of this model has told it here yet"
     found = prediction.predict([one.spec for one in line_up(_asked(todo))], known)
     text += f" · about {format.duration(found.seconds)}, {found.rounds} rounds"
     return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
