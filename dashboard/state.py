@@ -29,7 +29,7 @@ from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler, Status
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
-from core.store.library import ROOT, import_file, resolve_model, sample_models
+from core.store.library import import_file, resolve_model, sample_models
 from core.wire.errors import (
     ErrorRecord,
     ModelError,
@@ -38,6 +38,7 @@ from core.wire.errors import (
     error_from_record,
     record_from_error,
 )
+from core.wire.files import ROOT
 from dashboard import contestants, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain

@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,8 +94,9 @@ COMMANDS = {
 class Commands(TyperGroup):
     """The commands of the table, each built when it is asked for."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: D102
-        return list(COMMANDS)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # names; `get_command` builds
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: D102
         command = COMMANDS.get(cmd_name)
@@ -113,16 +113,6 @@ class Commands(TyperGroup):
         built = typer.main.get_command(found)
         built.name = cmd_name
         return built
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Refuse a name that is no command, with those that are near."""
-        if args[0] not in COMMANDS:
-            near = get_close_matches(args[0], COMMANDS)
-            ctx.fail(
-                f"No such command {args[0]!r}."
-                + (f" Did you mean {', '.join(map(repr, near))}?" if near else "")
-            )
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing any."""

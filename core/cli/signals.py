@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,33 +22,34 @@ class Interrupted(BaseException):
         self.document: dict[str, Any] | None = None  # what `--json` prints of it, with all that was done
 
 
-@contextlib.contextmanager
-def signals() -> Iterator[None]:
+def signals() -> AbstractContextManager[None]:
     """Turn SIGINT, SIGTERM and SIGHUP into `Interrupted`; outside the main thread nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, _interrupt) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return _handlers(_listen)
 
 
-@contextlib.contextmanager
-def loading() -> Iterator[None]:
+def loading() -> AbstractContextManager[None]:
     """End the process at a signal while modules load, any of which could catch the exception."""
+    return _handlers(partial(end_at_once, last_words))
+
+
+@contextmanager
+def _handlers(install: Callable[[], None]) -> Iterator[None]:
+    """Other handlers as long as this lasts; only the main thread can have any."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = {number: signal.getsignal(number) for number in SIGNALS}
-    end_at_once(last_words)
+    install()
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _listen() -> None:
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -58,7 +58,7 @@ class Snapshot:
     server: int  # pid of the process that looked
 
 
-# -- what the system says ----------------------------------------------------------------------------------
+# -- what lies between -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""CPU time of all processes and of the machine, read from the system; `evidence.neighbours` reads it.
+"""CPU time of all processes and of the machine, as the system tells it; `evidence.neighbours` compares two.
 
 Formats: Linux, Documentation/filesystems/proc.rst. Elsewhere psutil tells, as far as the system lets it.
 """
@@ -33,7 +33,7 @@ _NAME_MOST = 40
 def snapshot() -> Snapshot:
     """Read the CPU time of every process that can be read, and of the machine.
 
-    On a virtual machine of two CPUs it takes COST; psutil takes five times as long.
+    Without psutil, which takes several times as long.
     """
     if sys.platform != "linux":
         return _by_psutil()
@@ -182,6 +182,3 @@ def _from_psutil(info: dict[str, Any]) -> Process:
         cpu_s=used.user + used.system,
         reaped_s=getattr(used, "children_user", 0.0) + getattr(used, "children_system", 0.0),
     )
-
-
-# -- what lies between -------------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from core import wire
 from core.process import scratch
 from core.wire.errors import Cancelled, TunerError, WorkerError, error_from_record
+from core.wire.files import ROOT
 
 TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
 TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
@@ -34,8 +34,6 @@ EXIT_GRACE_S = 3.0  # a worker that has answered may take this long to leave by 
 STDERR_TAIL_BYTES = 4096
 MAX_LINE_BYTES = 1 << 30  # an answer larger than this is a flood
 CHUNK_BYTES = 1 << 16
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

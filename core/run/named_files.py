@@ -14,10 +14,9 @@ from pathlib import Path
 from core.spec import SessionSpec
 from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
 from core.store import home
-from core.store.library import ROOT
 from core.wire.doors import is_inside
 from core.wire.errors import SpecError
-from core.wire.files import expanded
+from core.wire.files import ROOT, expanded
 
 _PATH_ENTRIES = (
     "session.node_partition_config_file",  # written where it is missing

@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from core import wire
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError
+from core.wire.files import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MAX_PIXELS = 16_384  # of a side
 Kind = Literal["npz", "folders", "csv", "images"]
 

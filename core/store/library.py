@@ -23,11 +23,10 @@ from core.process.runner import run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import ModelError, SpecError, StoreError, nearest
-from core.wire.files import IrregularFile, expanded, refuse_irregular
+from core.wire.files import ROOT, IrregularFile, expanded, refuse_irregular
 
 Run = Callable[..., dict[str, Any]]  # run_job, or something that is called like it
 
-ROOT = Path(__file__).resolve().parents[2]
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # raise it when `inspect` learns to say more, so that files are looked at again
 MAX_FOLDER_MODELS = 1000  # a folder of models, not a whole disk

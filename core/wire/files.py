@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+ROOT = Path(__file__).resolve().parents[2]  # where `core` lies, and in a checkout the sample models
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _KINDS = (

@@ -18,11 +18,11 @@ import pytest
 
 from core.evidence.contrast import Precision
 from core.evidence.record import Key
-from core.process.runner import ROOT
 from core.process.workers import Worker, Workers
 from core.run import race as races
 from core.run.race import blocks, crew
 from core.wire.errors import TunerError
+from core.wire.files import ROOT
 from tests import tiny_models
 from tests.real_races import (
     SHORT,

@@ -182,7 +182,7 @@ def test_a_target_says_what_it_is_about() -> None:
 
 
 def test_the_example_file_is_a_configuration_with_targets() -> None:
-    from core.store.library import ROOT
+    from core.wire.files import ROOT
 
     spec = spec_from_yaml((ROOT / "sample_models" / "digits_scorecard.yaml").read_text())
     assert {one.about.source for one in spec.targets} == {"race", "accuracy", "file"}

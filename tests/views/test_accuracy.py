@@ -21,8 +21,9 @@ from core.run.scheduler import Status
 from core.spec import ModelRef, TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, home
-from core.store.library import ROOT, import_file
+from core.store.library import import_file
 from core.wire.errors import Cancelled, SpecError, WorkerError, record_from_error
+from core.wire.files import ROOT
 from dashboard import state
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import results as accuracy_results

@@ -13,15 +13,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from core import wire
 from core.wire.errors import TunerError
+from core.wire.files import ROOT
 from core.worker import lifeline
 
 CPU = "CPUExecutionProvider"
 TIMEOUT_S = 120.0  # TensorRT's first load on a cold machine takes tens of seconds
-_ROOT = Path(__file__).resolve().parents[3]
 
 # One Identity node, float32 [1], opset 13, IR 8: the smallest model every provider can be asked to load.
 IDENTITY_MODEL = bytes.fromhex(
@@ -42,7 +41,7 @@ def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.Pr
 
 
 def _start(name: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "core.worker.machine.provider_probe", name],
         stdin=subprocess.DEVNULL,

@@ -18,8 +18,7 @@ from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import entry_list
-from dashboard.widgets import columns, controls, going_on, live_text, standings
-from dashboard.widgets import race_results as compare_results
+from dashboard.widgets import columns, controls, going_on, live_text, race_results, standings
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
@@ -332,12 +331,12 @@ def _race(shown: Comparison) -> None:
     with st.container(border=True, key="compare.race"):
         trials = state.store().trials_of(shown.id)
         if shown.state in ACTIVE:
-            compare_results.header(shown, live=True)
+            race_results.header(shown, live=True)
             again_s = polling.race_s(state.status(shown.id))
             st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
             return
-        compare_results.header(shown, partial(_buttons, shown, trials))
-        compare_results.finished(shown, {trial.id: trial for trial in trials})
+        race_results.header(shown, partial(_buttons, shown, trials))
+        race_results.finished(shown, {trial.id: trial for trial in trials})
 
 
 def _buttons(shown: Comparison, trials: Sequence[Trial]) -> None:
@@ -371,7 +370,7 @@ def _live(race: Comparison, field: Field, again_s: float) -> None:
     if ended or polling.race_s(status) != again_s:
         st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
     with st.container(key="compare.live"):
-        compare_results.live(race, status, field, state.store().trials_of(race.id))
+        race_results.live(race, status, field, state.store().trials_of(race.id))
         if status is not None:
             st.button(
                 "Cancel",

@@ -18,8 +18,7 @@ from core.wire.errors import TunerError
 from dashboard import format, polling, state
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves.results import ACTIVE, point_name
-from dashboard.widgets import controls, going_on, live_text, verdict
-from dashboard.widgets import race_results as compare_results
+from dashboard.widgets import controls, going_on, live_text, race_results, verdict
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -360,7 +359,7 @@ def _tick(race: Comparison, field: Field, again_s: float) -> None:
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
     if ended or polling.race_s(status) != again_s:
         st.rerun()
-    compare_results.live(race, status, field, state.store().trials_of(race.id))
+    race_results.live(race, status, field, state.store().trials_of(race.id))
     if status is not None:
         st.button(
             "Cancel",

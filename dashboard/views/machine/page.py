@@ -8,7 +8,7 @@ from core.evidence.quietness import answer
 from core.run.scheduler import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import polling, state
-from dashboard.widgets import machine_line as machine
+from dashboard.widgets import machine_line
 from dashboard.widgets.queue_text import bar
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
@@ -31,9 +31,9 @@ def page() -> None:
         "limits, the GPUs, the kernel and the libraries that compute."
     )
     st.code(fingerprint, language=None)
-    machine.facts(environment)
+    machine_line.facts(environment)
     st.markdown("#### Providers")
-    machine.providers(environment)
+    machine_line.providers(environment)
 
 
 # --- quietness ----------------------------------------------------------------------------------------------
@@ -66,10 +66,10 @@ def _quiet(fingerprint: str) -> None:
         return
     newest = next((one for one in tests if one["when"] == "alone"), None)
     if newest is not None:
-        machine.answered(answer(newest), newest)
+        machine_line.answered(answer(newest), newest)
     elif running is None:
         st.info("Not tested yet. A self-test takes a few seconds.", icon=":material/monitor_heart:")
-    machine.quiet_history(tests)
+    machine_line.quiet_history(tests)
 
 
 def _running() -> Status | None:

@@ -17,9 +17,9 @@ from core.spec.datasets import DatasetSpec
 from core.spec.presets import PRESETS
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
-from core.store.library import ROOT
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
+from core.wire.files import ROOT
 from dashboard import contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
