@@ -115,6 +115,11 @@ def plain(text: str) -> str:
     return "".join(p if i % 2 else _SPECIAL.sub(r"\\\1", p) for i, p in enumerate(parts))
 
 
+def icon(name: str) -> str:
+    """Return the name of a Material Symbol as Streamlit writes it: ":material/help:"."""
+    return f":material/{name}:"
+
+
 def label(name: str) -> str:
     """Return a name for the label of a widget, which is read out as it is written.
 

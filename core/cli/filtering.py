@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from core.cli.tables import changes_of
 from core.evidence.measurement import Trial
+from core.evidence.verdict import Grade
 from core.spec import spec_from_dict
 from core.spec.knobs import KNOBS
 from core.store import Store
 from core.wire.errors import SpecError, nearest
 
-GRADES = ("A", "B", "C", "F")
 LOOKED_AT = 5000  # newest trials; a filter reads their results
 
 
@@ -28,7 +28,7 @@ class Filter:
     def __post_init__(self) -> None:
         """Refuse grades and settings that no trial has."""
         for one in self._grades:
-            if one not in GRADES:
+            if one not in list(Grade):
                 raise SpecError(f"`--grade` takes A, B, C and F, but got `{one[:20]}`.", hint="Write A,B.")
         known = {setting.name for setting in KNOBS}
         for text in self.changed:

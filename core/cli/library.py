@@ -22,6 +22,7 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
+    check_place,
     complain,
     exit_code,
     one_format,
@@ -48,6 +49,7 @@ from core.cli.tables import (
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial
 from core.evidence.quietness import answer
+from core.evidence.verdict import Grade
 from core.process.runner import run_job
 from core.run.ledger import settle
 from core.run.scheduler import Status
@@ -134,6 +136,8 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Export a PyTorch or TensorFlow model to ONNX and compare the two."""
+    if output is not None:
+        check_place(output)
     kind = _kind_of(source)
     if kind == "torchvision" and source not in TORCHVISION_CLASSIFIERS:
         similar = nearest(source, TORCHVISION_CLASSIFIERS)
@@ -514,5 +518,5 @@ def _self_test(*, json_: bool, quiet: bool) -> None:
         print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
     else:
         print_lines(quietness_lines(said))
-    if said.grade == "F":
+    if said.grade == Grade.F:
         raise typer.Exit(EXIT_UNDECIDED)

@@ -29,6 +29,7 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
+    check_place,
     complain,
     ending_code,
     exit_code,
@@ -43,6 +44,7 @@ from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run.scheduler import Scheduler, Status
 from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
@@ -147,6 +149,8 @@ def profile(
     given: Given,
 ) -> None:
     """Show where a run spends its time."""
+    if trace is not None:
+        check_place(trace)
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
@@ -386,6 +390,6 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     if errors:
         raise typer.Exit(ending_code(errors))
     result = (found.comparison.result if found.comparison is not None else None) or {}
-    if result.get("grade") == "F":
+    if is_rejected(result):
         complain(f"Graded F: {result['grade_reason']}", result["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

@@ -82,6 +82,20 @@ def one_format(format_: str, *, json_: bool) -> None:
         raise SpecError(f"`--json` and `--format {format_}` contradict each other.", hint="Give one of them.")
 
 
+def check_place(path: Path) -> None:
+    """Refuse before the work what can be no file: a name too long, a folder that is none or is closed.
+
+    Raises:
+        SpecError: nothing can be written there.
+    """
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
 def unwritable(path: Path, error: OSError) -> SpecError:
     """Return the error for a file that the user named and that cannot be written."""
     return SpecError(

@@ -17,10 +17,10 @@ from core import wire
 from core.cli import grid
 from core.cli.grid import visible
 from core.evidence.comparison import Comparison, Contestant
-from core.evidence.contrast import words
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
 from core.evidence.quietness import Answer
+from core.evidence.verdict import is_rejected, words
 from core.run.sweep import Measured
 from core.spec import TrialSpec, asked, changed, spec_from_dict, without_effect
 from core.wire.errors import SpecError
@@ -195,7 +195,7 @@ def _proof(one: Mapping[str, Any]) -> str:
 def _grade_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not result.get("grade"):
         return []
-    rejected = "REJECTED: " if result["grade"] == "F" else ""
+    rejected = "REJECTED: " if is_rejected(result) else ""
     reason = f"{rejected}{result['grade_reason']} {result['remedy']}".strip()
     return [(f"grade {result['grade']}", reason), *busy_facts(result)]
 

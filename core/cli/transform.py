@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from core.cli.grid import visible
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, share, with_feeds, workload_of
-from core.cli.output import Json, Quiet, Wide, print_json, print_lines, unwritable
+from core.cli.output import Json, Quiet, Wide, check_place, print_json, print_lines, unwritable
 from core.cli.tables import counted, table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_from_dict, fed_words
@@ -134,6 +134,8 @@ def transform(
     their precision allows; what a step made before is not made again. The variants join the library: race one
     with `compare MODEL --candidate variant:NAME`.
     """
+    if output is not None:
+        check_place(output)
     dims = sizes(dim or [])
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)

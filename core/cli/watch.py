@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from core.cli.grid import visible
-from core.evidence.contrast import words
+from core.evidence.verdict import Verdict, words
 from core.run.job import WAITING_QUIET
 from core.run.scheduler import FINISHED, Scheduler, Status
 from core.store import Store
@@ -143,7 +143,7 @@ def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the race says so far: of one contestant its interval, of more how many are decided."""
     if len(contrasts) == 1:
         return [f"· so far {words(contrasts[0])} ·"]
-    decided = sum(one["verdict"] != "UNDECIDED" for one in contrasts)
+    decided = sum(one["verdict"] != Verdict.UNDECIDED for one in contrasts)
     return [f"· {decided} of {len(contrasts)} decided so far ·"] if contrasts else []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from core.evidence.verdict import Verdict
 from core.wire.units import ms
 
 Kind = Literal["at once", "after", "until", "never", "same", "unknown"]
@@ -82,8 +83,8 @@ def break_even(
     found = BreakEven(
         kind="unknown", start_s=start_s, gain_s=gain_s(ratio), unit="run" if same_rows else "row"
     )
-    if contrast["verdict"] in ("EQUIVALENT", "UNDECIDED"):
-        return replace(found, kind="same" if contrast["verdict"] == "EQUIVALENT" else "unknown")
+    if contrast["verdict"] in (Verdict.EQUIVALENT, Verdict.UNDECIDED):
+        return replace(found, kind="same" if contrast["verdict"] == Verdict.EQUIVALENT else "unknown")
     if (found.gain_s > 0) == (start_s <= 0):  # start and steady state agree
         return replace(found, kind="at once" if found.gain_s > 0 else "never")
     ends = [contrast.get("ratio_low"), contrast.get("ratio_high")]

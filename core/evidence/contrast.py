@@ -22,13 +22,11 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from core.evidence.statistics import CONFIDENCE, t_quantile
+from core.evidence.verdict import DEFAULT_MARGIN, MIN_ROUNDS, Verdict
 
-Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED"]
 Source = Literal["race", "history", "assumed"]  # where the spread between processes is known from
 
-DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of configuration
 MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
-MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
 SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
 PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
 MOST_PERSISTENCE = 0.9
@@ -38,7 +36,6 @@ DRIFT_P = 0.01
 DRIFT_LEAST = 0.02  # a real drift below 2 % over a whole comparison changes no decision
 HOPELESS_UNITS = 9  # before, the spread itself is not known well enough to give up
 HOPELESS_CHANCE = 0.05
-MOST_DIGITS, MOST_DECIMALS = 4, 6
 
 _NORMAL = statistics.NormalDist()
 _LARGEST_LOG = 700.0  # beyond, exp overflows
@@ -171,7 +168,7 @@ def contrast(
         ratio=_exp(middle),
         ratio_low=low,
         ratio_high=high,
-        verdict=_verdict(low, high, margin),
+        verdict=Verdict.of(low, high, margin),
         rounds=rounds,
         generations=n,
         sigma=within_s if within_s is not None else _robust_deviation(centers) if n > 1 else None,
@@ -211,7 +208,7 @@ def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
         target: relative half-width, as in `Precision.target`.
         of_effect: as in `Precision`.
     """
-    decided = contrast.verdict != "UNDECIDED" and not contrast.drifting
+    decided = contrast.verdict != Verdict.UNDECIDED and not contrast.drifting
     enough = max(target, of_effect * abs(math.log(contrast.ratio)))
     return decided and contrast.half_width is not None and contrast.half_width <= enough
 
@@ -231,7 +228,7 @@ def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
 
     Source: predictive power with a flat prior, Spiegelhalter, Freedman and Blackburn (1986).
     """
-    if now.generations < HOPELESS_UNITS or now.verdict != "UNDECIDED" or now.standard_error is None:
+    if now.generations < HOPELESS_UNITS or now.verdict != Verdict.UNDECIDED or now.standard_error is None:
         return False
     return _chance_of_verdict(now, looks, max(0, left)) < HOPELESS_CHANCE
 
@@ -260,63 +257,6 @@ def sufficient_look(units: int, looks: Sequence[int]) -> int | None:
 
 
 _MOST_PREDICTED = 100_000
-
-
-# --- words ---------------------------------------------------------------------------------------------
-
-
-def ratio_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """Return the ratio as text with the digits that its interval supports, four significant ones at most.
-
-    One step of the last digit is at most half of the interval's half-width: 1.4237 is "1.42" in ±0.04, "1.4"
-    in ±0.3. Without an interval two digits are shown.
-    """
-    return f"{ratio:.{_decimals(ratio, low, high)}f}"
-
-
-def words(contrast: Mapping[str, Any]) -> str:
-    """Say a contrast (`Contrast.to_dict()`, or a stored one) in plain English, for screens and commands.
-
-    "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
-    (1.004×, 95 % [0.995, 1.013])", "undecided: between 0.97× and 1.08×".
-    """
-    ratio, low, high = contrast["ratio"], contrast["ratio_low"], contrast["ratio_high"]
-    if low is None or high is None:
-        return f"undecided: about {ratio_text(ratio)}×; {_why_no_interval(contrast['rounds'])}"
-    if contrast["verdict"] == "SLOWER":
-        ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    places = _decimals(ratio, low, high)
-    span = f"95 % [{low:.{places}f}, {high:.{places}f}]"
-    match contrast["verdict"]:
-        case "FASTER":
-            return f"{ratio:.{places}f}× faster, {span}"
-        case "SLOWER":
-            return f"{ratio:.{places}f}× slower, {span}"
-        case "EQUIVALENT":
-            margin = contrast.get("margin") or DEFAULT_MARGIN  # results may be stored without it
-            return f"no difference larger than {100 * margin:g} % ({ratio:.{places}f}×, {span})"
-    return f"undecided: between {low:.{places}f}× and {high:.{places}f}×"
-
-
-def _why_no_interval(rounds: int) -> str:
-    if rounds < MIN_ROUNDS:
-        return f"an interval takes {MIN_ROUNDS} rounds, there {'was' if rounds == 1 else 'were'} {rounds}"
-    return "the rounds hardly differ: the clock is too coarse for an interval"
-
-
-def _decimals(ratio: float, low: float | None, high: float | None) -> int:
-    size = math.floor(math.log10(ratio))
-    if low is None or high is None or high <= low:
-        return max(0, 1 - size)
-    step = math.floor(math.log10((high - low) / 4))
-    places = max(0, min(MOST_DIGITS, size - step + 1) - 1 - size)
-    while places < MOST_DECIMALS and any(_hides(bound, places) for bound in (low, high)):
-        places += 1  # an interval that excludes 1 must not be shown as one that ends there
-    return places
-
-
-def _hides(bound: float, places: int) -> bool:
-    return bound != 1 and float(f"{bound:.{places}f}") == 1
 
 
 # --- estimators ----------------------------------------------------------------------------------------
@@ -426,14 +366,6 @@ def _robust_deviation(values: Sequence[float]) -> float:
     if n < 2:
         return 0.0
     return _winsorised_deviation(sorted(values), cut) / _normal_winsorised_deviation(cut / n)
-
-
-def _verdict(low: float | None, high: float | None, margin: float) -> Verdict:
-    if low is None or high is None:
-        return "UNDECIDED"
-    if low >= 1 / (1 + margin) and high <= 1 + margin:
-        return "EQUIVALENT"
-    return "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED"
 
 
 def _winsorised_deviation(ordered: Sequence[float], cut: int) -> float:

@@ -23,13 +23,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from core.evidence.contrast import Contrast
 from core.evidence.statistics import t_quantile
+from core.evidence.verdict import Grade, Verdict
 from core.wire import Counters
-
-Letter = Literal["A", "B", "C", "F"]
 
 FLAGS = {
     "foreign_load": "other programs used the CPUs",
@@ -76,7 +75,6 @@ WINDOW_S = 0.5  # blocks of 20 ms are judged together where the counter moves in
 
 # --- grades -------------------------------------------------------------------------------------------------
 
-HALF_WIDTHS: tuple[tuple[Letter, float], ...] = (("A", 0.01), ("B", 0.03))  # of an answer; C: wider
 REJECT_ALPHA = 0.01  # at 5 % one honest comparison in twenty would be doubted
 REJECT_EFFECT = 0.01  # an A/A difference below that misleads nobody
 SEVERAL = 3.0  # times what two equal configurations differ by: an effect that stands all the same
@@ -388,19 +386,12 @@ def busy(summary: Summary, neighbours: Programs | None) -> dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grade:
+class Graded:
     """How fine a comparison is. F: no verdict of it stands; its numbers are kept, but never ranked."""
 
-    grade: Letter
+    grade: Grade
     reason: str  # a sentence with its numbers
     remedy: str  # an imperative sentence; empty where nothing must be done
-
-
-def fineness(half_width: float | None) -> Letter:
-    """Return A, B or C by the interval of the answer: within 1 %, within 3 %, or wider or not known."""
-    if half_width is None:
-        return "C"
-    return next((letter for letter, most in HALF_WIDTHS if half_width <= most), "C")
 
 
 def stands(found: Contrast, aa: Contrast | None) -> str:
@@ -415,11 +406,11 @@ def stands(found: Contrast, aa: Contrast | None) -> str:
     if not bias or aa is None or found.ratio_low is None or found.ratio_high is None:
         return ""
     bounds = [abs(math.log(found.ratio_low)), abs(math.log(found.ratio_high))]
-    if found.verdict == "EQUIVALENT":
+    if found.verdict == Verdict.EQUIVALENT:
         doubtful = max(bounds) + bias > math.log1p(found.margin)
     else:
         doubtful = abs(math.log(found.ratio)) < SEVERAL * bias or min(bounds) <= bias
-    if found.verdict == "UNDECIDED" or not doubtful:
+    if found.verdict == Verdict.UNDECIDED or not doubtful:
         return ""
     return (
         f"Two copies of the same configuration differed by {_percent(math.expm1(bias), 1)} in the A/A test "
@@ -449,7 +440,7 @@ def grade(
     *,
     rejected: bool,
     frozen: bool,
-) -> Grade:
+) -> Graded:
     """Grade a comparison by how fine its answer is: by the widest interval of its verdicts.
 
     A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: wider. F: the A/A test does not
@@ -464,15 +455,15 @@ def grade(
     """
     asked = [*half_widths] or [None if aa is None else aa.half_width]
     known = [one for one in asked if one is not None]
-    letter = fineness(max(known)) if len(known) == len(asked) else "C"
+    letter = Grade.of(max(known)) if len(known) == len(asked) else Grade.C
     if rejected:
-        return Grade(grade="F", reason=_width(aa), remedy=_QUIETER)
-    if letter == "A" and not frozen:
-        letter = "B"
-    return Grade(
+        return Graded(grade=Grade.F, reason=_width(aa), remedy=_QUIETER)
+    if letter == Grade.A and not frozen:
+        letter = Grade.B
+    return Graded(
         grade=letter,
         reason=f"{_answer(half_widths)}{_width(aa)} {_disturbances(summary, frozen=frozen)}",
-        remedy="" if letter == "A" else _remedy(summary, frozen=frozen),
+        remedy="" if letter == Grade.A else _remedy(summary, frozen=frozen),
     )
 
 

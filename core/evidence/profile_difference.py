@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from core.evidence.profile_grouping import Group, GroupNode, Timed, group, half_width, mean, typical_passes
+from core.evidence.verdict import Verdict
 from core.wire.profile_passes import Passes, Side
 
-Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED"]
 RowKind = Literal["operator", "inserted", "unmatched", "outside", "unseen"]
 
 OUTSIDE = "outside the nodes"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from core.evidence.profile_difference import Difference, Row
+from core.evidence.verdict import Verdict
 from core.wire.units import ms
 
 NAMED_SHARE = 0.05  # of the whole difference, from which a part is named
@@ -28,7 +29,7 @@ def sentence(difference: Difference) -> str:
     A part is named only where the passes agree on the sign of its difference.
     """
     end = difference.end
-    if end.verdict not in ("FASTER", "SLOWER") or not end.difference_s:
+    if end.verdict not in (Verdict.FASTER, Verdict.SLOWER) or not end.difference_s:
         return _nothing_to_explain(difference)
     less = end.difference_s < 0
     begin = (
@@ -42,7 +43,7 @@ def sentence(difference: Difference) -> str:
 
 def _nothing_to_explain(difference: Difference) -> str:
     end = difference.end
-    if end.verdict == "EQUIVALENT":
+    if end.verdict == Verdict.EQUIVALENT:
         return f"There is nothing to explain: {end.words}."
     how = "" if end.raced else " Race them to find out."
     return f"There is nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.evidence.contrast import ASSUMED, PRECISIONS, Precision, predicted_units, sufficient_look
+from core.evidence.verdict import Grade
 
 PUBLISHABLE = ("A", "B")
 PUBLISH = "publish"
@@ -102,7 +103,7 @@ def _need(precision: Precision, deviation: float, generation_s: float) -> Need:
 def _headline(grade: str, needs: Sequence[Need], busy: str, *, publishable: bool) -> str:
     if publishable:
         return "Yes, this machine is quiet enough to publish."
-    if grade == "F":
+    if grade == Grade.F:
         return "No. Two copies of one configuration differ here now: small differences would be false."
     if busy:
         return f"No: {busy}. Ratios would be those of a busy machine."

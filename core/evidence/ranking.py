@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations, permutations, product
 
-from core.evidence.contrast import ASSUMED, DEFAULT_MARGIN, Prior, contrast
+from core.evidence.contrast import ASSUMED, Prior, contrast
+from core.evidence.verdict import DEFAULT_MARGIN, Verdict
 
 Key = tuple[int, int]  # generation, round
 PerRound = Mapping[Key, float]
@@ -84,9 +85,9 @@ def _clearly_faster(
         if not common:
             continue
         found = contrast(common, looks=looks, margin=margin, prior=prior)
-        if found.verdict == "FASTER":
+        if found.verdict == Verdict.FASTER:
             pairs.add((a, b))
-        elif found.verdict == "SLOWER":
+        elif found.verdict == Verdict.SLOWER:
             pairs.add((b, a))
     for middle, (a, b) in product(per_round, permutations(per_round, 2)):  # Warshall: the chains
         if (a, middle) in pairs and (middle, b) in pairs:

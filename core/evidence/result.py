@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import DEFAULT_MARGIN, Contrast, contrast, excess_between
+from core.evidence.contrast import Contrast, contrast, excess_between
 from core.evidence.fed import fed
 from core.evidence.interference import (
-    Grade,
+    Graded,
     Summary,
     biased,
     busy,
-    fineness,
     flag_blocks,
     grade,
     stands,
@@ -33,8 +32,9 @@ from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, paired, ranks
 from core.evidence.statistics import mean_estimate
+from core.evidence.verdict import DEFAULT_MARGIN, Grade, Verdict
 from core.wire.errors import WorkerError
-from core.wire.guard import MARK, Pairs, Verdict, apart_words, computed_in, judge
+from core.wire.guard import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
 from core.wire.units import ms
 
 if TYPE_CHECKING:  # the record alone: what runs a race stays out
@@ -238,10 +238,10 @@ class Evidence:
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
             **found.to_dict(),
-            "verdict": "UNDECIDED" if contradicted or doubt else found.verdict,
+            "verdict": Verdict.UNDECIDED if contradicted or doubt else found.verdict,
             "holds": not doubt,
             "holds_reason": doubt,
-            "grade": "F" if doubt else fineness(found.half_width),
+            "grade": Grade.F if doubt else Grade.of(found.half_width),
             "wall_s": self.record.wall_s,
             "per_row": rows[0] != rows[1],
             "flagged_rounds": len(flagged),
@@ -282,7 +282,7 @@ class Evidence:
             found.append(f"{MARK} of `{name}`, which it is put against: {self._verdicts[baseline].why}")
         return found
 
-    def _apart(self, candidate: int, baseline: int) -> tuple[Verdict | None, str]:
+    def _apart(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
         """Whether the originals of two sides compute the same, and that in words; None: they have one."""
         one, other = self.entrants[candidate], self.entrants[baseline]
         found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
@@ -291,7 +291,7 @@ class Evidence:
         return found, f"{apart_words(one.origin_name, other.origin_name, found)}."
 
     @cached_property
-    def _verdicts(self) -> list[Verdict]:
+    def _verdicts(self) -> list[OutputCheck]:
         """Of everybody, whether its outputs are still right."""
         found = []
         for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
@@ -309,7 +309,7 @@ class Evidence:
 
     def _ranks(self) -> list[dict[str, Any]]:
         standing = [index for index in range(len(self.entrants)) if self._stands(index)]
-        if self.grade.grade == "F" or not 2 <= len(standing) <= MAX_RANKED:
+        if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
             return []
         per_round = {self.entrants[index].trial: self._per_row[index] for index in standing}
         found = ranks(per_round, looks=self.looks, margin=self.margin, prior=self.record.prior)
@@ -318,7 +318,7 @@ class Evidence:
     # --- what happened --------------------------------------------------------------------------------------
 
     @cached_property
-    def grade(self) -> Grade:
+    def grade(self) -> Graded:
         """How fine the comparison is, and whether any verdict of it stands."""
         holding = [one["holds"] for one in self.contrasts]
         rejected = not any(holding) if holding else biased(self.aa)
@@ -561,7 +561,7 @@ def _either(one: bool | None, other: bool | None) -> bool | None:
 
 
 def _contradict(one: Contrast, other: Contrast) -> bool:
-    return "UNDECIDED" not in (one.verdict, other.verdict) and one.verdict != other.verdict
+    return Verdict.UNDECIDED not in (one.verdict, other.verdict) and one.verdict != other.verdict
 
 
 # --- parts of a trial's result ------------------------------------------------------------------------------

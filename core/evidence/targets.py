@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.evidence.statistics import mean_estimate
+from core.evidence.verdict import is_rejected
 from core.spec.targets import METRICS, TargetSpec
 from core.wire.units import significant, size_scale, span
 
@@ -226,7 +227,7 @@ def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
 
 def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
     one_process = result.get("generations") is None  # an older version's, which rejected busy races
-    if one_process and result.get("grade") == "F" and target.metric not in UNTIMED:
+    if one_process and is_rejected(result) and target.metric not in UNTIMED:
         reason = result.get("grade_reason") or "the machine was too disturbed."
         todo = result.get("remedy") or "Measure again on a quieter machine."
         return _Gap(cause="rejected", why=f"The race was graded F: {reason}", todo=todo)

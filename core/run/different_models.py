@@ -20,7 +20,7 @@ from core.process.workers import Workers
 from core.run.race.blocks import start_loaded
 from core.run.race.passes import compare_outputs, keep_outputs
 from core.wire.errors import Cancelled, SpecError, TunerError
-from core.wire.guard import Pairs, Verdict, apart_words, judge, looser
+from core.wire.guard import OutputCheck, Pairs, apart_words, judge, looser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def hold_apart(
     cancel: threading.Event,
     on_progress: Callable[[Progress], None],
     timeout_s: float,
-) -> dict[tuple[str, str], Verdict]:
+) -> dict[tuple[str, str], OutputCheck]:
     """Hold the outputs of `origins` against those of each of `against`, all fed what the latter is fed.
 
     Args:
@@ -58,7 +58,7 @@ def hold_apart(
     Raises:
         Cancelled: before it was known.
     """
-    found: dict[tuple[str, str], Verdict] = {}
+    found: dict[tuple[str, str], OutputCheck] = {}
     for one in against:
         others = [
             other

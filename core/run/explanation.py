@@ -23,11 +23,12 @@ from typing import Any
 from core import wire
 from core.evidence.comparison import Configuration, Role
 from core.evidence.continuation import splits
-from core.evidence.contrast import DEFAULT_MARGIN, contrast, words
+from core.evidence.contrast import contrast
 from core.evidence.measurement import Trial
-from core.evidence.profile_difference import Difference, EndToEnd, Verdict, difference
+from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired
+from core.evidence.verdict import DEFAULT_MARGIN, Verdict, is_rejected, words
 from core.process.runner import run_job
 from core.run.plan import contestant_plan
 from core.run.trial import prepare_trial, resolve_trial
@@ -40,8 +41,6 @@ from core.wire.profile_passes import Passes, passes_from_dict
 from core.wire.provenance import fingerprint_difference
 
 TIMEOUT_S = 3600.0  # a quarter of a minute as a rule; models of seconds per run take their time
-
-_OPPOSITE: Mapping[str, Verdict] = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +216,12 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     found = found or _apart(of)
     if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
         candidate_s = baseline_s / found["ratio"]
-    if raced and "holds" not in found and _result(of.candidate).get("grade") == "F":  # of an older version
+    if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # of an older version
         reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
-        found |= {"verdict": "UNDECIDED", "words": f"their race was rejected, grade F: {reason.rstrip('.')}"}
+        found |= {
+            "verdict": Verdict.UNDECIDED,
+            "words": f"their race was rejected, grade F: {reason.rstrip('.')}",
+        }
     if found.get("holds") is False:
         found |= {"words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}
     low, high = found["ratio_low"], found["ratio_high"]
@@ -228,7 +230,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         candidate_s=candidate_s,
         low_s=baseline_s * (1 / high - 1) if high else None,
         high_s=baseline_s * (1 / low - 1) if low else None,
-        verdict=found["verdict"],
+        verdict=Verdict[found["verdict"]],
         words=(found.get("words") or words(found)) + else_words(found),
         raced=raced,
         per_row=per_row,
@@ -269,7 +271,7 @@ def _contrast(of: Pair, protocol: Mapping[str, Any]) -> dict[str, Any] | None:
     ratios = paired(_medians(of.candidate), _medians(of.baseline))
     if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
         text = "they raced together, but the samples that would tell were pruned"
-        return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "holds": True, "words": text}
+        return {**_open(text), "holds": True}
     margin = float(protocol.get("margin") or DEFAULT_MARGIN)
     return contrast(ratios, looks=splits(protocol), margin=margin).to_dict() if ratios else None
 
@@ -281,7 +283,7 @@ def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
         "ratio": 1 / stored["ratio"],
         "ratio_low": 1 / high if high else None,
         "ratio_high": 1 / low if low else None,
-        "verdict": _OPPOSITE.get(stored["verdict"], stored["verdict"]),
+        "verdict": Verdict[stored["verdict"]].opposite,
     }
 
 
@@ -303,4 +305,9 @@ def _apart(of: Pair) -> dict[str, Any]:
         told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
         what = f" ({'; '.join(told[:3])})" if told else ""
         text = f"they were measured on different machines or with different libraries{what}"
-    return {"ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED", "words": text}
+    return _open(text)
+
+
+def _open(text: str) -> dict[str, Any]:
+    """A contrast without a ratio, and why there is none."""
+    return {"ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED, "words": text}

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import Grade
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.knobs import MAX_BATCH, MAX_THREADS, check_range, knob
 from core.wire.errors import SpecError, nearest
@@ -27,7 +28,6 @@ MAX_POINTS = 256  # a slip in a list must not queue thousands of measurements
 STUDY_PREFIX = "curve"
 PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
 DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
-REJECTED = "F"  # the grade of a race whose numbers must not rank anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Measured:
     @property
     def ranked(self) -> bool:
         """Whether its numbers may be put above or below others."""
-        return self.latency is not None and self.grade != REJECTED
+        return self.latency is not None and self.grade != Grade.F
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
         """Rows per second at the bounds of the mean latency; None where the runs carry no interval."""

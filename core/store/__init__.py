@@ -23,6 +23,7 @@ from typing import Any
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.store import accuracies, database, pruning, rows
 from core.store.accuracies import Accuracy
 from core.store.copies import Checked
@@ -257,7 +258,7 @@ class Store:
             for row in db.execute(query, (key, fingerprint, model_sha256)):
                 found = _listed(row)
                 result = found.result or {}
-                if found.state == "COMPLETE" and result.get("grade") != "F" and result.get("busy") is None:
+                if found.state == "COMPLETE" and not is_rejected(result) and result.get("busy") is None:
                     return found
         return None
 

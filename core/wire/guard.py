@@ -60,7 +60,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class OutputCheck:
     """Whether outputs are too far from the reference's; `why` says it in words in either case."""
 
     breach: bool | None  # None: they were not compared, or say nothing
@@ -73,7 +73,7 @@ class Verdict:
         return asdict(self)
 
 
-Pairs = Mapping[tuple[str, str], Verdict]  # content hashes of two models -> whether they compute the same
+Pairs = Mapping[tuple[str, str], OutputCheck]  # content hashes of two models -> whether they compute the same
 
 
 def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
@@ -100,7 +100,7 @@ def judge(
     *,
     unknown: str = "",
     random: Sequence[str] = (),
-) -> Verdict:
+) -> OutputCheck:
     """Judge the outputs of one configuration.
 
     Args:
@@ -120,7 +120,7 @@ def judge(
             breach, why = None, void
         elif breach and random:
             breach, why = None, _RANDOM.format(names=", ".join(random), why=why)
-    return Verdict(breach=breach, why=why, precision=precision, tolerance=allowed)
+    return OutputCheck(breach=breach, why=why, precision=precision, tolerance=allowed)
 
 
 def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bool, str]:
@@ -167,7 +167,7 @@ def _rows(error: wire.OutputError) -> str:
     return "the rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
 
 
-def apart_words(name: str, against: str, verdict: Verdict) -> str:
+def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
     """Say in a sentence without its full stop how one model's outputs stand to those of another."""
     why = verdict.why.rstrip(".")
     if verdict.breach:

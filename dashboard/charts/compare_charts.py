@@ -14,8 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.contrast import words
-from dashboard import ratios
+from core.evidence.verdict import Verdict, measured, parts, so_far, tick, words
 from dashboard.charts import (
     FONT_PX,
     MUTED,
@@ -42,10 +41,10 @@ BASELINE, REJECTED = "BASELINE", "REJECTED"  # beside the verdicts
 
 # colour, marker and word of each verdict; the marker tells them apart without the colour
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
-    "FASTER": (PALETTE[2], "triangle-right", "faster"),
-    "SLOWER": (PALETTE[1], "triangle-left", "slower"),
-    "EQUIVALENT": (PALETTE[0], "diamond", "no difference that matters"),
-    "UNDECIDED": (MUTED, "circle-open", "undecided"),
+    Verdict.FASTER: (PALETTE[2], "triangle-right", "faster"),
+    Verdict.SLOWER: (PALETTE[1], "triangle-left", "slower"),
+    Verdict.EQUIVALENT: (PALETTE[0], "diamond", "no difference that matters"),
+    Verdict.UNDECIDED: (MUTED, "circle-open", "undecided"),
     REJECTED: (MUTED, "x-thin-open", "rejected: no verdict"),
     BASELINE: (MUTED, "line-ns-open", "baseline"),
 }
@@ -124,7 +123,7 @@ def forest_info(
 
 def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bool, final: bool) -> ForestRow:
     label = contrast.get("label") or labels.get(contrast["candidate"], contrast["candidate"][:8])
-    verdict = REJECTED if rejected else contrast.get("verdict") or "UNDECIDED"
+    verdict = REJECTED if rejected else contrast.get("verdict") or Verdict.UNDECIDED
     short, rest = _words(contrast, verdict, final=final)
     rounds = f"{contrast['rounds']} rounds" if contrast.get("rounds") else ""
     return ForestRow(
@@ -141,12 +140,12 @@ def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bo
 def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[str, str]:
     """The verdict in a few characters, and what it rests on."""
     if not final:
-        ratio, interval = ratios.so_far(contrast)
+        ratio, interval = so_far(contrast)
         return f"{ratio} so far", interval
     if verdict == REJECTED:
-        return "rejected", ratios.measured(contrast)
-    short, interval = ratios.parts({**contrast, "verdict": verdict})
-    return ("no difference", words(contrast)) if verdict == "EQUIVALENT" else (short, interval)
+        return "rejected", measured(contrast)
+    short, interval = parts({**contrast, "verdict": verdict})
+    return ("no difference", words(contrast)) if verdict == Verdict.EQUIVALENT else (short, interval)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
@@ -193,7 +192,7 @@ def forest(info: ForestInfo) -> go.Figure:
         type="log",
         range=[math.log10(bound) for bound in info.axis],
         tickvals=info.ticks,
-        ticktext=[ratios.tick(one) for one in info.ticks],
+        ticktext=[tick(one) for one in info.ticks],
     )
     figure.update_yaxes(visible=False, range=[-0.5, len(info.rows) - 0.3], fixedrange=True)
     return figure
@@ -290,9 +289,7 @@ def live_forest(info: ForestInfo, *, dark: bool = False) -> dict[str, Any]:
             "symbol": "none",
             "lineStyle": {"color": MUTED, "type": "dotted"},
             "label": {"show": True, "position": "end", "distance": 4, "color": text, "fontSize": FONT_PX},
-            "data": [
-                {"xAxis": math.log(one), "label": {"formatter": ratios.tick(one)}} for one in info.ticks
-            ],
+            "data": [{"xAxis": math.log(one), "label": {"formatter": tick(one)}} for one in info.ticks],
         },
     }
     return {

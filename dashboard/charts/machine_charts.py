@@ -6,6 +6,7 @@ no clock, no file. A ratio is drawn as its distance from 1 in percent: two equal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.interference import HALF_WIDTHS
+from core.evidence.verdict import Grade
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
 
 WHEN = {"before": "before a race", "after": "after a race", "during": "during a race", "alone": "on its own"}
@@ -58,7 +59,7 @@ def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
     """Return self-tests, as the store keeps them, in the order of time; without a ratio there is no point."""
     known = sorted((one for one in self_tests if one.get("ratio")), key=lambda one: one["at"])
     groups = {name: [one for one in known if _name(one) == name] for name in (AGREES, DIFFERS)}
-    bands = [Band(grade=grade, percent=100 * width) for grade, width in HALF_WIDTHS]
+    bands = [Band(grade=one, percent=100 * one.most) for one in Grade if math.isfinite(one.most)]
     far = [max(abs(value) for value in _bounds(one) if value is not None) for one in known]
     reach = min(max([*far, bands[1].percent]) * _ROOM, MOST)
     return History(

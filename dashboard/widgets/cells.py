@@ -12,11 +12,12 @@ from typing import Any, Literal
 from core import spec as specs
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial
+from core.evidence.verdict import Verdict, is_rejected, parts
 from core.spec.knobs import KNOBS
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach, not_judged
 from core.wire.provenance import fingerprint_difference
-from dashboard import format, ratios
+from dashboard import format
 from dashboard.widgets import verdict as verdicts
 
 Result = Mapping[str, Any]
@@ -50,7 +51,7 @@ PERCENTILE_HELP = (
 
 WARNING = "⚠"  # in tables and charts, which have no icons
 NOT_JUDGED = "neither right nor wrong"
-_COLORS: Mapping[str, Color] = {"FASTER": "green", "SLOWER": "orange"}
+_COLORS: Mapping[str, Color] = {Verdict.FASTER: "green", Verdict.SLOWER: "orange"}
 
 
 def rows_differ(result: Result, baseline: Result | None) -> bool:
@@ -89,11 +90,11 @@ def latency_cells(
 
 def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
     """The verdict of the race, in the words of the title."""
-    if verdicts.is_rejected(contrast):
+    if is_rejected(contrast):
         return {"change": verdicts.short(contrast)}
     return {
         "change": verdicts.short(contrast),
-        "change_note": ratios.parts(contrast)[1],
+        "change_note": parts(contrast)[1],
         "color": _COLORS.get(contrast["verdict"], "off"),
     }
 

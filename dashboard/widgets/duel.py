@@ -14,6 +14,7 @@ import streamlit as st
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
@@ -167,7 +168,7 @@ def _forest(duel: Duel) -> None:
         duel.contrasts,
         named,
         margin=duel.comparison.protocol.get("margin") or 0.0,
-        muted=[one["candidate"] for one in duel.contrasts if verdict.is_rejected(one)],
+        muted=[one["candidate"] for one in duel.contrasts if is_rejected(one)],
     )
     st.plotly_chart(
         compare_charts.forest(info),
@@ -270,7 +271,7 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
     contrast = duel.contrast if duel is not None else None
     found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
     if found is not None:
-        rejected = verdict.is_rejected(contrast)
+        rejected = is_rejected(contrast)
         shown.append(cells.break_even_cell(replace(found, kind="unknown") if rejected else found))
     results.grid(shown, key="cold_start")
     warm = len(result.get("warmup_latencies_s") or [])

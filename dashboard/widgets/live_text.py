@@ -8,7 +8,8 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from dashboard import format, ratios
+from core.evidence.verdict import so_far
+from dashboard import format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) ->
         ]
         parts.append(f"p50 {text} ({'; '.join(beside)})" if beside else f"p50 {text}")
     for one in own:
-        ratio, interval = ratios.so_far(one)
+        ratio, interval = so_far(one)
         name = field.labels.get(one["baseline"], "the baseline")
         parts.append(f"{ratio} than {name} so far, {interval}")
     return " · ".join([*parts, "final only at the end"])

@@ -11,6 +11,7 @@ from streamlit.typing import DataframeState
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.run.scheduler import Status
 from core.store import PRUNED
 from core.wire.errors import TunerError
@@ -172,7 +173,7 @@ def _headline(comparison: Comparison) -> None:
     result = comparison.result or {}
     said = format.plain(standings.headline(comparison))
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-    if verdict.is_rejected(result):
+    if is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
             title=f"{said} Grade F",
@@ -197,7 +198,7 @@ def _forest(comparison: Comparison) -> None:
         standings.labels(comparison),
         baseline=against,
         margin=margin(comparison),
-        muted=[trial for trial, one in found.items() if verdict.is_rejected(one)],
+        muted=[trial for trial, one in found.items() if is_rejected(one)],
     )
     with st.container(border=True, key="compare.forest_box"):
         st.plotly_chart(

@@ -10,6 +10,7 @@ import streamlit as st
 
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
+from core.evidence.verdict import Grade
 from core.run.plan import feed_plan
 from core.wire.errors import TunerError
 from core.wire.guard import ADVICE, MARK, breach, error_in_words
@@ -35,21 +36,13 @@ def state_badge(name: str) -> None:
     st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
 
 
-GRADES: Mapping[str, tuple[str, str, str]] = {
-    # grade -> icon, colour, words
-    "A": (":material/verified:", "green", "fine"),
-    "B": (":material/check_circle:", "blue", "good"),
-    "C": (":material/grain:", "orange", "coarse"),
-    "F": (":material/block:", "red", "rejected"),
-}
-
-
 def grade_badge(grade: str | None, reason: str = "") -> None:
     """Draw how fine a comparison is: letter, icon, word and colour, with the reason on demand."""
-    if grade is None or grade not in GRADES:
+    if not grade or grade not in list(Grade):
         return
-    icon, color, words = GRADES[grade]
-    st.badge(f"Grade {grade}, {words}", icon=icon, color=color, help=format.plain(reason) or None)  # type: ignore[arg-type] # a colour of the table above
+    shown = Grade[grade]
+    text = f"Grade {shown}, {shown.word}"
+    st.badge(text, icon=format.icon(shown.icon), color=shown.color, help=format.plain(reason) or None)
 
 
 def breach_badge(result: Result | None) -> None:

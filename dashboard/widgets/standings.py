@@ -1,7 +1,7 @@
 """A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
 
 No Streamlit: what stands here is tested as text. `race_results` draws it. What
-`verdict.is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
+`is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.spec import spec_from_dict
 from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK
@@ -50,13 +51,13 @@ def against_reference(comparison: Comparison) -> dict[str, Contrast]:
 
 def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
     """Trial -> {rank, ties}, without those whose verdict was rejected; empty where nobody is ranked."""
-    if verdict.is_rejected(comparison.result):
+    if is_rejected(comparison.result):
         return {}
     found = against_reference(comparison)
     return {
         one["trial"]: one
         for one in (comparison.result or {}).get("ranks") or []
-        if not verdict.is_rejected(found.get(one["trial"]))
+        if not is_rejected(found.get(one["trial"]))
     }
 
 
@@ -79,14 +80,14 @@ def order(comparison: Comparison) -> list[str]:
 
 def headline(comparison: Comparison) -> str:
     """Say in a sentence or two who is ahead."""
-    if verdict.is_rejected(comparison.result):
+    if is_rejected(comparison.result):
         return "Rejected: nobody is ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     if not found:
         return "There is nothing to compare: fewer than two configurations came through."
     ranked = ranks(comparison)
     first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
-    if not first and any(map(verdict.is_rejected, found.values())):
+    if not first and any(map(is_rejected, found.values())):
         return f"Nobody can be called the fastest: who came out ahead of {named[against]} was rejected."
     if not first:
         return f"Put against {named[against]}; too many configurations to rank."
@@ -223,7 +224,7 @@ def cautions(comparison: Comparison) -> list[str]:
     lines = [f"{named[trial]}: {note}" for trial, one in found.items() for note in one.get("notes") or []]
     if any(map(verdict.is_older, found.values())):
         lines.append(verdict.OLDER)
-    if any(map(verdict.is_rejected, found.values())) and not verdict.is_rejected(comparison.result):
+    if any(map(is_rejected, found.values())) and not is_rejected(comparison.result):
         lines.append(f"What would help: {verdict.MEASURE_BETTER}")
     told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
     notes = [str(note) for note in (comparison.result or {}).get("notes") or []]

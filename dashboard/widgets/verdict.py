@@ -14,20 +14,14 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.verdict import DEFAULT_MARGIN, Color, Grade, Verdict, is_rejected, measured, parts
+from core.evidence.verdict import words as verdict_words
 from core.store import PRUNED
 from core.wire.guard import else_words
-from dashboard import format, ratios
+from dashboard import format
 
 Contrast = Mapping[str, Any]
 
-REJECTED = "F"
-LOOKS: Mapping[str, tuple[str, str]] = {
-    # verdict -> icon, colour
-    "FASTER": (":material/rocket_launch:", "green"),
-    "SLOWER": (":material/trending_down:", "orange"),
-    "EQUIVALENT": (":material/equal:", "blue"),
-    "UNDECIDED": (":material/help:", "gray"),
-}
 BUSY = "busy machine"  # the remark where there is room for two words
 OLDER = (
     "Raced by an earlier version of ORTune: its interval knows one pair of processes only, and may be too "
@@ -49,7 +43,7 @@ class Card:
 
     headline: str
     icon: str
-    color: str
+    color: Color
     against: str  # what it was put against, in words
     facts: list[str]
     noise: str  # the parts of the interval; empty where they are not known
@@ -62,14 +56,10 @@ class Card:
 # --- what decides -------------------------------------------------------------------------------------------
 
 
-def is_rejected(graded: Mapping[str, Any] | None) -> bool:
-    """Whether no verdict may be drawn: of one contrast, or of any contrast of a race.
-
-    Args:
-        graded: a contrast, or the result of a comparison or of a trial, as they are stored; None: no result.
-    """
-    found = graded or {}
-    return found.get("holds") is False or found.get("grade") == REJECTED
+def look(contrast: Contrast) -> tuple[str, Color]:
+    """Icon and colour of what a contrast says; those of grade F where it was rejected."""
+    shown = Grade.F if is_rejected(contrast) else Verdict[contrast["verdict"]]
+    return format.icon(shown.icon), shown.color
 
 
 def is_older(contrast: Contrast) -> bool:
@@ -125,11 +115,11 @@ def label(comparison: Comparison, trial_id: str) -> str:
 def card(comparison: Comparison, contrast: Contrast) -> Card:
     """Return what may be said about one contrast of `comparison`."""
     rejected = is_rejected(contrast)
-    icon, color = LOOKS[contrast["verdict"]]
+    icon, color = look(contrast)
     return Card(
         headline=sentence(words(contrast), stop=""),
-        icon=":material/block:" if rejected else icon,
-        color="red" if rejected else color,
+        icon=icon,
+        color=color,
         against=_against(comparison, contrast),
         facts=_facts(comparison, contrast),
         noise=noise_words(contrast),
@@ -143,8 +133,8 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
 def words(contrast: Contrast) -> str:
     """Say a contrast in words; one that was rejected is said to be no verdict."""
     if is_rejected(contrast):
-        return f"rejected: no verdict ({ratios.measured(contrast)})"
-    return contrasts.words(contrast) + else_words(contrast)
+        return f"rejected: no verdict ({measured(contrast)})"
+    return verdict_words(contrast) + else_words(contrast)
 
 
 def sentence(text: str, *, stop: str = ".") -> str:
@@ -212,7 +202,7 @@ def _reason(comparison: Comparison, contrast: Contrast) -> str:
 def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> str:
     if rejected:
         return str((comparison.result or {}).get("remedy") or MEASURE_BETTER)
-    if contrast["verdict"] != "UNDECIDED":
+    if contrast["verdict"] != Verdict.UNDECIDED:
         return ""
     needed = generations_to_decide(comparison, contrast)
     more = needed is not None and needed > contrast["generations"]
@@ -230,7 +220,7 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
     sigma, between = contrast.get("sigma"), contrast.get("sigma_between")
     if is_older(contrast) or not sigma or between is None or not contrast.get("ratio"):
         return None
-    margin = comparison.protocol.get("margin") or contrasts.DEFAULT_MARGIN
+    margin = comparison.protocol.get("margin") or DEFAULT_MARGIN
     distance = abs(math.log(contrast["ratio"]))
     reach = max(distance, math.log1p(margin) - distance)
     each = contrast["rounds"] / contrast["generations"]
@@ -269,7 +259,7 @@ def short(contrast: Contrast) -> str:
     """A verdict in a few characters, for a table or beside a number."""
     if is_rejected(contrast):
         return "rejected"
-    said = "no difference" if contrast["verdict"] == "EQUIVALENT" else ratios.parts(contrast)[0]
+    said = Verdict.EQUIVALENT.word if contrast["verdict"] == Verdict.EQUIVALENT else parts(contrast)[0]
     return said + else_words(contrast)
 
 

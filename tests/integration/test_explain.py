@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from core.evidence.profile_difference import EndToEnd, difference
+from core.evidence.verdict import Verdict
 from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, StoreError
 from core.wire.profile_passes import Passes, passes_from_dict
@@ -83,7 +84,7 @@ def test_what_was_seen_becomes_a_difference_that_adds_up(tmp_path: Path) -> None
         candidate_s=1e-4,
         low_s=None,
         high_s=None,
-        verdict="FASTER",
+        verdict=Verdict.FASTER,
         words="2× faster",
         raced=True,
         per_row=False,

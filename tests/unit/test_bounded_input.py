@@ -326,10 +326,17 @@ HOSTILE: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "output of 100,000": lambda folder: (
         *("transform", "sample_models/digits_cnn.onnx", "--simplify", "-o", f"{folder}/{'n' * 100_000}"),
     ),
+    "output below a file": lambda folder: (
+        *("export", "resnet18", "-o", f"{_pipe(folder / 'p')}/model.onnx"),
+    ),
+    "trace of 100,000": lambda folder: (
+        *("profile", "sample_models/digits_cnn.onnx", "--trace", f"{folder}/{'n' * 100_000}"),
+    ),
     "backup of 100,000": lambda folder: ("backup", "n" * 100_000),
     "restore of a pipe": lambda folder: ("restore", str(_pipe(folder / "kept.db"))),
     "list that is a pipe": lambda folder: (
-        *("accuracy", "sample_models/digits_cnn.onnx", "--data", str(_pipe(folder / "list.csv"))),
+        # read in a worker: on a busy machine a line of progress comes before
+        *("accuracy", "sample_models/digits_cnn.onnx", "--data", str(_pipe(folder / "list.csv")), "--quiet"),
     ),
     "trial of 100,000": lambda folder: ("emit", "n" * 100_000),
     "calibration of nobody": lambda folder: (

@@ -18,11 +18,10 @@ from core.evidence.contrast import (
     excess_between,
     hopeless,
     predicted_units,
-    ratio_text,
     settled,
     sufficient_look,
-    words,
 )
+from core.evidence.verdict import ratio_text, words
 from tests.races import noise
 
 # ln ratios of ten rounds, one of them hit by a neighbour

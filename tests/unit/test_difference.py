@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core.evidence.profile_difference import Difference, EndToEnd, Row, difference
 from core.evidence.profile_grouping import UNMATCHED, Group, half_width
 from core.evidence.profile_sentence import remarks, sentence
+from core.evidence.verdict import Verdict
 from core.wire.errors import WorkerError
 from core.wire.profile import middle_half
 from core.wire.profile_passes import passes_from_dict
@@ -36,7 +37,7 @@ T_4 = 2.7764451  # Student's t for 4 degrees of freedom, 97.5 %
 
 
 def end(baseline_us: float = 920, candidate_us: float = 545, **changes: Any) -> EndToEnd:
-    verdict = "FASTER" if candidate_us < baseline_us else "SLOWER"
+    verdict = Verdict.FASTER if candidate_us < baseline_us else Verdict.SLOWER
     facts: dict[str, Any] = {
         "baseline_s": baseline_us * US,
         "candidate_s": candidate_us * US,

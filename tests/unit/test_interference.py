@@ -16,11 +16,10 @@ from core.evidence.contrast import Contrast, contrast
 from core.evidence.interference import (
     CAUSES,
     FLAGS,
-    Grade,
+    Graded,
     biased,
     busy,
     discard_reason,
-    fineness,
     flag_blocks,
     grade,
     stands,
@@ -28,6 +27,7 @@ from core.evidence.interference import (
     windows,
 )
 from core.evidence.neighbours import Neighbours, Program
+from core.evidence.verdict import Grade
 from core.wire import Counters
 
 
@@ -138,7 +138,7 @@ def judged(
     aa: Contrast | None = QUIET_TEST,
     half_widths: Sequence[float | None] = (0.005,),
     **how: Any,
-) -> Grade:
+) -> Graded:
     flags = flag_blocks(blocks, [0] * len(blocks), cpus=how.pop("cpus", 2))
     facts = {"rejected": False, "frozen": True, **how}
     return grade(aa, half_widths, summarize(blocks, flags), **facts)
@@ -524,7 +524,7 @@ def test_honest_copies_are_seldom_called_different() -> None:
 )
 def test_the_widest_interval_of_the_answer_makes_the_grade(half_width: float, letter: str) -> None:
     found = judged([counters()] * 20, half_widths=[0.0, half_width])
-    assert found.grade == fineness(half_width) == letter
+    assert found.grade == Grade.of(half_width) == letter
     assert bool(found.remedy) == (letter != "A")
     assert found.reason == (
         f"The widest interval of the answer is ±{100 * half_width:.1f} %. In the A/A test (9 generations, 72 "
@@ -548,7 +548,7 @@ def test_where_the_aa_test_was_the_question_its_own_interval_makes_the_grade(
 @pytest.mark.parametrize("half_widths", [[None], [0.005, None]])
 def test_an_answer_without_an_interval_is_as_coarse_as_can_be(half_widths: list[float | None]) -> None:
     found = judged([counters()] * 20, half_widths=half_widths)
-    assert (found.grade, fineness(None)) == ("C", "C")
+    assert (found.grade, Grade.of(None)) == ("C", "C")
     assert found.reason.startswith("An interval is missing: there were too few rounds. In the A/A test")
     assert found.remedy
 

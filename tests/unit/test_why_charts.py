@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.evidence.profile_difference import EndToEnd, difference
+from core.evidence.verdict import Verdict
 from core.wire.profile_passes import passes_from_dict
 from dashboard.charts import why_charts
 from tests.invented_passes import US, fused, node, passes, side, unfused
@@ -18,7 +19,7 @@ def differ(baseline: Any, candidate: Any, baseline_us: float = 920, candidate_us
         candidate_s=candidate_us * US,
         low_s=None,
         high_s=None,
-        verdict="FASTER",
+        verdict=Verdict.FASTER,
         words="1.69× faster",
         raced=True,
         per_row=False,

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from core.evidence.cold_start import BreakEven
-from core.evidence.contrast import words
 from core.evidence.measurement import Trial, latency_summary
+from core.evidence.verdict import words
 from core.process.runner import run_job
 from dashboard.widgets import cells
 from dashboard.widgets.placement_text import cast_lines, placement_rows

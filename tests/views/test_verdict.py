@@ -8,10 +8,9 @@ import pytest
 
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.contrast import contrast as estimate
-from core.evidence.contrast import words
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected, parts, so_far, tick, words
 from core.store import PRUNED
-from dashboard import ratios
 from dashboard.widgets import verdict
 from tests.views.invented import busy_machine
 
@@ -206,18 +205,18 @@ def test_the_contrast_that_counts_comes_first() -> None:
 
 
 def test_only_what_is_graded_f_or_does_not_hold_is_rejected() -> None:
-    assert verdict.is_rejected(rejected())
-    assert verdict.is_rejected(contrast(holds=False))
-    assert verdict.is_rejected(older(grade="F"))
-    assert verdict.is_rejected({"grade": "F"})
+    assert is_rejected(rejected())
+    assert is_rejected(contrast(holds=False))
+    assert is_rejected(older(grade="F"))
+    assert is_rejected({"grade": "F"})
     for accepted in (contrast(), older(), contrast(grade="C"), {"grade": "C"}, {}, None):
-        assert not verdict.is_rejected(accepted)
+        assert not is_rejected(accepted)
 
 
 def test_a_busy_machine_rejects_nothing() -> None:
     one = contrast()
     busy = race(one, busy=busy_machine())
-    assert not verdict.is_rejected(busy.result)
+    assert not is_rejected(busy.result)
     assert verdict.card(busy, one).headline == verdict.card(race(one), one).headline
     assert verdict.busy_words(busy.result) == "on a busy machine: chromium and 2 others used 1.6 cores"
     assert verdict.busy_mark(busy.result) == " · busy machine"
@@ -255,7 +254,7 @@ def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> No
 def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
     one = older(grade="F")
     card = verdict.card(race(one, grade="F", grade_reason="A neighbour.", generations=None), one)
-    assert card.headline == "Rejected: no verdict (1.42× faster, 95 % [1.38, 1.46])"
+    assert card.headline == "Rejected: no verdict (between 1.38× and 1.46×)"
     assert (card.reason, card.advice) == ("A neighbour.", "Stop the others.")
     assert card.warnings == [verdict.OLDER]
 
@@ -296,21 +295,21 @@ def test_a_table_has_the_verdict_in_a_few_characters(changes: dict[str, Any], wo
 @pytest.mark.parametrize("changes", [{}, SLOWER, EQUAL, UNDECIDED])
 def test_a_verdict_and_what_it_rests_on_are_the_words_of_the_title(changes: dict[str, Any]) -> None:
     one = contrast(**changes)
-    short, rest = ratios.parts(one)
+    short, rest = parts(one)
     assert words(one) in (f"{short}, {rest}", f"{short}: {rest}", f"{short} ({rest})")
 
 
 def test_a_ratio_so_far_has_the_direction_of_the_title() -> None:
-    assert ratios.so_far(contrast()) == ("1.42× faster", "95 % [1.38, 1.46]")
-    assert ratios.so_far(contrast(**SLOWER)) == ("2.00× slower", "95 % [1.92, 2.08]")
-    assert ratios.so_far(contrast(**UNDECIDED)) == ("1.02× faster", "95 % [0.97, 1.08]")
+    assert so_far(contrast()) == ("1.42× faster", "95 % [1.38, 1.46]")
+    assert so_far(contrast(**SLOWER)) == ("2.00× slower", "95 % [1.92, 2.08]")
+    assert so_far(contrast(**UNDECIDED)) == ("1.02× faster", "95 % [0.97, 1.08]")
     early = contrast(ratio=0.8, ratio_low=None, ratio_high=None)
-    assert ratios.so_far(early) == ("about 1.2× slower", "no interval yet")
+    assert so_far(early) == ("about 1.2× slower", "no interval yet")
 
 
 def test_ticks_to_both_sides_of_1_name_the_same_factor() -> None:
-    assert ratios.tick(1.25) == ratios.tick(0.8) == "1.25×"
-    assert ratios.tick(1.0) == "1×"
+    assert tick(1.25) == tick(0.8) == "1.25×"
+    assert tick(1.0) == "1×"
 
 
 def test_what_never_raced_has_no_verdict() -> None:

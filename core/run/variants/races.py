@@ -7,6 +7,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.comparison import Comparison, Configuration, same_request
+from core.evidence.verdict import is_rejected
 from core.run.variants.records import family, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, anchor, spec_from_dict
 from core.store import ModelRecord, Store
@@ -99,7 +100,7 @@ def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for race in sorted(races.values(), key=lambda one: one.created_at, reverse=True):
         for content, verdict in _verdicts_of(store, race, root_sha).items():
-            if content not in found or (found[content]["grade"] == "F" != verdict["grade"]):
+            if content not in found or (is_rejected(found[content]) and not is_rejected(verdict)):
                 found[content] = verdict
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from core.spec.steps import QUANTIZED_OPERATORS, Precision, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
-from core.wire.guard import Verdict, judge, random_operators
+from core.wire.guard import OutputCheck, judge, random_operators
 
 
 def variant_of(record: ModelRecord) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ def precision_of_model(record: ModelRecord) -> Precision:
     return "fp16" if floats and floats <= {"float16", "bfloat16"} else "fp32"
 
 
-def judged(record: ModelRecord) -> Verdict | None:
+def judged(record: ModelRecord) -> OutputCheck | None:
     """Return whether a variant's outputs, as its making found them, are still right; None: it is no variant.
 
     The same rule that judges the results of its races.

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import __version__, wire
-from core.evidence.contrast import words
 from core.evidence.fed import takes_images
 from core.evidence.measurement import Trial, model_words
+from core.evidence.verdict import Verdict, is_rejected, words
 from core.run.plan import drawn_range, feed_plan, session_plan
 from core.show.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
@@ -154,10 +154,10 @@ def caution(trial: Trial) -> str:
     result = trial.result or {}
     contrasts = result.get("contrasts") or []
     first = contrasts[0] if contrasts else None
-    if result.get("grade") == "F" or (first and first.get("holds") is False):
+    if is_rejected(result) or is_rejected(first):
         reason = (first or {}).get("holds_reason") or result.get("grade_reason") or "the A/A test failed"
         return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
-    if first and first["verdict"] == "SLOWER":
+    if first and first["verdict"] == Verdict.SLOWER:
         return f"Slower than what it raced against: {words(first)}{else_words(first)}."
     if first and else_words(first):
         return str(first["something_else"])

@@ -10,8 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from core.evidence.comparison import Comparison, Configuration, line_up
-from core.evidence.contrast import DEFAULT_MARGIN, PRECISIONS, Precision
+from core.evidence.contrast import PRECISIONS, Precision
 from core.evidence.measurement import Trial
+from core.evidence.verdict import DEFAULT_MARGIN
 from core.run.prediction import Prediction, past, predict
 from core.store import ModelRecord
 from core.wire.errors import TunerError

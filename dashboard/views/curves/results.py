@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from core.evidence.comparison import Comparison
+from core.evidence.verdict import is_rejected
 from core.run import sweep
 from core.run.sweep import Axis, Measured, Point
 from core.wire.guard import MARK
@@ -91,7 +92,7 @@ def _trust(race: Comparison | None, actions: Callable[[], None]) -> None:
     result = (race.result if race is not None else None) or {}
     grade = result.get("grade")
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-    if verdict.is_rejected(result):
+    if is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
             title="Rejected: these points are not ranked. Grade F",

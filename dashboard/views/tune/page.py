@@ -7,8 +7,8 @@ from functools import partial
 import streamlit as st
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
-from core.evidence.contrast import DEFAULT_MARGIN
 from core.evidence.measurement import Trial
+from core.evidence.verdict import DEFAULT_MARGIN
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError

@@ -11,11 +11,12 @@ from typing import Any
 
 from core import wire
 from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.verdict import is_rejected, measured, parts
 from core.run import variants
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import Step
 from core.store import ModelRecord
-from dashboard import format, ratios
+from dashboard import format
 from dashboard.widgets import verdict as verdicts
 
 Facts = Mapping[str, Any]  # `details["variant"]` of a record
@@ -95,11 +96,11 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
         return Verdict(
             words=NOT_RACED, interval="", remark="", icon=":material/hourglass_empty:", color="gray"
         )
-    icon, color = verdicts.LOOKS[found["verdict"]]
+    icon, color = verdicts.look(found)
     known = None not in (found["ratio_low"], found["ratio_high"])
-    rests_on = ratios.parts(found)[1] if known else "too few rounds for an interval"
-    if verdicts.is_rejected(found):
-        icon, color, rests_on = ":material/block:", "red", ratios.measured(found) if known else rests_on
+    rests_on = parts(found)[1] if known else "too few rounds for an interval"
+    if known and is_rejected(found):
+        rests_on = measured(found)
     remarks = [verdicts.busy_words(found), "one pair of processes" if verdicts.is_older(found) else ""]
     return Verdict(
         words=verdicts.short(found),

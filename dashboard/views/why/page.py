@@ -10,6 +10,7 @@ import streamlit as st
 
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
+from core.evidence.verdict import is_rejected
 from core.run.explanation import (
     TIMEOUT_S,
     Pair,
@@ -347,7 +348,7 @@ def _remarks(of: Pair) -> None:
     ]
     names = {of.baseline.id, of.candidate.id}
     found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
-    if verdict.is_rejected(found) and found is not None and found.get("holds_reason"):
+    if is_rejected(found) and found is not None and found.get("holds_reason"):
         st.error(
             format.plain(f"{found['holds_reason']} {verdict.MEASURE_BETTER}"),
             title="Their race gives no verdict",

@@ -18,12 +18,6 @@ from dashboard.widgets import columns
 from dashboard.widgets.profile_results import CONFIG, matching
 
 VIEW, SEARCH = "why.view", "why.search"
-ICONS = {
-    "FASTER": ":material/rocket_launch:",
-    "SLOWER": ":material/trending_down:",
-    "EQUIVALENT": ":material/equal:",
-    "UNDECIDED": ":material/help:",
-}
 CHART_PX = (
     440  # narrower, there is no room for bars beside their labels: the charts stand one below the other
 )
@@ -32,7 +26,7 @@ MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 def result(found: Difference) -> None:
     with st.container(border=True, key="why.sentence"):
-        st.markdown(f"#### {ICONS[found.end.verdict]} {format.plain(sentence(found))}")
+        st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
     _metrics(found)
     _views(found)
     st.info(

@@ -1,0 +1,192 @@
+"""What may be said of a ratio: its verdict, its grade, whether it may be believed, and that in words.
+
+A ratio is speed against the baseline: above 1 is faster. Renderers add only how an icon or a colour is drawn
+where they draw. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+Color = Literal["green", "blue", "orange", "red", "gray"]
+
+DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of configuration
+MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
+MOST_DIGITS, MOST_DECIMALS = 4, 6
+
+
+class Verdict(StrEnum):
+    """Whether a candidate is faster than what it was put against.
+
+    Each has the `word` that says it, the `icon` (a name of Material Symbols) and the `color` that mark it.
+    """
+
+    word: str
+    icon: str
+    color: Color
+
+    FASTER = "FASTER", "faster", "rocket_launch", "green"
+    SLOWER = "SLOWER", "slower", "trending_down", "orange"
+    EQUIVALENT = "EQUIVALENT", "no difference", "equal", "blue"
+    UNDECIDED = "UNDECIDED", "undecided", "help", "gray"
+
+    def __new__(cls, value: str, word: str, icon: str, color: Color) -> Verdict:
+        """Attach what belongs to a verdict to its name."""
+        member = str.__new__(cls, value)
+        member._value_, member.word, member.icon, member.color = value, word, icon, color
+        return member
+
+    @classmethod
+    def of(cls, low: float | None, high: float | None, margin: float) -> Verdict:
+        """Decide by the interval of a ratio: the whole of it on one side of 1, or within the margin.
+
+        EQUIVALENT, within 1/(1 + margin) and 1 + margin, wins over the others. Without an interval nothing is
+        decided.
+        """
+        if low is None or high is None:
+            return cls.UNDECIDED
+        if low >= 1 / (1 + margin) and high <= 1 + margin:
+            return cls.EQUIVALENT
+        return cls.FASTER if low > 1 else cls.SLOWER if high < 1 else cls.UNDECIDED
+
+    @property
+    def opposite(self) -> Verdict:
+        """The verdict of the same two the other way round."""
+        return {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}.get(self, self)
+
+
+class Grade(StrEnum):
+    """How fine an answer is, by the half-width of its interval; F: it must not be believed.
+
+    Each has a `word`, an `icon`, a `color`, and `most`, the largest half-width that it allows.
+    """
+
+    word: str
+    icon: str
+    color: Color
+    most: float
+
+    A = "A", "fine", "verified", "green", 0.01
+    B = "B", "good", "check_circle", "blue", 0.03
+    C = "C", "coarse", "grain", "orange", math.inf
+    F = "F", "rejected", "block", "red", math.inf
+
+    def __new__(cls, value: str, word: str, icon: str, color: Color, most: float) -> Grade:
+        """Attach what belongs to a grade to its letter."""
+        member = str.__new__(cls, value)
+        member._value_, member.word, member.icon, member.color, member.most = value, word, icon, color, most
+        return member
+
+    @classmethod
+    def of(cls, half_width: float | None) -> Grade:
+        """Return A, B or C; C where the half-width is not known."""
+        return cls.C if half_width is None else next(one for one in cls if half_width <= one.most)
+
+
+def is_rejected(graded: Mapping[str, Any] | None) -> bool:
+    """Whether no verdict may be drawn: of one contrast, or of any contrast of a race.
+
+    Args:
+        graded: a contrast, or the result of a comparison or of a trial, as they are stored; None: no result.
+    """
+    found = graded or {}
+    return found.get("holds") is False or found.get("grade") == Grade.F
+
+
+# --- words ---------------------------------------------------------------------------------------------
+
+
+def ratio_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """Return the ratio as text with the digits that its interval supports, four significant ones at most.
+
+    One step of the last digit is at most half of the interval's half-width: 1.4237 is "1.42" in ±0.04, "1.4"
+    in ±0.3. Without an interval two digits are shown.
+    """
+    return f"{ratio:.{_decimals(ratio, low, high)}f}"
+
+
+def words(contrast: Mapping[str, Any]) -> str:
+    """Say a contrast (`Contrast.to_dict()`, or a stored one) in plain English, for screens and commands.
+
+    "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
+    (1.004×, 95 % [0.995, 1.013])", "undecided: between 0.97× and 1.08×".
+    """
+    short, rest = parts(contrast)
+    match _verdict(contrast):
+        case Verdict.FASTER | Verdict.SLOWER:
+            return f"{short}, {rest}"
+        case Verdict.EQUIVALENT:
+            return f"{short} ({rest})"
+    return f"{short}: {rest}"
+
+
+def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a verdict and what it rests on, which together are its `words`.
+
+    ("1.42× faster", "95 % [1.38, 1.46]"), ("undecided", "between 0.97× and 1.08×").
+    """
+    ratio, low, high = contrast["ratio"], contrast["ratio_low"], contrast["ratio_high"]
+    if low is None or high is None:
+        return Verdict.UNDECIDED.word, f"about {ratio_text(ratio)}×; {_why_no_interval(contrast)}"
+    verdict = _verdict(contrast)
+    if verdict is Verdict.SLOWER:
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    places = _decimals(ratio, low, high)
+    span = f"95 % [{low:.{places}f}, {high:.{places}f}]"
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            return f"{ratio:.{places}f}× {verdict.word}", span
+        case Verdict.EQUIVALENT:
+            margin = contrast.get("margin") or DEFAULT_MARGIN  # results may be stored without it
+            return f"{verdict.word} larger than {100 * margin:g} %", f"{ratio:.{places}f}×, {span}"
+    return verdict.word, f"between {low:.{places}f}× and {high:.{places}f}×"
+
+
+def measured(contrast: Mapping[str, Any]) -> str:
+    """Return what was measured without a verdict, for one that was rejected: "between 0.97× and 1.08×"."""
+    return parts({**contrast, "verdict": Verdict.UNDECIDED})[1]
+
+
+def so_far(contrast: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a ratio that is not final and its interval: ("1.31× faster", "95 % [1.10, 1.56]")."""
+    verdict = Verdict.FASTER if contrast["ratio"] >= 1 else Verdict.SLOWER
+    if not contrast.get("ratio_low") or not contrast.get("ratio_high"):
+        size = max(contrast["ratio"], 1 / contrast["ratio"])
+        return f"about {ratio_text(size)}× {verdict.word}", "no interval yet"
+    return parts({**contrast, "verdict": verdict})
+
+
+def tick(ratio: float) -> str:
+    """Return a tick of an axis whose title says on which side faster lies: 0.8 and 1.25 are "1.25×"."""
+    return f"{max(ratio, 1 / ratio):.4g}×"
+
+
+def _verdict(contrast: Mapping[str, Any]) -> Verdict:
+    """What may be said: nothing where there is no interval, whatever is stored."""
+    known = contrast["ratio_low"] is not None and contrast["ratio_high"] is not None
+    return Verdict[contrast["verdict"]] if known else Verdict.UNDECIDED
+
+
+def _why_no_interval(contrast: Mapping[str, Any]) -> str:
+    rounds = contrast.get("rounds", 0)
+    if rounds < MIN_ROUNDS:
+        return f"an interval takes {MIN_ROUNDS} rounds, there {'was' if rounds == 1 else 'were'} {rounds}"
+    return "the rounds hardly differ: the clock is too coarse for an interval"
+
+
+def _decimals(ratio: float, low: float | None, high: float | None) -> int:
+    size = math.floor(math.log10(ratio))
+    if low is None or high is None or high <= low:
+        return max(0, 1 - size)
+    step = math.floor(math.log10((high - low) / 4))
+    places = max(0, min(MOST_DIGITS, size - step + 1) - 1 - size)
+    while places < MOST_DECIMALS and any(_hides(bound, places) for bound in (low, high)):
+        places += 1  # an interval that excludes 1 must not be shown as one that ends there
+    return places
+
+
+def _hides(bound: float, places: int) -> bool:
+    return bound != 1 and float(f"{bound:.{places}f}") == 1
