@@ -14,6 +14,7 @@ from core.cli.tables import counted
 from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, line_up, several_models
 from core.evidence.contrast import PRECISIONS
+from core.evidence.documents import ContrastRecord
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
 from core.run.prediction import past, predict
@@ -234,7 +235,7 @@ def report_precision(race: Comparison, progress: Progress) -> None:
     progress.line(f"{text}. {result['outcome_text']}")
 
 
-def against_baseline(race: Comparison) -> list[dict[str, Any]]:
+def against_baseline(race: Comparison) -> list[ContrastRecord]:
     """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
     candidates = {one.trial for one in race.contestants if one.role == "candidate"}
     return [

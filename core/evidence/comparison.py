@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from core.evidence.documents import ComparisonResult, Role
 from core.evidence.measurement import TrialState
 from core.spec import JUDGED_BY, TrialSpec, anchor
 from core.wire.errors import ErrorRecord
-
-Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
 
 ANCHOR_LABEL = "ORT default"
 
@@ -46,7 +45,7 @@ class Comparison:
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorRecord | None = None
-    result: dict[str, Any] | None = None
+    result: ComparisonResult | None = None
     fingerprint: str = ""
     warnings: list[str] = field(default_factory=list)
 

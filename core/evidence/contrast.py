@@ -19,12 +19,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from operator import mul
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import cast
 
+from core.evidence.documents import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.verdict import DEFAULT_MARGIN, MIN_ROUNDS, Verdict
-
-Source = Literal["race", "history", "assumed"]  # where the spread between processes is known from
 
 MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
 SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
@@ -102,9 +101,9 @@ class Contrast:
     drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: float  # within which a difference counts as none
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ContrastNumbers:
         """Plain JSON data."""
-        return asdict(self)
+        return cast(ContrastNumbers, asdict(self))
 
 
 def contrast(

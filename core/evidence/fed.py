@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core import wire
+from core.evidence.documents import FedInput
 
 _MOST = 40  # characters of a fixed value
 
@@ -22,9 +23,9 @@ class Fed:
     shapes: list[list[int]]  # each that is fed; -1: a size that a file brings along
     values: str  # where they come from, for a person
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> FedInput:
         """Plain JSON data."""
-        return asdict(self)
+        return cast(FedInput, asdict(self))
 
 
 def fed_from_dict(data: Mapping[str, Any]) -> Fed:

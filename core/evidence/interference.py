@@ -23,9 +23,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from core.evidence.contrast import Contrast
+from core.evidence.documents import Busy, Interference, Presence
 from core.evidence.statistics import t_quantile
 from core.evidence.verdict import Grade, Verdict
 from core.wire import Counters
@@ -290,9 +291,9 @@ class Summary:
     canary_spread: float | None  # robust standard deviation over the median
     foreign_gpu_processes: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Interference:
         """Plain JSON data."""
-        return asdict(self)
+        return cast(Interference, asdict(self))
 
 
 def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Summary:
@@ -343,10 +344,10 @@ class Programs(Protocol):
     """Who else used the CPUs, by name: `neighbours.Neighbours`."""
 
     def words(self, cores: float) -> str: ...  # noqa: D102
-    def to_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def to_dict(self) -> Presence: ...  # noqa: D102
 
 
-def busy(summary: Summary, neighbours: Programs | None) -> dict[str, Any] | None:
+def busy(summary: Summary, neighbours: Programs | None) -> Busy | None:
     """Return what must stand wherever numbers of this run stand; None on a quiet machine.
 
     Ratios that were found beside a neighbour are those of a busy machine, where other thread counts may be
@@ -355,9 +356,6 @@ def busy(summary: Summary, neighbours: Programs | None) -> dict[str, Any] | None
     Args:
         summary: of all blocks.
         neighbours: who ran meanwhile; None: not known.
-
-    Returns:
-        {"words", "cores", "programs" [{"name", "cores"}], "steal_share", "reasons" (names of `FLAGS`)}.
     """
     reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
     if (summary.steal_share or 0.0) > BUSY_STEAL:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from core.evidence.documents import Latency
 from core.evidence.statistics import (
     MIN_BLOCKS,
     PERCENTILES,
@@ -151,7 +152,7 @@ def latency_summary(
     latencies_s: Sequence[float],
     rounds: Sequence[int] | None = None,
     processes: Sequence[Hashable] | None = None,
-) -> dict[str, Any]:
+) -> Latency:
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
     A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
@@ -181,7 +182,7 @@ def latency_summary(
             needs[name] = percentile_needs(latencies_s, p, rounds, made=made)
     summary["needs_runs"] = {name: need.runs for name, need in needs.items()}
     summary["needs_rounds"] = {name: need.rounds for name, need in needs.items() if need.rounds}
-    return summary
+    return cast(Latency, summary)
 
 
 def _by_process(

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from core.evidence.documents import Presence
 from core.evidence.interference import SURE, TICK_S
 
 SERVER = "ORTune itself"  # this process, which serves the pages or is the command line; not its workers
@@ -90,10 +90,11 @@ class Neighbours:
         form = "uses" if verb == "use" and not several else verb
         return f"{who} {form} {counted_cores(self.cores if cores is None else cores)}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Presence:
         """Plain JSON data: all cores, and the programs that count, largest first; the rest comes last."""
         rest = [Program(name=self.unnamed, cores=self.unnamed_cores)] if self._counts_rest() else []
-        return {"cores": self.cores, "programs": [asdict(one) for one in (*self._counted(), *rest)]}
+        listed = (*self._counted(), *rest)
+        return {"cores": self.cores, "programs": [{"name": one.name, "cores": one.cores} for one in listed]}
 
     def _counted(self) -> list[Program]:
         return [one for one in self.programs if one.cores >= LISTED_SHARE * self.cores]

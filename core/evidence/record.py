@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from core import wire
 from core.evidence.contrast import ASSUMED, Precision, Prior
+from core.evidence.documents import Outcome
 from core.evidence.neighbours import Neighbours
 from core.wire.errors import TunerError
 
-Outcome = Literal["decided", "rounds", "budget", "hopeless", "disturbed", "cancelled"]
 Key = tuple[int, int]  # a process: contestant, and which copy of it; the anchor has two, the others copy 0
 
 

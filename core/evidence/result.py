@@ -15,8 +15,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
+from core.evidence import documents
 from core.evidence.comparison import Contestant
 from core.evidence.contrast import Contrast, contrast, excess_between
+from core.evidence.documents import (
+    ComparisonResult,
+    ContrastRecord,
+    GenerationRecord,
+    Provenance,
+    Rank,
+    SelfTest,
+    SelfTestResult,
+    TrialResult,
+)
 from core.evidence.fed import fed
 from core.evidence.interference import (
     Graded,
@@ -63,14 +74,14 @@ class Entrant:
     contestant: Contestant
     precision: str  # of the model, as `guard` knows it
     feeds: wire.FeedPlan
-    model: Mapping[str, str] | None = None  # name, sha256, precision, variant_of, steps
+    model: documents.ModelFacts | None = None
     origin: str = ""  # content hash of the original of its model, and its name
     origin_name: str = ""
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
-    placement: Mapping[str, Mapping[str, float | int]] | None = None  # see `run.trial.placement`
+    placement: Mapping[str, documents.ProviderPart] | None = None
     casts: Mapping[str, Any] | None = None
     tolerance: float | None = None  # the largest output error that the user allows; None: by precision
-    reference: Mapping[str, str] | None = None  # {model, sha256} that its outputs are held against
+    reference: documents.ModelName | None = None  # {model, sha256} that its outputs are held against
     session: wire.SessionPlan | None = None  # as asked for; None: it computes in the model's precision
     random: tuple[str, ...] = ()  # operators of the model that draw random numbers
 
@@ -98,17 +109,8 @@ class Evidence:
     comparison: str = ""  # id
     apart: Pairs = field(default_factory=dict)  # of the originals, where they are several
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result of the comparison as plain JSON data.
-
-        Keys: `rounds`, `generations` [{generation, rounds, start_s, order, layouts}], `wall_s`, `outcome`,
-        `outcome_text`, `orders` (trials in the order of each round), `contrasts` (see `contrasts`), `ranks`
-        [{trial, rank, ties}] (empty for a grade F), `grade`, `grade_reason`, `remedy`, `busy` (see
-        `interference.busy`), `self_tests` [{when, ratio, ratio_low, ratio_high, sigma, rounds, log_ratios}],
-        `interference` (`Summary.to_dict()`), `breaches` (trial -> why its outputs are not what they should
-        be), `frozen`, `groups` (of trials), `discarded` [{reason, blocks: [{trial, latencies_s, …}]}],
-        `notes`, `environment`, `fingerprint`, `tool_version`.
-        """
+    def to_dict(self) -> ComparisonResult:
+        """Return the result of the comparison as plain JSON data."""
         record = self.record
         return {
             "rounds": len(record.orders),
@@ -140,20 +142,20 @@ class Evidence:
             **self._provenance(),
         }
 
-    def _self_test(self) -> dict[str, Any]:
+    def _self_test(self) -> SelfTest:
         assert self.aa is not None
         runs_s = [
             statistics.median(one.latencies_s) for one in self.record.blocks if one.contestant == self.anchor
         ]
         return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
 
-    def _generation(self, one: Generation) -> dict[str, Any]:
+    def _generation(self, one: Generation) -> GenerationRecord:
         return {
             "generation": one.number,
             "rounds": one.rounds,
             "start_s": one.start_s,
             "order": [self._process(key) for key in one.order],
-            "layouts": {self._process(key): dict(layout) for key, layout in one.layouts.items()},
+            "layouts": {self._process(key): layout for key, layout in one.layouts.items()},
         }
 
     def _process(self, key: Key) -> str:
@@ -165,10 +167,10 @@ class Evidence:
         trial = self.entrants[block.contestant].trial
         return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
 
-    def _provenance(self) -> dict[str, Any]:
+    def _provenance(self) -> Provenance:
         machine = self.environment
         return {
-            "environment": dict(machine) if machine is not None else None,
+            "environment": machine,
             "fingerprint": machine["fingerprint"] if machine is not None else "",
             "tool_version": __version__,
         }
@@ -176,18 +178,8 @@ class Evidence:
     # --- contrasts ------------------------------------------------------------------------------------------
 
     @cached_property
-    def contrasts(self) -> list[dict[str, Any]]:
-        """Everybody against the baseline, and against the anchor where that is another.
-
-        Each is `contrast.Contrast.to_dict()` with `candidate` and `baseline` (trials), `grade`, `wall_s`,
-        `holds` (False: the A/A test does not let its verdict stand, which is UNDECIDED then) and
-        `holds_reason`, `per_row` (the sides fed different numbers of rows), `flagged_rounds`,
-        `without_flagged` (the contrast of the other rounds; None where there are too few, or none is
-        flagged), `contradicted` (the two decide differently, so that the verdict is UNDECIDED),
-        `outputs_differ` (those of the candidate from what they should be, or its model's from those of the
-        baseline's; None: not known), `something_else` (why two different models do not compute the same;
-        empty: they do, or both have one original) and `notes`.
-        """
+    def contrasts(self) -> list[ContrastRecord]:
+        """Everybody against the baseline, and against the anchor where that is another."""
         references = dict.fromkeys(
             one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
         )
@@ -210,7 +202,7 @@ class Evidence:
         """Whether both ran in some round."""
         return not self._per_row[one].keys().isdisjoint(self._per_row[other])
 
-    def _contrast(self, candidate: int, baseline: int) -> dict[str, Any]:
+    def _contrast(self, candidate: int, baseline: int) -> ContrastRecord:
         own, other = self._per_row[candidate], self._per_row[baseline]
         found = self._estimate(paired(own, other))
         flagged = (self._flagged[candidate] | self._flagged[baseline]) & own.keys() & other.keys()
@@ -307,7 +299,7 @@ class Evidence:
             )
         return found
 
-    def _ranks(self) -> list[dict[str, Any]]:
+    def _ranks(self) -> list[Rank]:
         standing = [index for index in range(len(self.entrants)) if self._stands(index)]
         if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
             return []
@@ -327,7 +319,7 @@ class Evidence:
         return grade(self.aa, widths, self.interference, rejected=rejected, frozen=self.record.frozen)
 
     @cached_property
-    def busy(self) -> dict[str, Any] | None:
+    def busy(self) -> documents.Busy | None:
         """Who else used the machine meanwhile, see `interference.busy`."""
         return busy(self.interference, self.record.neighbours)
 
@@ -421,7 +413,7 @@ class Evidence:
 
     # --- one contestant -------------------------------------------------------------------------------------
 
-    def trial_result(self, index: int) -> dict[str, Any] | None:
+    def trial_result(self, index: int) -> TrialResult | None:
         """Return the result of one contestant's trial under the names of the `--json` contract.
 
         What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
@@ -448,17 +440,17 @@ class Evidence:
         counters = [block.counters for block in blocks]
         own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
         return {
-            "model": _plain(entrant.model),
+            "model": entrant.model,
             **_facts(ran, ran.load),
             **_costs(ran, self.record.energy_note),
             **_cpu_spread(blocks),
             "guard": {
                 "error": ran.output_error,
                 **self._verdicts[index].to_dict(),
-                "reference": _plain(entrant.reference),
+                "reference": entrant.reference,
             },
-            "placement": _plain(entrant.placement),
-            "casts": _plain(entrant.casts),
+            "placement": None if entrant.placement is None else dict(entrant.placement),
+            "casts": None if entrant.casts is None else dict(entrant.casts),
             "runs": len(latencies),
             "latencies_s": latencies,
             "latency": latency,
@@ -495,7 +487,7 @@ class Evidence:
         return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
 
 
-def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[float]]) -> dict[str, Any]:
+def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[float]]) -> SelfTest:
     """Return an A/A test as it is stored: the ratio of two processes of one configuration, whose truth is 1.
 
     Args:
@@ -503,16 +495,22 @@ def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[flo
         found: their contrast.
         log_ratios: of every round, by generation.
     """
-    names = ("ratio", "ratio_low", "ratio_high", "half_width", "sigma", "sigma_between", "rounds")
     return {
         "when": when,
-        **{name: getattr(found, name) for name in (*names, "generations")},
+        "ratio": found.ratio,
+        "ratio_low": found.ratio_low,
+        "ratio_high": found.ratio_high,
+        "half_width": found.half_width,
+        "sigma": found.sigma,
+        "sigma_between": found.sigma_between,
+        "rounds": found.rounds,
+        "generations": found.generations,
         "excess_between": excess_between(log_ratios),
         "log_ratios": [one for rounds in log_ratios for one in rounds],
     }
 
 
-def self_test_result(evidence: Evidence) -> dict[str, Any]:
+def self_test_result(evidence: Evidence) -> SelfTestResult:
     """Return the A/A test of a race that a configuration made against itself.
 
     Raises:
@@ -523,7 +521,6 @@ def self_test_result(evidence: Evidence) -> dict[str, Any]:
         raise WorkerError(
             f"There was no A/A test. {' '.join(evidence.record.notes)}".strip(), hint="Run it again."
         )
-    kept = ("grade", "grade_reason", "remedy", "busy", "interference", "environment", "fingerprint")
     generations = evidence.record.generations
     seconds = evidence.record.wall_s / max(1, len(generations))
     return {
@@ -531,7 +528,13 @@ def self_test_result(evidence: Evidence) -> dict[str, Any]:
         "when": "alone",
         "seconds_per_generation": seconds,
         "rounds_per_generation": evidence.aa.rounds / max(1, evidence.aa.generations),
-        **{name: found[name] for name in kept},
+        "grade": found["grade"],
+        "grade_reason": found["grade_reason"],
+        "remedy": found["remedy"],
+        "busy": found["busy"],
+        "interference": found["interference"],
+        "environment": found["environment"],
+        "fingerprint": found["fingerprint"],
     }
 
 
@@ -567,7 +570,7 @@ def _contradict(one: Contrast, other: Contrast) -> bool:
 # --- parts of a trial's result ------------------------------------------------------------------------------
 
 
-def _facts(ran: Ran, load: wire.LoadReply) -> dict[str, Any]:
+def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
     """What a contestant answered when it was loaded and warmed up."""
     warm = ran.warm
     return {
@@ -589,7 +592,7 @@ def _facts(ran: Ran, load: wire.LoadReply) -> dict[str, Any]:
     }
 
 
-def _costs(ran: Ran, energy_note: str) -> dict[str, Any]:
+def _costs(ran: Ran, energy_note: str) -> TrialResult:
     """What a run costs beside its latency; None where the pass that finds it was not reached."""
     cost, footprint, load = ran.cost, ran.footprint, ran.load
     assert load is not None
@@ -618,7 +621,7 @@ def _costs(ran: Ran, energy_note: str) -> dict[str, Any]:
     }
 
 
-def _cpu_spread(blocks: Sequence[Block]) -> dict[str, float | None]:
+def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
     """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser."""
     # a run for the caches comes before the others, where runs are short
     per_run = [one.counters["cpu_s"] / (len(one.latencies_s) + (one.refill_s is not None)) for one in blocks]
@@ -626,7 +629,7 @@ def _cpu_spread(blocks: Sequence[Block]) -> dict[str, float | None]:
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 
-def _block(block: Block, flags: list[str]) -> dict[str, Any]:
+def _block(block: Block, flags: list[str]) -> documents.Block:
     return {
         "generation": block.generation,
         "copy": block.copy,
@@ -636,7 +639,7 @@ def _block(block: Block, flags: list[str]) -> dict[str, Any]:
         "runs": len(block.latencies_s),
         "refill_s": block.refill_s,
         "median_s": statistics.median(block.latencies_s),
-        "counters": dict(block.counters),
+        "counters": block.counters,
         "flags": flags,
     }
 
@@ -658,7 +661,3 @@ def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
             "it: of so short a run, read ratios rather than times."
         )
     return found
-
-
-def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return dict(value) if value is not None else None

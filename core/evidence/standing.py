@@ -20,8 +20,9 @@ from core.evidence.contrast import (
     settled,
     sufficient_look,
 )
+from core.evidence.documents import Outcome
 from core.evidence.ranking import paired
-from core.evidence.record import Key, Outcome, Settings
+from core.evidence.record import Key, Settings
 
 RICH_ROUNDS = 40  # carry a p99
 RICH_S = 5.0  # nobody waits longer than this for one

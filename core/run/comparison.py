@@ -17,6 +17,7 @@ from core import wire
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Contestant, same_request
 from core.evidence.contrast import PRECISIONS, Precision
+from core.evidence.documents import ComparisonResult, TrialResult
 from core.evidence.measurement import TrialState
 from core.evidence.record import Entry, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence, self_test_result
@@ -67,7 +68,7 @@ class Ending:
 
     state: TrialState
     error: TunerError | None = None
-    result: dict[str, Any] | None = None
+    result: TrialResult | ComparisonResult | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.evidence.comparison import Configuration, Role
+from core.evidence.comparison import Configuration
 from core.evidence.continuation import splits
 from core.evidence.contrast import contrast
+from core.evidence.documents import Role
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
@@ -218,12 +219,10 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         candidate_s = baseline_s / found["ratio"]
     if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # of an older version
         reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
-        found |= {
-            "verdict": Verdict.UNDECIDED,
-            "words": f"their race was rejected, grade F: {reason.rstrip('.')}",
-        }
+        text = f"their race was rejected, grade F: {reason.rstrip('.')}"
+        found = {**found, "verdict": Verdict.UNDECIDED, "words": text}
     if found.get("holds") is False:
-        found |= {"words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}
+        found = {**found, "words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}
     low, high = found["ratio_low"], found["ratio_high"]
     return EndToEnd(
         baseline_s=baseline_s,
@@ -257,7 +256,7 @@ def _result(trial: Trial) -> dict[str, Any]:
     return trial.result
 
 
-def _contrast(of: Pair, protocol: Mapping[str, Any]) -> dict[str, Any] | None:
+def _contrast(of: Pair, protocol: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
     names = of.candidate.id, of.baseline.id
     for trial in (of.candidate, of.baseline):

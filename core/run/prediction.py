@@ -184,9 +184,9 @@ class _Known:
         rounds_s = rounds * math.fsum(pace(run_s * 1e9).expected_s + SWITCH_S for run_s in processes_s)
         starts_s = math.fsum(one["start_s"] for one in generations)
         noise = [
-            (one["sigma"], one["sigma_between"])
+            (within, between)
             for one in result.get("contrasts", ())
-            if one.get("sigma") and one.get("sigma_between") is not None
+            if (within := one["sigma"]) and (between := one.get("sigma_between")) is not None
         ]
         return cls(
             seen=seen,

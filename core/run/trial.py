@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from core import __version__, wire
 from core.evidence.comparison import Configuration
+from core.evidence.documents import ProviderPart, TrialResult
 from core.process import scratch
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
 from core.run.variants import lineage, model_facts, steps_of
@@ -244,7 +245,7 @@ def perform_profile(
     *,
     environment: Callable[[], wire.Environment],
     trace: Callable[[], Path],
-) -> dict[str, Any]:
+) -> TrialResult:
     """Profile, and return the result of the trial: no latencies of its own, the profiler slows what it sees.
 
     Args:
@@ -281,7 +282,7 @@ def perform_profile(
         "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
         "trace": path.name,
         "notes": [*about(resolved, prepared), *notes],
-        "environment": dict(machine) if machine is not None else None,
+        "environment": machine,
         "fingerprint": machine["fingerprint"] if machine is not None else "",
         "seed": resolved.spec.workload.seed,
         "tool_version": __version__,
@@ -314,7 +315,7 @@ def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environm
         return None, [note]
 
 
-Placement = dict[str, dict[str, float | int]]
+Placement = dict[str, ProviderPart]
 
 
 def placement(
@@ -329,8 +330,8 @@ def placement(
         run_s: its typical run.
 
     Returns:
-        Provider -> {"nodes" assigned by ORT, "ran_nodes" left after fusions, "time_s" of a typical run}, what
-        `cast_facts` found, and notes: None, None and the reason where the pass failed.
+        Provider -> what it computed, what `cast_facts` found, and notes: None, None and the reason where the
+        pass failed.
     """
     runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from core import wire
 
@@ -59,6 +59,15 @@ TOLERANCES: Mapping[str, Tolerance] = {
 }
 
 
+class Judged(TypedDict):
+    """An `OutputCheck` as it is stored."""
+
+    breach: bool | None  # null: they were not compared, or say nothing
+    why: str
+    precision: str
+    tolerance: Tolerance
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
     """Whether outputs are too far from the reference's; `why` says it in words in either case."""
@@ -68,9 +77,9 @@ class OutputCheck:
     precision: str
     tolerance: Tolerance
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Judged:
         """Plain JSON data: the part of a result's `guard` that is judged."""
-        return asdict(self)
+        return cast(Judged, asdict(self))
 
 
 Pairs = Mapping[tuple[str, str], OutputCheck]  # content hashes of two models -> whether they compute the same

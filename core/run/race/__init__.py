@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.evidence.documents import Outcome
 from core.evidence.neighbours import between
-from core.evidence.record import Block, Discarded, Entry, Key, Outcome, RaceRecord, Ran, Settings
+from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
 from core.evidence.standing import Standing
 from core.process import scratch
 from core.process.cpu_use import snapshot

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from core.evidence.documents import ModelFacts
 from core.spec.steps import QUANTIZED_OPERATORS, Precision, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
 from core.wire.guard import OutputCheck, judge, random_operators
@@ -67,10 +68,8 @@ def judged(record: ModelRecord) -> OutputCheck | None:
     return judge(variant["error"], precision_of_model(record), random=random)
 
 
-def model_facts(record: ModelRecord) -> dict[str, str]:
-    """Return what a result says of the model that it is of: name, sha256, precision, variant_of, steps.
-
-    `precision` is that of the model itself; `variant_of` and `steps` are empty for an original.
+def model_facts(record: ModelRecord) -> ModelFacts:
+    """Return what a result says of the model that it is of.
 
     Raises:
         SpecError: the chain was written by a version that knew other steps.

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core import __version__, wire
+from core.evidence.documents import ModelFacts
 from core.evidence.fed import takes_images
 from core.evidence.measurement import Trial, model_words
 from core.evidence.verdict import Verdict, is_rejected, words
@@ -105,7 +106,7 @@ def _breach_lines(trial: Trial, accepted: str) -> list[str]:
 # --- YAML ---------------------------------------------------------------------------------------------------
 
 
-def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: Mapping[str, str] | None = None) -> str:
+def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: ModelFacts | None = None) -> str:
     """Return the trial as the YAML file that is exported, imported and checked on another machine.
 
     What was measured and on which machine stands beside the configuration; reading the file back gives the
@@ -134,7 +135,7 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: Mapping[str, st
     return "\n".join([*header, text])
 
 
-def _precision(trial: Trial, model: Mapping[str, str] | None) -> str:
+def _precision(trial: Trial, model: ModelFacts | None) -> str:
     """What the model computes in; of a result of an earlier version its guard knows."""
     result = trial.result or {}
     facts = model or result.get("model") or {}
