@@ -78,6 +78,7 @@ COMMANDS = {
     "machine": Command(
         "library", "machine", "Show this machine and which providers load on it, or test how quiet it is."
     ),
+    "schema": Command("schema", "schema", "Print the JSON Schema of what commands print with --json."),
     "backup": Command(
         "backup",
         "backup",

@@ -11,7 +11,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from core import wire
 from core.evidence.verdict import Grade, Verdict
-from core.wire.errors import ErrorRecord
 from core.wire.guard import Judged
 
 Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
@@ -347,11 +346,3 @@ class SelfTestResult(SelfTest):
     interference: Interference
     environment: wire.Environment | None
     fingerprint: str
-
-
-class ErrorDocument(TypedDict):
-    """What a command prints that could not begin."""
-
-    trial: None
-    state: Literal["FAIL"]
-    error: ErrorRecord

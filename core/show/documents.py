@@ -1,0 +1,552 @@
+"""What every command prints with `--json`, key by key; `schema` makes the JSON Schema of it.
+
+The parts of a race and of a trial stand in `core.evidence.documents`; here they are put together. A dataclass
+that stands in a document means the JSON object of its fields. Seconds, bytes and shares of 1 unless a comment
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, Optional, TypedDict, get_type_hints
+
+from core import wire
+from core.evidence.comparison import Contestant
+from core.evidence.documents import (
+    ComparisonResult,
+    FedInput,
+    SelfTestResult,
+    TrialResult,
+)
+from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
+from core.evidence.metrics.intervals import Interval
+from core.evidence.metrics.pairs import Verdict as PairVerdict
+from core.evidence.node_savings import Choice, Unit
+from core.evidence.profile_difference import RowKind
+from core.evidence.profile_grouping import GroupNode, Kind
+from core.evidence.quietness import Answer
+from core.evidence.targets import Cause, State
+from core.evidence.verdict import Grade, Verdict
+from core.wire.errors import ErrorRecord
+from core.wire.guard import Judged
+
+JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
+
+
+# --- trials and races -----------------------------------------------------------------------------------
+
+
+class AskedModel(TypedDict):
+    """The model of a trial, as it was asked for and as it was found."""
+
+    path: NotRequired[str]
+    name: str
+    sha256: str | None
+    precision: str
+    variant_of: NotRequired[str]  # name of its original
+    steps: NotRequired[str]  # that made it, in words
+    content_sha256: NotRequired[str]
+
+
+class TrialHead(TypedDict):
+    """What stands at the beginning and the end of every trial."""
+
+    trial: str  # id
+    kind: TrialKind
+    state: TrialState
+    error: ErrorRecord | None
+    model: AskedModel
+    spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
+    comparison: str | None  # id of the race it ran in
+    fingerprint: str  # of the machine
+    study: str
+    owner: str
+    created_at: float  # seconds since the epoch
+    started_at: float | None
+    finished_at: float | None
+
+
+def _trial() -> Any:
+    """The head and the result of a trial: what `RESULT_FIELDS` names may be null, the rest may be absent."""
+    parts = get_type_hints(TrialResult)
+    keys = {
+        name: Optional[hint] if name in RESULT_FIELDS else NotRequired[hint]  # noqa: UP045 - of a variable
+        for name, hint in parts.items()
+    }
+    return TypedDict("TrialDocument", {**keys, **get_type_hints(TrialHead)})  # type: ignore[operator]
+
+
+TrialDocument = _trial()
+
+
+class Race(ComparisonResult):
+    """A comparison: who raced, under which protocol, and what followed."""
+
+    comparison: str  # id
+    state: TrialState
+    error: ErrorRecord | None
+    model_name: str
+    model_sha256: str
+    contestants: list[Contestant]
+    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed
+    study: str
+    owner: str
+    created_at: float  # seconds since the epoch
+    started_at: float | None
+    finished_at: float | None
+    warnings: list[str]
+
+
+class Limit(TypedDict):
+    """What `--fail-if-slower` found."""
+
+    limit: float  # slower by this share is too slow
+    broken: list[str]  # trials that are surely slower
+    open: list[str]  # trials that may be
+
+
+class RaceDocument(Race):
+    """A comparison with the trials of all its contestants."""
+
+    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    fail_if_slower: NotRequired[Limit | None]
+
+
+class SweepDocument(TypedDict):
+    """A sweep: its points are trials."""
+
+    study: str
+    axes: dict[str, list[int]]
+    comparison: Race | None  # null: everything was known before
+    points: list[dict[str, Any]]  # a trial with `values` (axis -> value) and `reused`
+
+
+class HistoryDocument(TypedDict):
+    """Trials, newest first, without raw samples."""
+
+    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    rescued: list[str]  # files with results that a full disk did not take
+
+
+class PruneDocument(TypedDict):
+    """What was dropped, or would be with `--dry-run`."""
+
+    dry_run: bool
+    trials: list[str]  # those of the oldest race first
+    samples_bytes: int  # of their raw samples
+    compressed: int  # trials whose samples an earlier version wrote as text: packed now, and nothing lost
+    baselines_kept: int  # pinned trials among those that would have been dropped
+    kept_bytes: int  # raw samples that are left
+    freed_bytes: int  # by which the file gets smaller; about, while nothing is done yet
+    file_bytes: int  # size of the file then; about, while nothing is done yet
+
+
+# --- why ------------------------------------------------------------------------------------------------
+
+
+class WhyEnd(TypedDict):
+    """The p50 of both results, and what is known of the difference; per run, or per row with `per_row`."""
+
+    baseline_s: float
+    candidate_s: float
+    difference_s: float  # candidate minus baseline: below zero the candidate is faster
+    low_s: float | None  # 95 % interval of the difference; null: not known
+    high_s: float | None
+    verdict: Verdict
+    words: str  # the verdict with its numbers
+    raced: bool  # in the same rounds of one comparison
+    per_row: bool  # the two fed different numbers of rows
+
+
+class WhyPart(TypedDict):
+    """A part of the difference."""
+
+    label: str
+    baseline_s: float
+    candidate_s: float
+    difference_s: float  # candidate minus baseline
+    share: float | None  # of the whole difference; below zero where it works against it
+
+
+class WhyRow(WhyPart):
+    """One kind of work in both results."""
+
+    kind: RowKind
+    half_width_s: (
+        float | None
+    )  # of the difference, 95 %, from its scatter between the passes; null: not known
+    baseline_nodes: int
+    candidate_nodes: int
+
+
+class WhyGroup(WhyPart):
+    """Nodes of both sides that do the same work, and the nodes of the model that it comes from."""
+
+    kind: Kind
+    half_width_s: float | None
+    baseline: list[GroupNode]
+    candidate: list[GroupNode]
+    model: list[str]  # names; of those in a body with all that encloses them
+    baseline_by_pass: list[float]
+    candidate_by_pass: list[float]
+
+
+class WhyMove(WhyPart):
+    """Nodes that one side ran on other providers than the other; the times of their groups."""
+
+    baseline: list[str]  # providers
+    candidate: list[str]
+    nodes: int  # of the model
+
+
+class WhyDocument(TypedDict):
+    """Where the difference of two results comes from. After a failure only trials, state and error."""
+
+    baseline: str  # trial
+    candidate: str  # trial
+    state: JobState
+    error: ErrorRecord | None
+    sentence: NotRequired[str]
+    end: NotRequired[WhyEnd]
+    rows: NotRequired[list[WhyRow]]  # largest difference first
+    groups: NotRequired[list[WhyGroup]]  # largest difference first
+    moves: NotRequired[list[WhyMove]]
+    seen_s: NotRequired[float]  # the difference of the passes' own runs, without the profiler
+    seen_half_width_s: NotRequired[float | None]
+    instrument_s: NotRequired[float]  # taken off every call of a node: what the profiler adds to it
+    scales: NotRequired[list[float]]
+    passes: NotRequired[int]  # of each side
+    runs: NotRequired[list[int]]  # of each pass
+    overlapping: NotRequired[bool]  # nodes of one run ran at the same time
+    host_timed: NotRequired[bool]  # some times are those of starting a kernel on a GPU
+    origins_known: NotRequired[list[bool]]
+    notes: NotRequired[list[str]]
+
+
+# --- accuracy and targets -------------------------------------------------------------------------------
+
+
+class ShareDocument(TypedDict):
+    """A share of rows with Wilson's 95 % interval; null of no rows."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+    total: int
+
+
+ClassDocument = TypedDict(  # one class against all others; `class` can be no attribute
+    "ClassDocument",
+    {
+        "name": str,
+        "class": int,
+        "support": int,
+        "sensitivity": ShareDocument,
+        "specificity": ShareDocument,
+        "precision": ShareDocument,
+        "roc_auc": Interval,
+    },
+)
+
+
+class AccuracySummary(TypedDict):
+    """Every metric of a model on its data."""
+
+    rows: int
+    classes: int
+    class_names: list[str]
+    not_finite: int  # rows with NaN or Inf, which count as wrong
+    accuracy: ShareDocument  # top-1
+    top5: ShareDocument | None  # null: not more than five classes
+    roc_auc: Interval  # mean over the classes
+    confusion: list[list[int]]  # true class -> predicted class
+    per_class: list[ClassDocument]
+    positive: dict[str, Any] | None  # the class that a threshold decides on
+    missing_classes: list[str]
+    calibration: wire.CalibrationRows | None
+    calibration_note: str
+    notes: list[str]
+
+
+class AccuracyRecord(TypedDict):
+    """One model on one dataset."""
+
+    id: str
+    key: str
+    model_sha256: str
+    model_name: str
+    spec: dict[str, Any]
+    dataset: dict[str, Any]
+    reply: wire.AccuracyReply
+    scores_path: str  # `.npz` with `scores` [rows, classes] and `labels` [rows]
+    created_at: float  # seconds since the epoch
+    fingerprint: str
+    summary: AccuracySummary
+
+
+class JudgedPair(TypedDict):
+    """Whether a candidate is worse than its reference by more than `delta`, on the same rows."""
+
+    verdict: PairVerdict
+    text: str
+    rows: int
+    delta: float
+    reference: ShareDocument
+    candidate: ShareDocument
+    difference: float | None  # candidate less reference
+    low: float
+    high: float
+    p: float  # of McNemar's exact test
+    rows_needed: int | None  # for an answer; null: no number of rows is enough
+
+
+class NamedAccuracy(TypedDict):
+    """A side of a comparison."""
+
+    id: str
+    model: str
+
+
+class AccuracyPair(TypedDict):
+    """Two models on the same rows."""
+
+    reference: NamedAccuracy
+    candidate: NamedAccuracy
+    rows: int
+    delta: float  # a loss that still counts as not worse
+    agreement: ShareDocument  # rows in which both predict the same class
+    accuracy: JudgedPair
+    positive: dict[str, Any] | None
+    sensitivity: JudgedPair | None
+    specificity: JudgedPair | None
+    roc_auc: dict[str, float | None] | None
+
+
+class AccuracyDocument(TypedDict):
+    """What `accuracy` found."""
+
+    accuracies: list[AccuracyRecord]
+    comparisons: list[AccuracyPair]
+    errors: list[ErrorRecord]
+
+
+class JudgedTarget(TypedDict):
+    """A target and what is known of it, in the metric's unit."""
+
+    target: dict[str, Any]
+    state: State
+    value: float | None
+    low: float | None
+    high: float | None
+    margin: float | None  # from the worse end of the interval to the limit; negative: beyond it
+    why: str
+    todo: str
+    cause: Cause  # of UNKNOWN
+
+
+class NamedModel(TypedDict):
+    """A model, by name and content."""
+
+    name: str
+    sha256: str
+
+
+class CheckDocument(TypedDict):
+    """The scorecard of a configuration."""
+
+    state: State
+    model: NamedModel
+    spec: dict[str, Any]
+    targets: list[JudgedTarget]
+    trials: list[str]
+    breach: str | None  # why its outputs are not what they should be
+    calibration_note: str | None
+    error: ErrorRecord | None
+
+
+# --- models ---------------------------------------------------------------------------------------------
+
+
+class InspectDocument(wire.ModelInfo):
+    """A model file."""
+
+    loads: str | None  # what ONNX Runtime says of it; null: not asked for with `--load`
+
+
+class ExportDocument(wire.ExportReply):
+    """A model that was exported, and how far it is from its source."""
+
+    state: JobState
+    error: None
+
+
+class StepDocument(TypedDict):
+    """A variant that one step made."""
+
+    model: str
+    content_sha256: str
+    path: str
+    variant: dict[str, Any]  # how it was made: steps, original, error, checks
+    guard: NotRequired[Judged | None]
+
+
+class TransformDocument(TypedDict):
+    """A chain of steps, and the variant at its end. After a failure only state and error."""
+
+    state: JobState
+    error: ErrorRecord | None
+    model: NotRequired[str]
+    content_sha256: NotRequired[str]
+    path: NotRequired[str]
+    written: NotRequired[list[str] | None]  # files that `-o` wrote
+    reused: NotRequired[int]  # steps that had been made before
+    steps: NotRequired[list[StepDocument]]
+    notes: NotRequired[list[str]]
+
+
+class NodeErrorsDocument(TypedDict):
+    """What quantizing each operator costs and saves."""
+
+    units: list[Unit]  # quantized operators, largest error first
+    whole: float  # relative L2 error of the whole variant's outputs, as measured
+    timed: bool
+    elsewhere_s: (
+        float  # saved by nodes that are no quantized operator; below zero: conversions cost that much
+    )
+    float_s: float | None  # a typical run of the float model; null: not timed
+    quantized_s: float | None
+    state: JobState
+    error: ErrorRecord | None
+    variant: str
+    curve: list[Choice]
+    halving: list[str]  # operators to leave in float so that the error halves
+    fed: list[FedInput]
+    notes: list[str]
+
+
+class RacedVariant(TypedDict):
+    """The newest race of a variant against its original."""
+
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    verdict: Verdict
+    grade: Grade
+    generations: int | None
+    busy: dict[str, Any] | None
+    comparison: str
+    trial: str
+
+
+class VariantDocument(TypedDict):
+    """A model of the library: an original or a variant."""
+
+    model: str
+    content_sha256: str
+    path: str
+    precision: str
+    variant: dict[str, Any] | None  # null: an original
+    against_original: RacedVariant | None  # null: they never raced
+
+
+class VariantsDocument(TypedDict):
+    """All originals that have variants, each with its variants."""
+
+    variants: list[VariantDocument]
+
+
+class RenamedDocument(TypedDict):
+    """A variant that was renamed."""
+
+    variant: str
+    was: str
+    content_sha256: str
+
+
+class DeletedDocument(TypedDict):
+    """A variant that was deleted."""
+
+    deleted: str
+    content_sha256: str
+
+
+class EmitDocument(TypedDict):
+    """A file of settings."""
+
+    trial: str
+    format: str
+    output: str | None
+    text: str
+
+
+# --- the machine and the store --------------------------------------------------------------------------
+
+
+class SelfTestDocument(SelfTestResult):
+    """An A/A test of this machine, and whether it is quiet enough to publish numbers."""
+
+    state: JobState
+    error: None
+    model: str
+    answer: Answer
+
+
+class Contents(TypedDict):
+    """What was found in a store: [rows, damaged ones] of each table."""
+
+    trials: tuple[int, int]
+    comparisons: tuple[int, int]
+    accuracies: tuple[int, int]
+    samples: tuple[int, int]
+    damaged: int
+
+
+class BackupDocument(Contents):
+    """A copy of the store."""
+
+    file: str
+    file_bytes: int
+
+
+class RestoreDocument(Contents):
+    """The store after a backup took its place."""
+
+    store: str
+    previous: str | None  # where what was there before is kept
+
+
+class FailureDocument(TypedDict):
+    """What any command prints that failed or was cancelled; what was measured stands beside it."""
+
+    trial: NotRequired[str | None]
+    state: Literal["FAIL", "CANCELLED"]
+    error: ErrorRecord
+
+
+DOCUMENTS: Mapping[str, Any] = {
+    "bench": TrialDocument,
+    "compare": RaceDocument,
+    "profile": TrialDocument,
+    "sweep": SweepDocument,
+    "why": WhyDocument,
+    "accuracy": AccuracyDocument,
+    "check": CheckDocument,
+    "transform": TransformDocument,
+    "node-errors": NodeErrorsDocument,
+    "inspect": InspectDocument,
+    "export": ExportDocument,
+    "emit": EmitDocument,
+    "history": HistoryDocument,
+    "history --prune": PruneDocument,
+    "show TRIAL": TrialDocument,
+    "show COMPARISON": RaceDocument,
+    "variants list": VariantsDocument,
+    "variants rename": RenamedDocument,
+    "variants delete": DeletedDocument,
+    "machine": wire.Environment,
+    "machine --self-test": SelfTestDocument,
+    "backup": BackupDocument,
+    "restore": RestoreDocument,
+    "failure": FailureDocument,
+}

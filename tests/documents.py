@@ -1,0 +1,46 @@
+"""Documents that commands print, against their JSON Schema: no key lacks, is of a wrong type, or unknown."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jsonschema
+
+from core.show.documents import DOCUMENTS
+from core.show.schema import schema
+
+
+def errors_of(command: str, document: Any) -> list[str]:
+    """What is wrong with the document of a command; keys that the schema does not describe are wrong, too."""
+    return [
+        f"{'/'.join(map(str, one.absolute_path)) or 'document'}: {one.message[:300]}"
+        for one in _validator(command).iter_errors(document)
+    ]
+
+
+def command_of(args: tuple[str, ...], document: Any) -> str:
+    """Which document of `DOCUMENTS` a command line prints."""
+    name = args[0]
+    if name == "show":
+        return "show COMPARISON" if "contestants" in document else "show TRIAL"
+    if name == "variants":
+        return f"variants {args[1]}"
+    flags = [one for one in ("--prune", "--self-test") if one in args]
+    return " ".join([name, *flags]) if " ".join([name, *flags]) in DOCUMENTS else name
+
+
+@cache
+def _validator(command: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(_closed(schema(command)))
+
+
+def _closed(part: Any) -> Any:
+    """The schema, with every key forbidden that it does not name."""
+    if isinstance(part, list):
+        return [_closed(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    closed = {name: _closed(one) for name, one in part.items()}
+    is_object = part.get("type") == "object" and "properties" in part
+    return {**closed, "additionalProperties": False} if is_object else closed
