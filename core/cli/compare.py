@@ -10,7 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.exports import comparison_records, csv_text, md_text
-from core.cli.options import CONFIG, Given, WaitQuiet, share, spec_data, wait_quiet_s, with_workload
+from core.cli.options import (
+    CONFIG,
+    ENGINE_PREFIXES,
+    Given,
+    WaitQuiet,
+    share,
+    spec_data,
+    wait_quiet_s,
+    with_workload,
+)
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -187,7 +196,7 @@ def _who_races(
 def _as_model(ref: str) -> str:
     """What is named among several models is a model, unless it says that it is something else."""
     known = (".yaml", ".yml", *MODEL_SUFFIXES)
-    plain = ref.startswith(("preset:", "variant:", "torch:", "model:")) or ref.lower().endswith(known)
+    plain = ref.startswith(("preset:", "variant:", "model:", *ENGINE_PREFIXES)) or ref.lower().endswith(known)
     return ref if plain else f"model:{ref}"
 
 

@@ -21,13 +21,14 @@ from core.run.named_files import check_named_files, open_folders
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
-from core.spec.knobs import ENGINES, KNOBS, Knob, knob
+from core.spec.knobs import KNOBS, Knob, knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.spec.presets import preset
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire.doors import expert_allowed
+from core.wire.engines import REFS
 from core.wire.errors import SpecError, nearest
 from core.wire.files import expanded, open_regular
 
@@ -36,7 +37,8 @@ Given = dict[
 ]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
 
 # what `config_from` reads, for the help
-CONFIG = "FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME|torch:eager|torch:compile"
+CONFIG = "|".join(["FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME", *REFS])
+ENGINE_PREFIXES = tuple({ref.partition(":")[0] + ":" for ref in REFS})
 KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its model wherever it goes
 
 _SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
@@ -214,8 +216,8 @@ def config_from(
         return {}
     if ref.startswith("preset:"):
         return preset_config(ref.removeprefix("preset:"))
-    if ref.startswith("torch:"):
-        return {"engine": _torch_engine(ref.removeprefix("torch:"))}
+    if ref.startswith(ENGINE_PREFIXES):
+        return {"engine": _engine(ref)}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store())
     if ref.startswith("model:") or ref.lower().endswith(MODEL_SUFFIXES):
@@ -250,14 +252,12 @@ def keeps_model(config: Mapping[str, Any]) -> bool:
     return any(name in config for name in KEEPS_MODEL)
 
 
-def _torch_engine(mode: str) -> str:
-    modes = {engine.removeprefix("torch-"): engine for engine in ENGINES if engine.startswith("torch-")}
-    if mode not in modes:
+def _engine(ref: str) -> str:
+    if ref not in REFS:
         raise SpecError(
-            f"`torch:{mode[:40]}` names no way to run PyTorch.{nearest(mode, modes)}",
-            hint=f"Use {' or '.join(f'torch:{one}' for one in modes)}.",
+            f"`{ref[:48]}` names no engine.{nearest(ref, REFS)}", hint=f"Use {' or '.join(REFS)}."
         )
-    return modes[mode]
+    return REFS[ref]
 
 
 def _variant_config(name: str, store: Store) -> dict[str, Any]:
