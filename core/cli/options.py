@@ -52,7 +52,6 @@ _METAVARS = {
     "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
-    "precision": "quick|standard|publish|fp32|fp16",
     "budget_s": "SECONDS|30s|2m",
     "margin": "SHARE|N%",
     "tolerance": "SHARE|N%",
@@ -65,10 +64,7 @@ _FEED_HELP = (
     "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), an .npz, an image or a "
     "folder of images. Default: seeded random values."
 )
-_PRECISION_HELP = (
-    f"{knob('protocol.precision').help} Default: quick. Or the type of the model's numbers: fp32, fp16. "
-    f"Repeatable. {knob('precision').help}"
-)
+EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
 _REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds", "precision")
 
 
@@ -113,16 +109,38 @@ def _with_options(command: Callable[..., None], added: Sequence[inspect.Paramete
         given = {_setting_name(name): values.pop(name) for name in names if values[name] not in (None, [])}
         for name in names & set(values):
             values.pop(name)
-        command(**values, given=given)
+        command(**values, given=_with_effort(given))
 
     run.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in [*kept, *added]}
     return run
 
 
+def _with_effort(given: Given) -> Given:
+    """`--precision quick` of earlier versions as the `--effort quick` that it is now, and a word on stderr.
+
+    Raises:
+        SpecError: two answers to one question.
+    """
+    given, numbers = dict(given), list[str]()
+    effort = [given.pop(EFFORT)] if EFFORT in given else []
+    for text in given.pop("precision", []):
+        if text in knob(EFFORT).choices:
+            typer.echo(f"--precision {text} is now --effort {text}", err=True)
+            effort.append(text)
+        else:
+            numbers.append(text)
+    for name, texts in (("precision", numbers), (EFFORT, effort)):
+        if len(texts) > 1:
+            raise SpecError(f"`{knob(name).flag} {texts[1]}` contradicts an earlier one.", hint="Give one.")
+        if texts:
+            given[name] = texts[0]
+    return given
+
+
 def offered() -> list[Knob]:
-    """The settings with an option of their own; two share theirs, and are told apart by what is given."""
-    return [setting for setting in KNOBS if setting.name not in ("feed_values", "protocol.precision")]
+    """The settings with an option of their own; fixed values share that of the feeds."""
+    return [setting for setting in KNOBS if setting.name != "feed_values"]
 
 
 def _parameter(setting: Knob) -> inspect.Parameter:
@@ -144,8 +162,6 @@ def _parameter(setting: Knob) -> inspect.Parameter:
 def _help(setting: Knob) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
-    if setting.name == "precision":
-        return _PRECISION_HELP
     default = setting.default
     if isinstance(default, bool):
         default = "on" if default else "off"
@@ -330,9 +346,7 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         data[setting.name] = value
         return
     part = data[_SECTION.get(setting.target, setting.target)]
-    if setting.name == "precision":
-        _apply_precision(data, value)
-    elif setting.name == "providers":
+    if setting.name == "providers":
         part["providers"] = _chain(part.get("providers", []), value)
     elif setting.name == "feeds":
         _apply_feeds(part, value)
@@ -346,27 +360,13 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         part[setting.field] = _typed(setting, value)
 
 
-def _apply_precision(data: dict[str, Any], texts: Sequence[str]) -> None:
-    """One option for two settings without a value in common: how sure the answer, and the model's numbers."""
-    meant = (knob("protocol.precision"), knob("precision"))
-    said: set[str] = set()
-    for text in texts:
-        setting = next((one for one in meant if text in one.choices), None)
-        if setting is None:
-            choices = [choice for one in meant for choice in one.choices]
-            raise SpecError(
-                f"`--precision` accepts {', '.join(choices)}, but got `{text[:40]}`.{nearest(text, choices)}",
-                hint="Choose quick, standard or publish for the answer; fp32 or fp16 for the model.",
-            )
-        if setting.target in said:
-            raise SpecError(
-                f"`--precision {text}` contradicts an earlier one.", hint="Give one of each kind."
-            )
-        said.add(setting.target)
-        data[setting.target][setting.field] = text
-
-
 def _typed(setting: Knob, value: Any) -> Any:
+    if setting.kind == "choice" and value not in setting.choices:
+        choices = ", ".join(setting.choices)
+        raise SpecError(
+            f"`{setting.flag}` accepts {choices}, but got `{value[:40]}`.{nearest(value, setting.choices)}",
+            hint="Choose one of them.",
+        )
     if setting.name == "budget_s":
         return seconds(setting.flag, value)
     if setting.kind == "float":

@@ -163,11 +163,11 @@ class ProtocolSpec(Spec):
     """How well to measure. None leaves it to the measurement, which looks at its own data."""
 
     precision: Literal["quick", "standard", "publish"] = "quick"
-    budget_s: int | None = None  # None: what belongs to the precision
+    budget_s: int | None = None  # None: what belongs to the effort
     margin: float = 0.02  # a share: two configurations that differ by less are equivalent
     tolerance: float | None = None  # largest output error that is still right; None: by the precision
     warmup_runs: int | None = None  # None: until the latency is steady
-    runs: int | None = None  # None: until the precision is reached; a number: exactly so many
+    runs: int | None = None  # None: until the answer is as exact as asked; a number: exactly so many
     timeout_s: int = 600  # one step of one worker
     cpus: str = ""  # a Linux CPU list; empty: all that the process may use
 

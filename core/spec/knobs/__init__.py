@@ -90,8 +90,7 @@ _FLAGS: Mapping[str, str] = {
     "feeds": "--feed",
     "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
     "use_io_binding": "--io-binding",
-    # one option, told apart by its value: the numbers of the model, or the width of the interval
-    "protocol.precision": "--precision",
+    "protocol.precision": "--effort",
     "budget_s": "--budget",
 }
 
@@ -425,7 +424,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         name="protocol.precision",
-        label="Precision of the answer",
+        label="Effort",
         group="Protocol",
         target="protocol",
         kind="choice",
