@@ -1,6 +1,6 @@
 """How often ORTune calls a model faster than itself: `python benchmarks/aa.py [--minutes M]`.
 
-What: each duel is a whole race at quick precision, with all its generations, of ONNX Runtime's default
+What: each duel is a whole race at quick effort, with all its generations, of ONNX Runtime's default
 session on a model against the same; the truth is 1. Five models, of about 0.03 to 100 ms a run (the report
 says what they really took), in four states of the machine: quiet, beside one burner, beside two, and with a
 browser on the dashboard, which polls and loads its page anew every three seconds. A duel counts as quiet only

@@ -8,7 +8,7 @@ the time from that line to its end. A model's first race has none to show. A rac
 p50 is refused, which is told.
 
 How: results are appended to a record (benchmarks/records/budgets.jsonl), a line a race; run it again and it
-goes on where it stopped, models and precisions in turn. What predictions learn from is forgotten with each
+goes on where it stopped, models and efforts in turn. What predictions learn from is forgotten with each
 start. `--report` prints the table for README and measures nothing.
 
 Target: no race uses more than its budget, one tenth and a second; of the predictions at least 80 % are within
@@ -68,7 +68,7 @@ class Command:
     def once(self, path: Path, precision: str, budget_s: float) -> dict[str, Any]:
         """One race, and what it took; times in seconds."""
         command = [sys.executable, "-m", "core", "bench", str(path), *self.setting]
-        command += ["--precision", precision, "--budget", f"{budget_s:g}", "--json"]
+        command += ["--effort", precision, "--budget", f"{budget_s:g}", "--json"]
         shown, predicted_s, said = time.monotonic(), None, ""
         with tempfile.TemporaryFile("w+", dir=self.home) as answer:
             process = subprocess.Popen(
@@ -115,11 +115,11 @@ def told(document: str, said: str) -> dict[str, Any]:
 
 
 def fill(journal: Journal, given: Any, folder: Path) -> None:
-    """Race every model at every precision, in turn, until each has as many races as were asked for."""
+    """Race every model with every effort, in turn, until each has as many races as were asked for."""
     command, clock = Command(folder, PAIRS[given.pair]), Clock(given.minutes)
     for number in range(given.times):
         for model in given.models:
-            for precision in given.precisions:
+            for precision in given.efforts:
                 if len(of(journal.rows, model, precision)) > number:
                     continue
                 if clock.is_over():
@@ -141,7 +141,7 @@ def outcome(row: Mapping[str, Any]) -> str:
 
 
 def of(rows: Sequence[dict[str, Any]], model: str, precision: str) -> list[dict[str, Any]]:
-    """The races of a model at a precision."""
+    """The races of a model with an effort."""
     return [row for row in rows if row["subject"] == model and row["precision"] == precision]
 
 
@@ -151,7 +151,7 @@ def of(rows: Sequence[dict[str, Any]], model: str, precision: str) -> list[dict[
 def part_report(rows: Sequence[dict[str, Any]]) -> bool:
     """Print what one machine's part of a record says, and whether the targets are met."""
     print(
-        "| ms a run | precision | budget, s | time used, s | runs | generations × rounds | half-width "
+        "| ms a run | effort | budget, s | time used, s | runs | generations × rounds | half-width "
         "| verdict |"
     )
     print("|--:|---|--:|--:|--:|--:|--:|---|")
@@ -220,13 +220,11 @@ def report(path: Path) -> bool:
 
 def main() -> int:
     parser = recorded(__doc__, "budgets")
-    parser.add_argument("--times", type=int, default=2, metavar="N", help="races of each model and precision")
+    parser.add_argument("--times", type=int, default=2, metavar="N", help="races of each model and effort")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MS")
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--efforts", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--pair", choices=PAIRS, default="basic")
-    parser.add_argument(
-        "--budget", type=float, metavar="S", help="of each race; default: that of the precision"
-    )
+    parser.add_argument("--budget", type=float, metavar="S", help="of each race; default: that of the effort")
     given = parser.parse_args()
     full = True
     if not given.report:
@@ -234,7 +232,7 @@ def main() -> int:
         journal = Journal(given.record, script="budgets", options=choices, machine=lab.this_machine())
         with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/budgets.py"):
             fill(journal, given, Path(folder))
-        cells = [(model, precision) for model in given.models for precision in given.precisions]
+        cells = [(model, precision) for model in given.models for precision in given.efforts]
         full = all(len(of(journal.rows, *cell)) >= given.times for cell in cells)
     if not report(given.record):
         return 1

@@ -1,6 +1,6 @@
 """Which verdicts a neighbour turns round: `python benchmarks/busy.py [--times K] [--minutes M]`.
 
-What: pairs of configurations race at quick precision on the quiet machine, beside one burner and beside two,
+What: pairs of configurations race at quick effort on the quiet machine, beside one burner and beside two,
 K times each: a single thread against ONNX Runtime's default on two models (how many threads are best may
 truly depend on the neighbour), and what should not depend on it: basic against all graph optimizations, the
 arena off, spinning off, and a fixed piece of work that makes a model about 5 % slower. A ratio is that of the

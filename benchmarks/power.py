@@ -2,7 +2,7 @@
 
 What: the slower contestant is the same conv net, of about 1 ms, with a fixed extra piece of work beside it,
 sized on the spot to about 3 %. What its true ratio is comes first, from several long races; the duels, at
-quick precision and with a budget of 30 s, are judged against that. Run it on a quiet machine; how many duels
+quick effort and with a budget of 30 s, are judged against that. Run it on a quiet machine; how many duels
 were quiet is told.
 
 Target: at least 90 % of the duels say SLOWER. Exit code 1: fewer do.

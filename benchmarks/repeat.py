@@ -1,6 +1,6 @@
 """Whether a verdict comes out the same when it is asked for again: `python benchmarks/repeat.py [--times N]`.
 
-What: two pairs are raced 30 times each at quick precision. The first is ONNX Runtime's default session on the
+What: two pairs are raced 30 times each at quick effort. The first is ONNX Runtime's default session on the
 smallest model against the same, whose true ratio is 1. The second is a conv net of about 1 ms against the
 same with a fixed extra piece of work beside it, sized on the spot to about 5 %; what its true ratio is comes
 first, from several long races. Of every duel the z-score is told: by how many standard errors the reported

@@ -3,7 +3,7 @@
 The pair is a tiny conv net without and with ONNX Runtime's graph optimisations. Its speed-up is reported N
 times in each of three ways, in a random order, so that all three meet the same machine:
 
-- ORTune: a race at quick precision;
+- ORTune: a race at quick effort;
 - Olive's protocol at its defaults: a session, 10 warm-up runs, the mean of 20 runs; the same for the other;
 - Olive's protocol given as much wall time as the race just took: as many runs as fit, half of the time each.
 

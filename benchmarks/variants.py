@@ -148,7 +148,7 @@ def warn(found: Sequence[dict[str, Any]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", default=MODELS, metavar="NAME")
-    parser.add_argument("--precision", choices=("quick", "standard", "publish"), default="quick")
+    parser.add_argument("--effort", choices=("quick", "standard", "publish"), default="quick")
     parser.add_argument("--home", type=Path, help="keep the models there; default: a folder that is removed")
     parser.add_argument("--json", type=Path, metavar="OUT", help="keep the rows")
     given = parser.parse_args()
@@ -161,7 +161,7 @@ def main() -> int:
         for name in given.models:
             record, dims = model(store, name), DIMS.get(name, {})
             everybody = [record, *make(store, record, dims)]
-            new = rows(store, race(store, everybody, dims, given.precision))
+            new = rows(store, race(store, everybody, dims, given.effort))
             found += new
             for one in new:
                 show(one)

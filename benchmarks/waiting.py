@@ -1,7 +1,7 @@
 """How long a person waits: `python benchmarks/waiting.py [--times N]`.
 
 A real dashboard with a real browser in front of it, on this machine: a candidate (one thread) and ONNX
-Runtime's default race at quick precision for digits_cnn and MobileNetV3-Small. Measured from the press of
+Runtime's default race at quick effort for digits_cnn and MobileNetV3-Small. Measured from the press of
 Run: the first ratio on the screen, and the verdict. The browser draws on the same CPUs meanwhile, as it does
 for a user. Targets: the first ratio within 2 s and the verdict within 10 s (medians). Exit code 1: one of
 them was not met.

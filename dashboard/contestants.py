@@ -10,19 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core import wire
 from core.spec import SessionSpec, TrialSpec, asked, effective, session_from_dict, spec_from_dict
 from core.spec.knobs import KNOBS, Knob, Value
 from core.spec.presets import PRESETS, preset
+from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
 from dashboard import format
 
 LEAST, MOST = 2, 8
-ENGINES: Mapping[wire.Engine, str] = {
-    "onnxruntime": "ONNX Runtime",
-    "torch-eager": "PyTorch eager",
-    "torch-compile": "torch.compile",
-}
 ORT_DEFAULT = "ORT default"
 LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
 FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # of a workload
@@ -76,7 +71,7 @@ def from_preset(name: str, base: TrialSpec) -> TrialSpec:
 
 def preset_label(spec: TrialSpec) -> str:
     """Return the name of the preset that `spec` is, on whatever batch; empty: it is none, or the default."""
-    if (spec.engine, spec.model.precision) != ("onnxruntime", "fp32"):
+    if (spec.engine, spec.model.precision) != (DEFAULT, "fp32"):
         return ""
     for name, (label, _, session, workload) in PRESETS.items():
         bound = workload.get("use_io_binding", False)
@@ -86,8 +81,8 @@ def preset_label(spec: TrialSpec) -> str:
     return ""
 
 
-def from_torch(engine: wire.Engine, base: TrialSpec) -> TrialSpec:
-    """Return the PyTorch model itself on the workload of `base`; what only ONNX Runtime knows is left out."""
+def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
+    """Return another engine on the workload of `base`; what only ONNX Runtime knows is left out."""
     data = base.to_dict()
     return spec_from_dict(
         {
@@ -237,7 +232,7 @@ def _short_name(setting: Knob) -> str:
 
 def _text(name: str, value: Value | None) -> str:
     if name == "engine":
-        return ENGINES[value]  # type: ignore[index] # the engines are the keys
+        return ENGINES[str(value)].label
     return "default" if value is None else format.value(value)
 
 
@@ -259,7 +254,7 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
             empty: all run that one.
         own: name of the model that the list is of, which its default says where others race, too.
     """
-    default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": "onnxruntime"})
+    default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": DEFAULT})
     named: list[str] = []
     for index, spec in enumerate(specs):
         name = _label(spec, default if index == baseline else specs[baseline])
@@ -275,8 +270,8 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
 def _label(spec: TrialSpec, other: TrialSpec) -> str:
     found = _differences(spec, other)
     workload = [text for target, text in found if target in _WORKLOAD]
-    if spec.engine != "onnxruntime":
-        parts = [ENGINES[spec.engine], *workload]
+    if not can(spec.engine, "settings"):
+        parts = [ENGINES[spec.engine].label, *workload]
     elif named := preset_label(spec):
         parts = [named, *(text for text in workload if not text.startswith("use_io_binding "))]
     elif is_default(spec):
@@ -298,7 +293,7 @@ def _explicit(spec: TrialSpec) -> list[str]:
 
 def is_default(spec: TrialSpec) -> bool:
     """Whether `spec` is what ONNX Runtime does unasked, on whatever workload."""
-    return (spec.engine, spec.model.precision, spec.session) == ("onnxruntime", "fp32", SessionSpec())
+    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", SessionSpec())
 
 
 def _short(parts: Sequence[str]) -> str:

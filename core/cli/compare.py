@@ -10,7 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.exports import comparison_records, csv_text, md_text
-from core.cli.options import CONFIG, Given, WaitQuiet, share, spec_data, wait_quiet_s, with_workload
+from core.cli.options import (
+    CONFIG,
+    EFFORT,
+    ENGINE_PREFIXES,
+    Given,
+    WaitQuiet,
+    share,
+    spec_data,
+    wait_quiet_s,
+    with_workload,
+)
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -99,7 +109,7 @@ def compare(
         typer.Option(
             "--continue",
             help="Go on with a finished comparison: more generations, in one that holds all of them. Only "
-            "--precision and --budget may be changed.",
+            "--effort and --budget may be changed.",
             metavar="COMPARISON",
             show_default=False,
         ),
@@ -187,7 +197,7 @@ def _who_races(
 def _as_model(ref: str) -> str:
     """What is named among several models is a model, unless it says that it is something else."""
     known = (".yaml", ".yml", *MODEL_SUFFIXES)
-    plain = ref.startswith(("preset:", "variant:", "torch:", "model:")) or ref.lower().endswith(known)
+    plain = ref.startswith(("preset:", "variant:", "model:", *ENGINE_PREFIXES)) or ref.lower().endswith(known)
     return ref if plain else f"model:{ref}"
 
 
@@ -196,15 +206,15 @@ Submit = Callable[[Scheduler, Progress], str]
 
 def _continuation(store: Store, ref: str, given: Given, patience_s: float) -> Submit:
     """What goes on with the comparison that `ref` names."""
-    if others := sorted(set(given) - {"precision", "budget_s"}):
+    if others := sorted(set(given) - {EFFORT, "budget_s"}):
         raise SpecError(
             f"A race that goes on keeps its settings, so that `{others[0]}` cannot be changed.",
-            hint="Change --precision or --budget only, or race anew.",
+            hint="Change --effort or --budget only, or race anew.",
         )
     before = store.comparison(ref)
     continuation.check(before, [store.trial(one.trial) for one in before.contestants])
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
-    precision = protocol.precision if "precision" in given else before.protocol["precision"]
+    precision = protocol.precision if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
 
     def submit(service: Scheduler, progress: Progress) -> str:
@@ -281,7 +291,7 @@ def _verdict_code(race: Comparison, found: Limit | None) -> int:
         return EXIT_FAILED
     if found.open:
         who = ", ".join(f"`{names[trial]}`" for trial in found.open)
-        hint = "Use a higher --precision, or a larger --budget."
+        hint = "Use more --effort, or a larger --budget."
         complain(f"{who}: may be more than {100 * found.limit:g} % slower than the baseline.", hint)
         return EXIT_UNDECIDED
     return 0

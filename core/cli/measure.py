@@ -48,10 +48,11 @@ from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run.scheduler import Scheduler, Status
 from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
-from core.run.trial import check_before, check_profiled, resolve_trial
+from core.run.trial import check_before, resolve_trial
 from core.spec import spec_from_dict
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
+from core.wire import engines
 from core.wire.errors import SpecError
 from core.wire.profile import profile_from_dict
 
@@ -154,7 +155,7 @@ def profile(
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
-    check_profiled(spec)
+    engines.require(spec.engine, "profile")
     check_before(spec, store, run_job)
     trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:

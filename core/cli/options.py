@@ -21,13 +21,14 @@ from core.run.named_files import check_named_files, open_folders
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
-from core.spec.knobs import ENGINES, KNOBS, Knob, knob
+from core.spec.knobs import KNOBS, Knob, knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.spec.presets import preset
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire.doors import expert_allowed
+from core.wire.engines import REFS
 from core.wire.errors import SpecError, nearest
 from core.wire.files import expanded, open_regular
 
@@ -36,7 +37,8 @@ Given = dict[
 ]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
 
 # what `config_from` reads, for the help
-CONFIG = "FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME|torch:eager|torch:compile"
+CONFIG = "|".join(["FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME", *REFS])
+ENGINE_PREFIXES = tuple({ref.partition(":")[0] + ":" for ref in REFS})
 KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its model wherever it goes
 
 _SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
@@ -50,7 +52,6 @@ _METAVARS = {
     "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
-    "precision": "quick|standard|publish|fp32|fp16",
     "budget_s": "SECONDS|30s|2m",
     "margin": "SHARE|N%",
     "tolerance": "SHARE|N%",
@@ -63,10 +64,7 @@ _FEED_HELP = (
     "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), an .npz, an image or a "
     "folder of images. Default: seeded random values."
 )
-_PRECISION_HELP = (
-    f"{knob('protocol.precision').help} Default: quick. Or the type of the model's numbers: fp32, fp16. "
-    f"Repeatable. {knob('precision').help}"
-)
+EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
 _REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds", "precision")
 
 
@@ -111,16 +109,38 @@ def _with_options(command: Callable[..., None], added: Sequence[inspect.Paramete
         given = {_setting_name(name): values.pop(name) for name in names if values[name] not in (None, [])}
         for name in names & set(values):
             values.pop(name)
-        command(**values, given=given)
+        command(**values, given=_with_effort(given))
 
     run.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in [*kept, *added]}
     return run
 
 
+def _with_effort(given: Given) -> Given:
+    """`--precision quick` of earlier versions as the `--effort quick` that it is now, and a word on stderr.
+
+    Raises:
+        SpecError: two answers to one question.
+    """
+    given, numbers = dict(given), list[str]()
+    effort = [given.pop(EFFORT)] if EFFORT in given else []
+    for text in given.pop("precision", []):
+        if text in knob(EFFORT).choices:
+            typer.echo(f"--precision {text} is now --effort {text}", err=True)
+            effort.append(text)
+        else:
+            numbers.append(text)
+    for name, texts in (("precision", numbers), (EFFORT, effort)):
+        if len(texts) > 1:
+            raise SpecError(f"`{knob(name).flag} {texts[1]}` contradicts an earlier one.", hint="Give one.")
+        if texts:
+            given[name] = texts[0]
+    return given
+
+
 def offered() -> list[Knob]:
-    """The settings with an option of their own; two share theirs, and are told apart by what is given."""
-    return [setting for setting in KNOBS if setting.name not in ("feed_values", "protocol.precision")]
+    """The settings with an option of their own; fixed values share that of the feeds."""
+    return [setting for setting in KNOBS if setting.name != "feed_values"]
 
 
 def _parameter(setting: Knob) -> inspect.Parameter:
@@ -142,8 +162,6 @@ def _parameter(setting: Knob) -> inspect.Parameter:
 def _help(setting: Knob) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
-    if setting.name == "precision":
-        return _PRECISION_HELP
     default = setting.default
     if isinstance(default, bool):
         default = "on" if default else "off"
@@ -214,8 +232,8 @@ def config_from(
         return {}
     if ref.startswith("preset:"):
         return preset_config(ref.removeprefix("preset:"))
-    if ref.startswith("torch:"):
-        return {"engine": _torch_engine(ref.removeprefix("torch:"))}
+    if ref.startswith(ENGINE_PREFIXES):
+        return {"engine": _engine(ref)}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store())
     if ref.startswith("model:") or ref.lower().endswith(MODEL_SUFFIXES):
@@ -250,14 +268,12 @@ def keeps_model(config: Mapping[str, Any]) -> bool:
     return any(name in config for name in KEEPS_MODEL)
 
 
-def _torch_engine(mode: str) -> str:
-    modes = {engine.removeprefix("torch-"): engine for engine in ENGINES if engine.startswith("torch-")}
-    if mode not in modes:
+def _engine(ref: str) -> str:
+    if ref not in REFS:
         raise SpecError(
-            f"`torch:{mode[:40]}` names no way to run PyTorch.{nearest(mode, modes)}",
-            hint=f"Use {' or '.join(f'torch:{one}' for one in modes)}.",
+            f"`{ref[:48]}` names no engine.{nearest(ref, REFS)}", hint=f"Use {' or '.join(REFS)}."
         )
-    return modes[mode]
+    return REFS[ref]
 
 
 def _variant_config(name: str, store: Store) -> dict[str, Any]:
@@ -330,9 +346,7 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         data[setting.name] = value
         return
     part = data[_SECTION.get(setting.target, setting.target)]
-    if setting.name == "precision":
-        _apply_precision(data, value)
-    elif setting.name == "providers":
+    if setting.name == "providers":
         part["providers"] = _chain(part.get("providers", []), value)
     elif setting.name == "feeds":
         _apply_feeds(part, value)
@@ -346,27 +360,13 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         part[setting.field] = _typed(setting, value)
 
 
-def _apply_precision(data: dict[str, Any], texts: Sequence[str]) -> None:
-    """One option for two settings without a value in common: how sure the answer, and the model's numbers."""
-    meant = (knob("protocol.precision"), knob("precision"))
-    said: set[str] = set()
-    for text in texts:
-        setting = next((one for one in meant if text in one.choices), None)
-        if setting is None:
-            choices = [choice for one in meant for choice in one.choices]
-            raise SpecError(
-                f"`--precision` accepts {', '.join(choices)}, but got `{text[:40]}`.{nearest(text, choices)}",
-                hint="Choose quick, standard or publish for the answer; fp32 or fp16 for the model.",
-            )
-        if setting.target in said:
-            raise SpecError(
-                f"`--precision {text}` contradicts an earlier one.", hint="Give one of each kind."
-            )
-        said.add(setting.target)
-        data[setting.target][setting.field] = text
-
-
 def _typed(setting: Knob, value: Any) -> Any:
+    if setting.kind == "choice" and value not in setting.choices:
+        choices = ", ".join(setting.choices)
+        raise SpecError(
+            f"`{setting.flag}` accepts {choices}, but got `{value[:40]}`.{nearest(value, setting.choices)}",
+            hint="Choose one of them.",
+        )
     if setting.name == "budget_s":
         return seconds(setting.flag, value)
     if setting.kind == "float":

@@ -24,6 +24,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.spec.knobs import knob
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
+from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, TunerError
 
 _HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
@@ -39,7 +40,7 @@ def named(
 ) -> list[TrialSpec]:
     """Return the configurations that `refs` name, all changed by `given`.
 
-    A preset and a PyTorch engine say nothing of model and workload: they take those of the first reference
+    A preset and an engine say nothing of model and workload: they take those of the first reference
     that does, so that the same thing is compared; a variant and a model take the workload alone. Where only
     variants are named, the others run their original. How well to measure is taken from `given` alone.
 
@@ -110,8 +111,8 @@ def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, A
     taken = carrier.get("model", {})
     model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
     workload = {**carrier.get("workload", {}), **config.get("workload", {})}
-    if "engine" in config:
-        workload.pop("use_io_binding", None)  # PyTorch has none
+    if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
+        workload.pop("use_io_binding", None)
     return {**config, "model": model, "workload": workload}
 
 

@@ -687,7 +687,7 @@ def machine_lines(machine: wire.Environment) -> list[str]:
 
 
 def quietness_lines(answer: Answer) -> list[str]:
-    """Whether the machine is quiet enough to publish, why, and what each precision would need."""
+    """Whether the machine is quiet enough to publish, why, and what each effort would need."""
     sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % a pair of blocks"
     if answer.sigma_between is not None:
         sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
@@ -703,7 +703,7 @@ def quietness_lines(answer: Answer) -> list[str]:
         )
         for one in answer.needs
     ]
-    head = ("precision", "known to", "generations", "seconds", "in its budget")
+    head = ("effort", "known to", "generations", "seconds", "in its budget")
     return [
         visible(answer.headline),
         *_facts((name, text) for name, text in facts if text),

@@ -112,5 +112,5 @@ def _headline(grade: str, needs: Sequence[Need], busy: str, *, publishable: bool
         return "No. The self-test was too short to tell how quiet this machine is."
     if not fitting:
         return "No. This machine is too noisy for any of the presets now."
-    kind = "a ranking" if grade not in PUBLISHABLE else f"`--precision {fitting[-1]}`"
+    kind = "a ranking" if grade not in PUBLISHABLE else f"`--effort {fitting[-1]}`"
     return f"No, not to publish; for {kind} it is quiet enough."

@@ -42,6 +42,7 @@ from core.spec import ProtocolSpec, TrialSpec
 from core.spec import anchor as default_of
 from core.store import Store
 from core.store.library import resolve_model
+from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
 from core.wire.guard import Pairs, random_operators
 
@@ -250,7 +251,7 @@ def _entry(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
         label=label,
         plan=plan,
         shapes=shape_feeds(spec, prepared.info),
-        fresh_process=spec.engine != "onnxruntime" or not names.issubset(FORKABLE),
+        fresh_process=not (engines.can(spec.engine, "fork") and names.issubset(FORKABLE)),
     )
 
 
@@ -352,7 +353,7 @@ def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Servi
     over = evidence.record.outcome == "cancelled"
     for one, ran in zip(ready, evidence.record.ran, strict=True):
         entrant = one.entrant
-        asked = entrant.contestant.role == "candidate" and one.resolved.spec.engine == "onnxruntime"
+        asked = entrant.contestant.role == "candidate" and engines.can(one.resolved.spec.engine, "profile")
         if asked and ran.error is None and not over:
             try:
                 run_s = max(ran.warm["median_ns"] if ran.warm is not None else 0, 1) / 1e9

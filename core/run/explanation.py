@@ -36,6 +36,7 @@ from core.run.trial import prepare_trial, resolve_trial
 from core.spec import spec_from_dict
 from core.store import PRUNED, Store
 from core.store.library import Run
+from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError
 from core.wire.guard import else_words
 from core.wire.profile_passes import Passes, passes_from_dict
@@ -85,12 +86,8 @@ def _check(trial: Trial) -> None:
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
             hint="Name complete measurements; `python -m core history` lists them.",
         )
-    engine = trial.spec.get("engine", "onnxruntime")
-    if engine != "onnxruntime":
-        raise SpecError(
-            f"The trial `{trial.id[:12]}` ran on `{engine}`, which ONNX Runtime's profiler cannot look into.",
-            hint="Name trials that ran on ONNX Runtime.",
-        )
+    engine = trial.spec.get("engine", engines.DEFAULT)
+    engines.require(engine, "profile", of=f", but the trial `{trial.id[:12]}` ran on it")
 
 
 # --- the job ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
 from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
+from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError, nearest
 
 if TYPE_CHECKING:
@@ -73,12 +74,13 @@ def contestant_plan(
         path: the `.onnx` file, which may be a converted copy.
         session: from `session_plan`.
         feeds: from `feed_plan`.
-        torch: from `torch_source`; needed by a PyTorch engine, and not passed on for any other.
+        torch: from `torch_source`; needed by an engine that runs a program, and passed on to no other.
 
     Raises:
         SpecError: a PyTorch engine, and it is not known which PyTorch model this file was exported from.
     """
-    if spec.engine != "onnxruntime" and torch is None:
+    program = ENGINES[spec.engine].program
+    if program and torch is None:
         raise SpecError(
             f"The engine `{spec.engine}` runs the PyTorch model behind a file, but none is known for "
             f"`{spec.model.path}`.",
@@ -87,7 +89,7 @@ def contestant_plan(
     return {
         "engine": spec.engine,
         "model_path": path,
-        "torch": None if spec.engine == "onnxruntime" else torch,
+        "torch": torch if program else None,
         "session": session,
         "feeds": feeds,
         "use_io_binding": spec.workload.use_io_binding,
@@ -108,7 +110,7 @@ def reference_plan(
         {**one, "dtype": dtypes.get(one["name"], one["dtype"])} for one in feeds["inputs"]
     ]
     return {
-        "engine": "onnxruntime",
+        "engine": DEFAULT,
         "model_path": path,
         "torch": None,
         "session": session_plan(SessionSpec(graph_optimization_level="ORT_DISABLE_ALL")),

@@ -24,6 +24,7 @@ from core.spec import TrialSpec
 from core.spec.steps import Step, check_chain
 from core.store import ModelRecord, Store
 from core.store.library import inspect_cached, resolve_model
+from core.wire import engines
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.wire.profile import Profile, cast_facts, profile_from_dict
@@ -225,19 +226,6 @@ def _kept_notes(facts: Path) -> list[str] | None:
         return None  # never finished writing: make the copy again
 
 
-def check_profiled(spec: TrialSpec) -> None:
-    """Refuse a profile of what ONNX Runtime does not run.
-
-    Raises:
-        SpecError: the engine is another one.
-    """
-    if spec.engine != "onnxruntime":
-        raise SpecError(
-            f"A profile is made by ONNX Runtime, but the engine is `{spec.engine}`.",
-            hint="Profile the same model with the engine `onnxruntime`.",
-        )
-
-
 def perform_profile(
     resolved: Resolved,
     store: Store,
@@ -258,7 +246,7 @@ def perform_profile(
     Raises:
         TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
     """
-    check_profiled(resolved.spec)
+    engines.require(resolved.spec.engine, "profile")
     prepared = prepare_trial(resolved, store, run)
     machine, notes = describe(environment)
     runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()

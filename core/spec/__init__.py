@@ -13,9 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from core import wire
 from core.spec.checks import (
     check_affinities,
     check_feed_value,
@@ -28,6 +27,7 @@ from core.spec.knobs import KNOBS, Knob, Value, check_config_entry, check_optimi
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
+from core.wire import engines
 from core.wire.doors import EXPERT_VARIABLE
 from core.wire.errors import SpecError
 
@@ -163,11 +163,11 @@ class ProtocolSpec(Spec):
     """How well to measure. None leaves it to the measurement, which looks at its own data."""
 
     precision: Literal["quick", "standard", "publish"] = "quick"
-    budget_s: int | None = None  # None: what belongs to the precision
+    budget_s: int | None = None  # None: what belongs to the effort
     margin: float = 0.02  # a share: two configurations that differ by less are equivalent
     tolerance: float | None = None  # largest output error that is still right; None: by the precision
     warmup_runs: int | None = None  # None: until the latency is steady
-    runs: int | None = None  # None: until the precision is reached; a number: exactly so many
+    runs: int | None = None  # None: until the answer is as exact as asked; a number: exactly so many
     timeout_s: int = 600  # one step of one worker
     cpus: str = ""  # a Linux CPU list; empty: all that the process may use
 
@@ -180,24 +180,22 @@ class ProtocolSpec(Spec):
         return self
 
 
-def _check_torch_engine(spec: TrialSpec) -> None:
-    """Refuse what PyTorch would silently ignore: it runs its own model, with its own defaults.
+def _check_engine(spec: TrialSpec) -> None:
+    """Refuse what the engine would silently ignore.
 
     Raises:
         SpecError: a setting of ONNX Runtime's session, I/O binding, or a converted copy of the model.
     """
-    ignored = [name for name in changed(spec) if name in _ORT_ONLY]
-    if ignored:
-        raise SpecError(
-            f"`{ignored[0]}` is a setting of ONNX Runtime, but the engine is `{spec.engine}`.",
-            hint=f"Leave out {', '.join(f'`{name}`' for name in ignored)}, or use the engine `onnxruntime`.",
-        )
+    ignored = [(needs, name) for name in changed(spec) if (needs := _NEEDS.get(name))]
+    for needs, name in ignored:
+        left_out = ", ".join(f"`{name}`" for _, name in ignored)
+        engines.require(spec.engine, needs, of=f": `{name}`", instead=f", or leave out {left_out}")
 
 
-_ORT_ONLY = {k.name for k in KNOBS if k.target in ("attribute", "config_entry", "session")} | {
-    "precision",
-    "use_io_binding",
-    "provider_options",
+_ORT_ONLY = [k.name for k in KNOBS if k.target in ("attribute", "config_entry", "session")]
+_NEEDS: dict[str, engines.Ability] = {
+    **dict.fromkeys([*_ORT_ONLY, "precision", "provider_options"], "settings"),
+    "use_io_binding": "bind",
 }
 
 
@@ -211,15 +209,14 @@ class TrialSpec(Spec):
     session: SessionSpec = Field(default_factory=SessionSpec)
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
-    engine: wire.Engine = "onnxruntime"
+    engine: Annotated[str, AfterValidator(engines.named)] = engines.DEFAULT
     dataset: DatasetSpec | None = None  # what its accuracy is measured on
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # what it must reach
 
     @model_validator(mode="after")
     def _check(self) -> TrialSpec:
         check_targets(self.targets)
-        if self.engine != "onnxruntime":
-            _check_torch_engine(self)
+        _check_engine(self)
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -432,9 +429,7 @@ def yaml_from_spec(
         },
         "protocol": {"precision": spec.protocol.precision} | data.get("protocol", {}),
     }
-    if spec.engine != "onnxruntime":
-        document["engine"] = spec.engine
-    document |= {name: data[name] for name in JUDGED_BY if name in data}
+    document |= {name: data[name] for name in ("engine", *JUDGED_BY) if name in data}
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:

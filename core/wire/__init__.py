@@ -22,7 +22,6 @@ JobName = Literal[
     "contestant",
     "explain",
 ]
-Engine = Literal["onnxruntime", "torch-eager", "torch-compile"]
 CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 
 
@@ -133,7 +132,7 @@ class TorchSource(TypedDict):
 class ContestantPlan(TypedDict):
     """One configuration of a race, which lives in a worker of its own until the race ends."""
 
-    engine: Engine
+    engine: str  # a row of `engines`
     model_path: str
     torch: TorchSource | None  # of a PyTorch engine
     session: SessionPlan

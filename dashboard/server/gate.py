@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -257,17 +258,9 @@ def _local(place: str) -> str:
 
 
 def _page(place: str, problem: str) -> str:
-    said = f"<p role='alert'>{html.escape(problem)}</p>" if problem else ""
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>ORTune: log in</title>"
-        "<meta name='viewport' content='width=device-width'>"
-        "<body style='font: 1rem system-ui; max-width: 26rem; margin: 15vh auto; padding: 0 1rem'>"
-        f"<h1>ORTune</h1>{said}<form method='post' action='{LOGIN}'>"
-        f"<input type='hidden' name='next' value='{html.escape(place, quote=True)}'>"
-        "<p><label>Token, from whoever runs this server<br><input type='password' name='token' required "
-        "autofocus autocomplete='current-password' style='font: inherit; width: 100%'></label></p>"
-        "<p><button style='font: inherit'>Log in</button></p></form></body></html>"
-    )
+    shown = f"<p role='alert'>{html.escape(problem)}</p>" if problem else ""
+    page = Path(__file__).with_name("login.html").read_text("utf-8")
+    return Template(page).substitute(problem=shown, action=LOGIN, place=html.escape(place, quote=True))
 
 
 async def _body(receive: Receive) -> bytes:

@@ -180,7 +180,7 @@ def _provider_row(fact: wire.ProviderFact) -> dict[str, str]:
 
 
 def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
-    """Draw what a self-test said: the answer, its grade and reason, and what each precision would need."""
+    """Draw what a self-test said: the answer, its grade and reason, and what each effort would need."""
     with st.container(border=True, key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -199,7 +199,7 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
                 hide_index=True,
                 height="content",
                 key="machine.needs",
-                alt="Generations and seconds that a comparison of two needs here, by precision",
+                alt="Generations and seconds that a comparison of two needs here, by effort",
             )
 
 
@@ -217,7 +217,7 @@ def need_rows(answer: Answer) -> list[dict[str, Any]]:
     """Return what each preset needs, as rows of a table."""
     return [
         {
-            "Precision": one.precision,
+            "Effort": one.precision,
             "Known to": f"±{100 * one.target:g} %",
             "Generations": one.generations,
             "Time": format.duration(one.seconds),

@@ -1,4 +1,4 @@
-"""How sure to be and how long to try: precision with its predicted time, budget, margin; wait for quiet."""
+"""How sure to be and how long to try: effort with its predicted time, budget, margin; wait for quiet."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def wait_quiet_s() -> float:
 
 
 def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
-    """Precision -> how long it will take; empty where that is not known."""
+    """Effort -> how long it will take; empty where that is not known."""
     if spec is None:
         return {}
     found = {}

@@ -9,8 +9,8 @@ from core.run.plan import torch_source
 from core.spec.knobs import KNOWN_OPTIMIZERS, Knob
 from core.store import ModelRecord
 from core.wire.doors import EXPERT_VARIABLE, expert_allowed
+from core.wire.engines import ENGINES
 from dashboard import fields, format, state
-from dashboard.contestants import ENGINES
 
 
 def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
@@ -115,16 +115,17 @@ def _optimizers(label: str, key: str, text: str) -> None:
 
 
 def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
-    """PyTorch is offered for a model that was exported here; what is chosen stays visible."""
+    """What runs a program is offered for a model that was exported here; what is chosen stays visible."""
     has_program = record is not None and torch_source(record) is not None
-    options = [one for one in setting.choices if has_program or one in ("onnxruntime", st.session_state[key])]
+    chosen = st.session_state[key]
+    options = [one for one in setting.choices if has_program or not ENGINES[one].program or one == chosen]
     st.selectbox(
         label,
         options,
         key=key,
         help=text,
         persist_state="session",
-        format_func=lambda engine: ENGINES.get(engine, engine),
+        format_func=lambda engine: ENGINES[engine].label if engine in ENGINES else engine,
         disabled=len(options) == 1,
     )
 

@@ -257,7 +257,7 @@ def past_row(comparison: Comparison) -> dict[str, Any]:
         "Result": headline(comparison) if ended else _unfinished(comparison),
         "Grade": result.get("grade") or "",
         "Machine": verdict.busy_words(result),
-        "Precision": comparison.protocol.get("precision") or "",
+        "Effort": comparison.protocol.get("precision") or "",
         "Study": comparison.study,
         "Comparison": comparison.id[:12],
     }

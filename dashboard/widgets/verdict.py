@@ -208,7 +208,7 @@ def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> st
     more = needed is not None and needed > contrast["generations"]
     many = f"About {needed:,} generations would decide it here. " if more else ""
     first = "Go on with the race, choose" if _has_generations(comparison) else "Choose"
-    return f"{many}{first} a higher precision or a larger budget, or measure when the machine is quieter."
+    return f"{many}{first} more effort or a larger budget, or measure when the machine is quieter."
 
 
 def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:

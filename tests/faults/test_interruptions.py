@@ -25,7 +25,7 @@ SHORT = ("--runs", "400", "--warmup-runs", "2")
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("bench", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
-    ("bench", "mlp.onnx", "--precision", "quick", "--budget", "5s", "--json"),
+    ("bench", "mlp.onnx", "--effort", "quick", "--budget", "5s", "--json"),
     ("compare", "mlp.onnx", "--candidate", "preset:edge", "--budget", "5s"),
     ("compare", "mlp.onnx", "--candidate", "torch:eager", *SHORT),
     ("sweep", "mlp.onnx", "--batch-size", "1,2,4", *SHORT),

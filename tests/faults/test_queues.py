@@ -94,7 +94,7 @@ def test_one_who_really_measures_is_waited_for_and_named_escaped(ground: Ground,
     """The other half: a living owner of a believable ticket is believed."""
     tiny_models.mlp(tmp_path / "mlp.onnx")
     ground.environment["USER"] = ground.environment["LOGNAME"] = ESCAPES.replace("\n", "").replace("\r", "")
-    holder = ground.start("bench", "mlp.onnx", "--budget", "20s", "--precision", "publish", cwd=tmp_path)
+    holder = ground.start("bench", "mlp.onnx", "--budget", "20s", "--effort", "publish", cwd=tmp_path)
     try:
         _await_ticket(ground.queue)
         waiting = ground.start("bench", "mlp.onnx", "--runs", "5", cwd=tmp_path)

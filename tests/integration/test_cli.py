@@ -122,14 +122,19 @@ def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
     assert asked(spec_of(parse(*args)), setting.name) == wanted
 
 
-def test_two_settings_share_the_option_of_another() -> None:
-    without = {one.name for one in KNOBS} - {one.name for one in offered()}
-    assert without == {"feed_values", "protocol.precision"}
+def test_fixed_values_share_the_option_of_the_feeds() -> None:
+    assert {one.name for one in KNOBS} - {one.name for one in offered()} == {"feed_values"}
 
 
-def test_one_option_is_told_apart_by_its_value(parse: Callable[..., Given]) -> None:
-    one = spec_of(parse("--precision", "publish", "--precision", "fp16"))
+@pytest.mark.parametrize("flag", ["--effort", "--precision"])
+def test_effort_and_precision_are_two_settings(
+    parse: Callable[..., Given], capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    """The words of the effort are accepted under its earlier name, which is said, and nothing on stdout."""
+    one = spec_of(parse(flag, "publish", "--precision", "fp16"))
     assert (one.protocol.precision, one.model.precision) == ("publish", "fp16")
+    hint = "" if flag == "--effort" else "--precision publish is now --effort publish\n"
+    assert tuple(capsys.readouterr()) == ("", hint)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +247,12 @@ def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
         (["--budget", "0"], "budget_s"),
         (["--margin", "lots"], "lots"),
         (["--margin", "90%"], "margin"),
-        (["--precision", "exact"], "quick, standard or publish"),
-        (["--precision", "quick", "--precision", "publish"], "contradicts"),
+        (["--effort", "exact"], "`--effort` accepts quick, standard, publish"),
+        (["--effort", "publsh"], "Did you mean `publish`"),
+        (["--precision", "exact"], "`--precision` accepts fp32, fp16"),
+        (["--precision", "quick", "--precision", "publish"], "`--effort publish` contradicts"),
+        (["--precision", "quick", "--effort", "publish"], "`--effort quick` contradicts"),
+        (["--precision", "fp32", "--precision", "fp16"], "`--precision fp16` contradicts"),
     ],
 )
 def test_an_option_that_cannot_be_read_is_refused_in_words(

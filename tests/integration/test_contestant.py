@@ -657,12 +657,12 @@ def test_a_surprise_is_a_worker_error_with_its_words(
     def fail(*_: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr(module, "build_session", fail)
+    monkeypatch.setattr(inference, "build_session", fail)
     error = ask(Contestant(), "load", contestant_plan(tiny_models.mul(tmp_path / "m.onnx")))["error"]
     assert error["type"] == "WorkerError"
     assert "KeyError: 'surprise'" in error["message"]
     assert "Traceback" in capsys.readouterr().err
-    monkeypatch.setattr(module, "build_session", out_of_memory)
+    monkeypatch.setattr(inference, "build_session", out_of_memory)
     error = ask(Contestant(), "load", contestant_plan(tmp_path / "m.onnx"))["error"]
     assert "out of memory: Unable to allocate 1 TiB." in error["message"]
 

@@ -259,9 +259,9 @@ def test_a_setting_onnx_runtime_refuses_is_refused_in_words(mlp: str, changes: A
 @pytest.mark.parametrize(
     ("threads", "text", "message"),
     [
-        (4, "1;2", "names 2 threads for a pool of 4"),
-        (2, "abc", "CPU number `abc`"),
-        (2, "0", "CPU number `0`"),
+        (4, "1;2", "affinities: 2, thread_pool_size: 4"),
+        (2, "abc", r"settings: Processor id must consist of only digits: abc\.$"),
+        (2, "0", r"settings: Processor id must start from 1: 0\.$"),
         (2, "4000", "names a CPU that this process may not use: '4000'"),
     ],
 )
@@ -294,7 +294,7 @@ def test_an_unknown_provider_option_is_a_wrong_setting_and_not_a_missing_provide
     assert ort_errors.blamed_provider(text, [CUDA]) is None
     error = ort_errors.creation_error("RuntimeError", text, model="m.onnx")
     assert isinstance(error, SpecError)
-    assert "no option `nope`" in error.message
+    assert 'provider option: "nope"' in error.message
 
 
 def test_a_gpu_that_fails_is_blamed_on_its_provider() -> None:

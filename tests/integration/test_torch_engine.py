@@ -155,7 +155,7 @@ def test_an_export_says_where_its_program_comes_from(classifier: ModelRecord, fr
 
 def test_eager_computes_what_the_exported_classifier_computes(classifier: ModelRecord) -> None:
     plan = plan_of(classifier, "torch-eager", workload={"batch_size": 2, "seed": 5})
-    contender = torch_engine.prepare(plan)
+    contender = torch_engine.contender(plan)
     assert_agree(contender, by_onnx_runtime(plan))
     assert contender.inputs == [{"name": "input", "dtype": "float32", "shape": [2, 3, SIZE, SIZE]}]
     assert contender.outputs(contender.call()) == [{"name": "output", "dtype": "float32", "shape": [2, 1000]}]
@@ -167,7 +167,7 @@ def test_eager_computes_what_the_exported_classifier_computes(classifier: ModelR
 
 def test_eager_takes_other_shapes_without_being_built_again(classifier: ModelRecord) -> None:
     plan = plan_of(classifier, "torch-eager")
-    contender = torch_engine.prepare(plan)
+    contender = torch_engine.contender(plan)
     spec = spec_from_dict({"model": {"path": classifier.path}})
     (feeds,) = shape_feeds(spec, classifier.info)
     other = contender.refed(feeds)
@@ -176,14 +176,14 @@ def test_eager_takes_other_shapes_without_being_built_again(classifier: ModelRec
 
 
 def test_no_gradient_is_kept(classifier: ModelRecord) -> None:
-    contender = torch_engine.prepare(plan_of(classifier, "torch-eager"))
+    contender = torch_engine.contender(plan_of(classifier, "torch-eager"))
     result: Any = contender.call()
     assert result.is_inference()
 
 
 def test_eager_computes_what_an_exported_pt2_computes(from_pt2: ModelRecord) -> None:
     plan = plan_of(from_pt2, "torch-eager", workload={"batch_size": 3})
-    contender = torch_engine.prepare(plan)
+    contender = torch_engine.contender(plan)
     assert_agree(contender, by_onnx_runtime(plan))
     assert [one["dtype"] for one in contender.inputs] == ["int64", "float32"]
 
@@ -196,7 +196,7 @@ def test_a_pt2_without_samples_is_fed_by_position(tmp_path: Path, from_pt2: Mode
     assert plan["torch"] is not None
     bare = tmp_path / "bare.pt2"
     source: wire.TorchSource = {**plan["torch"], "path": str(bare), "sha256": sha256(bare)}
-    assert_agree(torch_engine.prepare({**plan, "torch": source}), by_onnx_runtime(plan))
+    assert_agree(torch_engine.contender({**plan, "torch": source}), by_onnx_runtime(plan))
 
 
 def sha256(path: Path) -> str:
@@ -237,7 +237,7 @@ def test_a_missing_compiler_is_said_with_the_way_out(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, str(tmp_path / "g++")))
-    contender = torch_engine.prepare(plan_of(from_pt2, "torch-compile", workload={"batch_size": 7}))
+    contender = torch_engine.contender(plan_of(from_pt2, "torch-compile", workload={"batch_size": 7}))
     with pytest.raises(ProviderError, match=r"`torch\.compile` failed: .*compiler") as caught:
         contender.call()
     assert "torch-eager" in caught.value.hint
@@ -252,9 +252,9 @@ def test_a_pt2_that_has_changed_or_gone_is_refused(tmp_path: Path, from_pt2: Mod
     changed = tmp_path / "two.pt2"
     changed.write_bytes(Path(from_pt2.details["pt2"]).read_bytes() + b" ")
     with pytest.raises(ModelError, match="has changed since"):
-        torch_engine.prepare({**plan, "torch": {**plan["torch"], "path": str(changed)}})
+        torch_engine.contender({**plan, "torch": {**plan["torch"], "path": str(changed)}})
     with pytest.raises(ModelError, match="no file"):
-        torch_engine.prepare({**plan, "torch": {**plan["torch"], "path": str(tmp_path / "none.pt2")}})
+        torch_engine.contender({**plan, "torch": {**plan["torch"], "path": str(tmp_path / "none.pt2")}})
 
 
 def test_trained_weights_that_cannot_be_had_again_are_no_reason_for_others(
@@ -268,29 +268,29 @@ def test_trained_weights_that_cannot_be_had_again_are_no_reason_for_others(
     plan = plan_of(classifier, "torch-eager")
     assert plan["torch"] is not None
     with pytest.raises(ModelError, match=r"trained weights.*no network"):
-        torch_engine.prepare({**plan, "torch": {**plan["torch"], "weights": "pretrained"}})
+        torch_engine.contender({**plan, "torch": {**plan["torch"], "weights": "pretrained"}})
 
 
 def test_shapes_that_the_program_does_not_take_are_said_in_words(from_pt2: ModelRecord) -> None:
     plan = plan_of(from_pt2, "torch-eager", workload={"batch_size": 65})  # exported for 64 at most
     with pytest.raises(ModelError, match="cannot run the model on these feeds"):
-        torch_engine.prepare(plan).call()
+        torch_engine.contender(plan).call()
 
 
 def test_a_program_with_other_inputs_than_the_file_is_refused(from_pt2: ModelRecord) -> None:
     plan = plan_of(from_pt2, "torch-eager")
     feeds: wire.FeedPlan = {**plan["feeds"], "inputs": plan["feeds"]["inputs"][:1]}
     with pytest.raises(ModelError, match="takes 2 tensors, but the exported model 1"):
-        torch_engine.prepare({**plan, "feeds": feeds})
+        torch_engine.contender({**plan, "feeds": feeds})
 
 
 def test_settings_of_onnx_runtime_are_refused_not_ignored(classifier: ModelRecord) -> None:
     plan = plan_of(classifier, "torch-eager")
     session: wire.SessionPlan = {**plan["session"], "attributes": {"intra_op_num_threads": 1}}
     with pytest.raises(SpecError, match="`intra_op_num_threads` is a setting of ONNX Runtime"):
-        torch_engine.prepare({**plan, "session": session})
+        torch_engine.contender({**plan, "session": session})
     with pytest.raises(SpecError, match="use_io_binding"):
-        torch_engine.prepare({**plan, "use_io_binding": True})
+        torch_engine.contender({**plan, "use_io_binding": True})
 
 
 # --- as a contestant --------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_configuration_without_data_or_of_another_engine_is_refused(store: Store
     with pytest.raises(SpecError, match="names no labelled data"):
         measure_accuracy(store, plain, run=no_worker)
     torch = spec().model_copy(update={"engine": "torch-eager"})
-    with pytest.raises(SpecError, match="engine is `torch-eager`"):
+    with pytest.raises(SpecError, match="`torch-eager` cannot be measured for accuracy"):
         measure_accuracy(store, torch, run=no_worker)
 
 

@@ -465,7 +465,7 @@ def test_the_script_keeps_to_the_cpus_of_the_trial(tmp_path: Path) -> None:
 
 def test_what_ran_in_pytorch_has_no_session_to_write_a_script_of() -> None:
     one = trial_of(spec_from_dict({"model": {"path": "m.onnx"}, "engine": "torch-eager"}), {"inputs": []})
-    with pytest.raises(SpecError, match="ran `torch-eager`") as caught:
+    with pytest.raises(SpecError, match="`torch-eager` cannot be written") as caught:
         emit_python(one)
     assert "YAML" in caught.value.hint
     assert spec_from_yaml(emit_yaml(one)).engine == "torch-eager"

@@ -206,8 +206,8 @@ def test_without_the_token_nothing_is_served_but_the_form_and_health() -> None:
     assert ask(token=TOKEN, path="/_stcore/health").status == 200
     page = ask(token=TOKEN, path="/compare", accept="text/html,*/*")
     assert page.status == 401
-    assert "name='token'" in page.text
-    assert "value='/compare?a=1'" in page.text
+    assert 'name="token"' in page.text
+    assert 'value="/compare?a=1"' in page.text
     assert page.headers["content-security-policy"]
     assert TOKEN not in page.text
 

@@ -24,6 +24,19 @@ def test_architecture_names_every_room():
     assert {room for room in ROOMS if f"| `{room}/` |" not in text} == set()
 
 
+def test_every_file_beside_the_code_is_installed_with_it():
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = [f"{package}/{one}" for package, ones in packages.items() for one in ones]
+    beside = {
+        path.relative_to(ROOT)
+        for room in ("core", "dashboard")
+        for path in (ROOT / room).rglob("*.*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert {str(path) for path in beside if not any(path.match(one) for one in patterns)} == set()
+    assert [one for one in patterns if not list(ROOT.glob(one))] == []
+
+
 def test_no_file_needs_itself():
     """A file that another needs, and that needs the other, cannot be understood alone."""
     graph = grimp.build_graph("core", "dashboard", cache_dir=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.cli.options import config_from, seconds, share, spec_data
+from core.cli.options import EFFORT, config_from, seconds, share, spec_data
 from core.spec import TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
 
@@ -17,25 +17,24 @@ def spec(config: dict[str, Any] | None = None, **given: Any) -> TrialSpec:
     return spec_from_dict(spec_data(config or {}, "m.onnx", given))
 
 
-def test_precision_means_the_answer_or_the_model_by_its_value() -> None:
-    both = spec(precision=["publish", "fp16"])
+def test_effort_is_of_the_protocol_and_precision_of_the_model() -> None:
+    both = spec(precision="fp16", **{EFFORT: "publish"})
     assert (both.protocol.precision, both.model.precision) == ("publish", "fp16")
-    assert spec(precision=["fp16"]).protocol.precision == "quick"
-    assert spec(precision=["standard"]).model.precision == "fp32"
+    assert spec(precision="fp16").protocol.precision == "quick"
+    assert spec(**{EFFORT: "standard"}).model.precision == "fp32"
 
 
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("name", "text", "words"),
     [
-        (["fp8"], "accepts quick, standard, publish, fp32, fp16, but got `fp8`"),
-        (["quikc"], "Did you mean `quick`"),
-        (["quick", "publish"], "contradicts"),
-        (["fp16", "fp32"], "contradicts"),
+        ("precision", "fp8", "`--precision` accepts fp32, fp16, but got `fp8`"),
+        (EFFORT, "quikc", "`--effort` accepts quick, standard, publish, .* Did you mean `quick`"),
+        ("execution_mode", "ORT_SERIAL", "`--execution-mode` accepts ORT_SEQUENTIAL, ORT_PARALLEL"),
     ],
 )
-def test_a_precision_that_is_neither_or_both_is_refused(texts: list[str], words: str) -> None:
+def test_what_is_no_choice_is_refused_with_its_option(name: str, text: str, words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        spec(precision=texts)
+        spec(**{name: text})
 
 
 def test_the_protocol_is_asked_for_in_its_own_units() -> None:

@@ -52,7 +52,7 @@ def test_a_quiet_machine_may_publish() -> None:
         ),
         (
             {"grade": "B", "sigma_between": 0.025, "sigma": 0.05},
-            "No, not to publish; for `--precision standard` it is quiet enough.",
+            "No, not to publish; for `--effort standard` it is quiet enough.",
         ),
         ({"grade": "C", "sigma": 0.9}, "No. This machine is too noisy for any of the presets now."),
         ({"grade": "C", "sigma": None}, "No. The self-test was too short to tell how quiet this machine is."),

@@ -23,7 +23,6 @@ from core.spec import (
 )
 from core.spec.checks import cpu_list
 from core.spec.knobs import (
-    ENGINES,
     EXECUTION_MODES,
     GRAPH_OPTIMIZATION_LEVELS,
     KNOBS,
@@ -33,6 +32,7 @@ from core.spec.knobs import (
 )
 from core.spec.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.spec.presets import PRESETS, preset
+from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 
 MODEL = {"path": "m.onnx"}

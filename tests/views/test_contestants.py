@@ -18,8 +18,8 @@ from dashboard.contestants import (
     differences,
     fed_like,
     for_race,
+    from_engine,
     from_preset,
-    from_torch,
     labels,
     missing_provider,
     refed,
@@ -55,7 +55,7 @@ def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
         workload={"batch_size": 4, "seed": 7, "use_io_binding": True},
         session={"intra_op_num_threads": 3},
     )
-    found = from_torch("torch-eager", fancy)
+    found = from_engine("torch-eager", fancy)
     assert (found.engine, found.workload.batch_size, found.workload.seed) == ("torch-eager", 4, 7)
     assert (found.model.precision, found.workload.use_io_binding) == ("fp32", False)
 

@@ -153,8 +153,8 @@ def test_the_newest_answer_is_shown_with_what_each_precision_needs(
     assert "came out at 1.004×, ±0.8 %." in said
     assert "It was loud." not in said
     assert "one pair of blocks scatters by ±2 %, one pair of processes scatters by ±0.4 %" in said
-    needs = table(at, "Precision")
-    assert needs["Precision"].tolist() == ["quick", "standard", "publish"]
+    needs = table(at, "Effort")
+    assert needs["Effort"].tolist() == ["quick", "standard", "publish"]
     assert needs["Generations"].tolist() == sorted(needs["Generations"])
     assert needs["Within its budget"].tolist() == ["yes"] * 3
     assert len(at.get("plotly_chart")) == 1
@@ -172,7 +172,7 @@ def test_a_self_test_of_an_earlier_version_is_shown(open_page: Open, machine: wi
     put(machine, 3_000_000.0, when="before", **OLDER)
     at = open_page("machine")
     assert "scatters by ±2 %." in texts(at)
-    assert not [one for one in at.dataframe if "Precision" in one.value]
+    assert not [one for one in at.dataframe if "Effort" in one.value]
     drawn = at.get("plotly_chart")[0].proto.spec
     assert "before a race" in drawn
 

@@ -616,7 +616,7 @@ def test_an_open_question_says_what_would_answer_it(open_page: Open, mlp: ModelR
     duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00206, half_width=0.08)
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "Undecided: between" in at.header[0].value.replace("\\", "")
-    assert "higher precision or a larger budget" in texts(at)
+    assert "more effort or a larger budget" in texts(at)
     assert "Is this machine quiet enough?" in [one.label for one in at.page_link]
     assert values(at)["Break-even"] == "not known"
 

@@ -151,7 +151,7 @@ def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() ->
     assert needed is not None
     assert needed > 9
     assert card.advice.startswith(f"About {needed:,} generations would decide it here. Go on with the race,")
-    assert "higher precision or a larger budget" in card.advice
+    assert "more effort or a larger budget" in card.advice
     exact = race(one)
     exact.protocol["runs"] = 100  # nothing can be added to a race of so many runs
     assert "Go on" not in verdict.card(exact, one).advice

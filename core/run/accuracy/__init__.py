@@ -37,6 +37,7 @@ from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
 from core.store import Accuracy, Store
+from core.wire import engines
 from core.wire.errors import SpecError
 from core.wire.files import MOST_LIST_BYTES, open_regular
 
@@ -200,11 +201,7 @@ def _asked(spec: TrialSpec) -> DatasetSpec:
             "The configuration names no labelled data.",
             hint="Give a `dataset`, for example `--data sample_models/digits_test.npz`.",
         )
-    if spec.engine != "onnxruntime":
-        raise SpecError(
-            f"Accuracy is measured with ONNX Runtime, but the engine is `{spec.engine}`.",
-            hint="Measure the same model with the engine `onnxruntime`.",
-        )
+    engines.require(spec.engine, "accuracy")
     return spec.dataset
 
 

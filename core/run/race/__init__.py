@@ -488,7 +488,7 @@ class _Race:
     def _energy(self) -> None:
         """Joules per run; a quick race does not take the seconds that this needs."""
         if self.settings.precision.name == "quick":
-            self.record.energy_note = "Energy is read at the precisions standard and publish only."
+            self.record.energy_note = "Energy is read with the effort standard or publish only."
             return
         self.report(Progress(stage="energy", done=0, total=0))
         live = {index: worker for (index, copy), worker in self.crew.live.items() if copy == 0}

@@ -19,6 +19,7 @@ from core.run.plan import drawn_range, feed_plan, session_plan
 from core.show.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
 from core.spec.checks import cpu_list
+from core.wire import engines
 from core.wire.errors import SpecError
 from core.wire.guard import MARK, breach, else_words, not_judged
 
@@ -219,11 +220,7 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
             feeds: it has no result, and `info` is not given; or it ran PyTorch, which has no session.
     """
     spec = spec_from_dict(trial.spec)
-    if spec.engine != "onnxruntime":
-        raise SpecError(
-            f"A script builds a session of ONNX Runtime, but trial {trial.id} ran `{spec.engine}`.",
-            hint="Choose a trial of the engine `onnxruntime`, or write this one as YAML.",
-        )
+    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
     accepted = _accepted(trial, accepted_breach)
     inputs = _inputs(trial, spec, info)
     blocks = [

@@ -20,6 +20,7 @@ from core.spec.knobs.config_entries import (
     MIRROR_CONFIG_ENTRIES,
 )
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire import engines
 from core.wire.errors import SpecError, nearest
 
 __all__ = [
@@ -89,8 +90,7 @@ _FLAGS: Mapping[str, str] = {
     "feeds": "--feed",
     "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
     "use_io_binding": "--io-binding",
-    # one option, told apart by its value: the numbers of the model, or the width of the interval
-    "protocol.precision": "--precision",
+    "protocol.precision": "--effort",
     "budget_s": "--budget",
 }
 
@@ -107,7 +107,6 @@ MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not sta
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
 PRECISIONS = ("quick", "standard", "publish")
-ENGINES = ("onnxruntime", "torch-eager", "torch-compile")
 
 KNOBS: tuple[Knob, ...] = (
     Knob(
@@ -299,10 +298,10 @@ KNOBS: tuple[Knob, ...] = (
         group="Model",
         target="trial",
         kind="choice",
-        default="onnxruntime",
-        choices=ENGINES,
-        help="What runs the model. torch-eager and torch-compile run the PyTorch model that was exported to "
-        "this file, on the same feeds, with PyTorch's own defaults: for models that were exported here.",
+        default=engines.DEFAULT,
+        choices=tuple(engines.ENGINES),
+        help="What runs the model; any but ONNX Runtime is for models that were exported here. "
+        + " ".join(f"{name}: {one.runs}." for name, one in engines.ENGINES.items()),
         advanced=True,
     ),
     Knob(
@@ -425,7 +424,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         name="protocol.precision",
-        label="Precision of the answer",
+        label="Effort",
         group="Protocol",
         target="protocol",
         kind="choice",

@@ -8,6 +8,7 @@ Commands and replies are those of `wire`, one JSON object a line.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import socket
@@ -20,13 +21,13 @@ from typing import Any
 import numpy.random  # noqa: F401 - numpy loads it at its first use, which must not count as the model's
 
 from core import wire
-from core.wire import limits
+from core.wire import engines, limits
 from core.wire.errors import SpecError, TunerError, WorkerError, record_from_exception
 from core.worker.measure import footprint, outputs, timing, warmup
 from core.worker.measure.counters import Meter
-from core.worker.measure.inference import Contender, count_rows, prepare, translated
+from core.worker.measure.inference import Contender, count_rows, translated
 from core.worker.measure.layout import AS_IT_COMES, Draw, at_depth, draw
-from core.worker.session import CPU, CUDA_PROVIDERS, build_session
+from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 
 
@@ -81,12 +82,11 @@ class Contestant:
         if _on_cpu_only(plan):
             limits.cap_memory()  # a runaway allocation becomes an error; GPU drivers need address space
         again, seed = plan.get("again", False), plan.get("layout_seed")
-        prepare_contender = _engine(plan, again=again)
-        own_buffers = plan["engine"] == "onnxruntime"  # PyTorch makes its tensors itself
-        layout = AS_IT_COMES if seed is None else draw(seed, buffers=own_buffers)
+        prepare = _engine(plan, again=again)
+        layout = AS_IT_COMES if seed is None else draw(seed, buffers=engines.can(plan["engine"], "place"))
         exact = footprint.reset_peak()
         baseline = footprint.peak_rss_bytes()
-        contender = prepare_contender(plan, layout)
+        contender = prepare(plan, layout)
         first_run_ns, described = _first_run(contender)
         peak = footprint.peak_rss_bytes()
         rows = count_rows(contender, plan["feeds"])
@@ -304,24 +304,18 @@ def pin(cpus: list[int]) -> None:
 
 
 def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
-    return plan["engine"] == "onnxruntime" and all(
-        provider["name"] == CPU for provider in plan["session"]["providers"]
+    return engines.can(plan["engine"], "cap") and all(
+        one["name"] == CPU for one in plan["session"]["providers"]
     )
 
 
 def _engine(plan: wire.ContestantPlan, *, again: bool) -> Callable[[wire.ContestantPlan, Draw], Contender]:
     """What prepares the contender; its libraries are loaded, so that they do not count as the model's."""
-    if plan["engine"] != "onnxruntime":
-        from core.worker.session import torch_engine  # brings torch, which no other contestant may load
-
-        return lambda plan, _: torch_engine.prepare(plan)
-    if not again:
+    module = importlib.import_module(engines.ENGINES[plan["engine"]].module)  # of an engine that runs, only
+    if not again and engines.can(plan["engine"], "fork"):  # a fork inherits few of their pages
         footprint.load_libraries()
-    return _prepare_session
-
-
-def _prepare_session(plan: wire.ContestantPlan, layout: Draw) -> Contender:
-    return prepare(build_session(plan["model_path"], plan["session"]), plan, layout)
+    prepare: Callable[[wire.ContestantPlan, Draw], Contender] = module.contender
+    return prepare
 
 
 def _first_run(contender: Contender) -> tuple[int, list[wire.TensorInfo]]:
@@ -346,7 +340,8 @@ def _gpu(plan: wire.ContestantPlan, contender: Contender) -> int | None:
 
 
 def _on_cpu_first(loaded: _Loaded) -> bool:
-    return loaded.plan["engine"] != "onnxruntime" or loaded.contender.built.effective[:1] == [CPU]
+    """Whether its first provider is the CPU; an engine without providers gives its name, and runs there."""
+    return loaded.contender.built.effective[0] in (CPU, loaded.plan["engine"])
 
 
 def _row_notes(plan: wire.ContestantPlan) -> list[str]:

@@ -19,7 +19,7 @@ from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
 from core.worker.measure.layout import AS_IT_COMES, Draw
-from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession
+from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession, build_session
 from core.worker.session.feeds import Array, Feeds, make_feeds, rows_fed
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.ort_errors import run_error
@@ -138,6 +138,15 @@ class Inference:
         values = self.binding.get_outputs() if self.binding is not None else result
         assert isinstance(values, list)
         return list(zip(names, values, strict=True))
+
+
+def contender(plan: wire.ContestantPlan, layout: Draw = AS_IT_COMES) -> Inference:
+    """Build the session of `plan` and put its feeds in place, which `layout` says.
+
+    Raises:
+        TunerError: as for `build_session` and `prepare`.
+    """
+    return prepare(build_session(plan["model_path"], plan["session"]), plan, layout)
 
 
 def prepare(

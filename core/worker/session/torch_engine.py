@@ -37,7 +37,7 @@ _ORT_NAMES = {"float32": "float", "float64": "double"}
 class BuiltProgram:
     """A program ready to run, described as a session is: the engine stands for the provider."""
 
-    engine: wire.Engine
+    engine: str
     program: Program
     run: Callable[..., Any]  # the program, or what the compiler made of it
     outputs: list[str]
@@ -96,7 +96,7 @@ class TorchInference:
         """The same program with other feeds.
 
         Raises:
-            TunerError: as for `prepare`.
+            TunerError: as for `contender`.
         """
         return _in_place(self.built, feeds)
 
@@ -108,8 +108,12 @@ class TorchInference:
         return dict(zip(names, tensors, strict=True))
 
 
-def prepare(plan: wire.ContestantPlan) -> TorchInference:
+def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInference:
     """Make the program of `plan` again and put its feeds in place. Nothing is compiled before the first call.
+
+    Args:
+        plan: what to run.
+        layout: obeyed already, but for the inputs: PyTorch makes its tensors itself.
 
     Raises:
         SpecError: a setting of ONNX Runtime's session, or a feed that does not fit.
@@ -212,7 +216,7 @@ def _call(built: BuiltProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return call
 
 
-def _run_error(engine: wire.Engine, error: Exception) -> TunerError:
+def _run_error(engine: str, error: Exception) -> TunerError:
     if engine == "torch-compile" and isinstance(error, torch._dynamo.exc.TorchDynamoException):
         return ProviderError(
             f"`torch.compile` failed: {first_line(error)}",

@@ -18,6 +18,7 @@ from core.spec import TrialSpec, anchor, spec_from_yaml
 from core.spec.presets import PRESETS
 from core.store import ModelRecord
 from core.wire.doors import expert_allowed
+from core.wire.engines import ENGINES
 from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, format, state
 from dashboard.contestants import Entry
@@ -309,12 +310,12 @@ def _adders(record: ModelRecord) -> None:
             help="What the settings on Tune ask for now.",
         )
         if torch_source(record) is not None:
-            for engine in ("torch-eager", "torch-compile"):
+            for engine in (name for name, one in ENGINES.items() if one.program):
                 st.button(
-                    contestants.ENGINES[engine],
+                    ENGINES[engine].label,
                     key=f"compare.add.{engine}",
                     icon=":material/local_fire_department:",
-                    on_click=_add_torch,
+                    on_click=_add_engine,
                     args=(record, engine),
                     help="The PyTorch model that was exported to this file, on the same feeds, in a worker "
                     "of its own.",
@@ -424,9 +425,9 @@ def _add_current(record: ModelRecord) -> None:
     _try_add(record, "settings of Tune", spec)
 
 
-def _add_torch(record: ModelRecord, engine: str) -> None:
+def _add_engine(record: ModelRecord, engine: str) -> None:
     try:
-        spec = contestants.from_torch(engine, _base(record))  # type: ignore[arg-type] # a key of ENGINES
+        spec = contestants.from_engine(engine, _base(record))
     except TunerError as error:
         state.keep_error(error, PLACE)
         return

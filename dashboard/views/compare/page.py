@@ -147,14 +147,14 @@ def _builder(record: ModelRecord) -> None:
     st.caption(why_not or _prediction_text(found, len(entries)), text_alignment="right")
 
 
-# --- precision and time -----------------------------------------------------------------------------------
+# --- effort and time --------------------------------------------------------------------------------------
 
 
 def _protocol(found: Mapping[str, Prediction]) -> None:
-    """Precision with its predicted time, margin and budget."""
+    """Effort with its predicted time, margin and budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.segmented_control(
-            "Precision",
+            "Effort",
             list(PRECISIONS),
             key=PRECISION,
             required=True,
@@ -184,7 +184,7 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
             persist_state="session",
             placeholder=str(_precision().budget_s),
             help="Seconds of rounds after which an open question stays UNDECIDED. Empty: what belongs to the "
-            "precision.",
+            "effort.",
         )
     wait_for_quiet()
 
@@ -231,7 +231,7 @@ def _asked(
 
 
 def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[str, Prediction], str]:
-    """Precision -> how long the race will take, empty where nobody knows; and why there can be no race."""
+    """Effort -> how long the race will take, empty where nobody knows; and why there can be no race."""
     if len(entries) < contestants.LEAST:
         return {}, "A race takes two to eight configurations."
     try:
@@ -247,7 +247,7 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
 
 
 def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
-    """How long the chosen precision will take, or that nobody knows."""
+    """How long the chosen effort will take, or that nobody knows."""
     chosen = _precision()
     budget_s = st.session_state.get(BUDGET) or chosen.budget_s
     limit = f"at most {budget_s} s of rounds"
@@ -257,7 +257,7 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
     one = found[chosen.name]
     text += f" · about {format.about(one.seconds)}, {one.rounds} rounds · {limit}"
     if not one.in_budget:
-        text += " · that may be too little for this precision: some may stay undecided"
+        text += " · that may be too little for this effort: some may stay undecided"
     return text
 
 

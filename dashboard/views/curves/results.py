@@ -238,7 +238,7 @@ def _verdict(
         f"Its whole 95 % interval lies under the line of {brief(line_s * 1e3)} ms."
         if sure
         else f"Its {name} is under the line of {brief(line_s * 1e3)} ms, but the 95 % interval reaches above "
-        "it or is not known: measure with a higher precision before relying on it."
+        "it or is not known: measure with more effort before relying on it."
     )
     text = f"Best under the line: **{_in_words(best, percentile, busy)}**.{_level_words(level)} {words}"
     text += _unsupported(complete, percentile)

@@ -359,13 +359,13 @@ def _measuring(card: Sequence[Row]) -> None:
     active = [one for one in _jobs() if state.is_active(one)]
     with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
         st.segmented_control(
-            "Precision of races",
+            "Effort of races",
             list(PRECISIONS),
             key=PRECISION,
             required=True,
             default=None if PRECISION in st.session_state else "quick",
             persist_state="session",
-            help="Higher ones take longer and narrow the intervals.",
+            help="More takes longer and narrows the intervals.",
         )
         wait_for_quiet()
         st.button(

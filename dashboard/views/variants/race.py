@@ -43,7 +43,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             "default settings; race other settings on Compare.",
         )
         precision = st.segmented_control(
-            "Precision",
+            "Effort",
             list(PRECISIONS),
             key=PRECISION,
             default=None if PRECISION in st.session_state else "quick",

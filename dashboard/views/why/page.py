@@ -24,6 +24,7 @@ from core.run.explanation import (
 )
 from core.run.scheduler import Status
 from core.store import ModelRecord
+from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import format, polling, state
@@ -171,7 +172,7 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
     """
     chosen = {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
     found = [one for kind in KINDS for one in _complete(record, kind)]
-    usable = [one for one in found if one.spec.get("engine", "onnxruntime") == "onnxruntime"]
+    usable = [one for one in found if engines.can(one.spec.get("engine", engines.DEFAULT), "profile")]
     measured = [one for one in usable if one.kind == "measure"]
     candidate = st.session_state.get(CANDIDATE) or (measured[0].id if measured else "")
     race = next((one.comparison for one in usable if one.id == candidate), "")

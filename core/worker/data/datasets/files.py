@@ -17,8 +17,9 @@ from core import wire
 from core.wire.doors import check_files
 from core.wire.errors import SpecError
 from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular
-from core.worker.data.datasets.images import SUFFIXES, decoded, image_input, prepared
+from core.worker.data.datasets.images import decoded, image_input, prepared
 from core.worker.data.datasets.labels import Labels, from_text
+from core.worker.session.feeds.images import SUFFIXES
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]

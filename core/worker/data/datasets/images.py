@@ -5,7 +5,6 @@ An image is [height, width, channels] of bytes here. The steps come in the order
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,13 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import SpecError
-from core.wire.files import IrregularFile, open_regular
+from core.worker.session.feeds.images import BILINEAR, MODES, read_image
 
 if TYPE_CHECKING:
     from PIL import Image as PIL
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +42,7 @@ def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | Non
     fits = one["dtype"] in ("uint8", "float16", "float32", "float64")
     if len(shape) != 4 or batch_axis != 0 or not fits:
         return None
-    axis = next((axis for axis in (1, 3) if shape[axis] in _MODES), None)
+    axis = next((axis for axis in (1, 3) if shape[axis] in MODES), None)
     if axis is None:
         return None
     height, width = shape[2:] if axis == 1 else shape[1:3]
@@ -100,9 +96,9 @@ def _sized(image: Pixels, target: ImageInput, preprocessing: wire.Preprocessing)
     from PIL import Image
 
     picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-    picture = picture.convert("L" if gray else _MODES[target.channels])
+    picture = picture.convert("L" if gray else MODES[target.channels])
     if resize is None and crop is None:
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+        picture = picture.resize((width, height), BILINEAR)
     else:
         picture = _cropped(_shorter_side(picture, resize), crop)
         _check_size(picture, target)
@@ -113,11 +109,9 @@ def _sized(image: Pixels, target: ImageInput, preprocessing: wire.Preprocessing)
 def _shorter_side(picture: PIL.Image, pixels: int | None) -> PIL.Image:
     if pixels is None:
         return picture
-    from PIL import Image
-
     short = min(picture.size)
     width, height = (int(pixels * side / short) for side in picture.size)  # rounds as torchvision does
-    return picture.resize((width, height), Image.Resampling.BILINEAR)
+    return picture.resize((width, height), BILINEAR)
 
 
 def _cropped(picture: PIL.Image, pixels: int | None) -> PIL.Image:
@@ -173,38 +167,17 @@ def decoded(file: Path) -> Pixels:
     Raises:
         SpecError: it is no image, too large to be one, or has more than 8 bits in a channel.
     """
-    from PIL import Image
+    plain = read_image(file, lambda upright: _plain(file, upright))
+    return np.array(plain, np.uint8).reshape(plain.height, plain.width, -1)
 
-    try:
-        picture = _upright(file)
-        deep = picture.mode.startswith(("I", "F"))
-        plain = picture if deep or picture.mode in _MODES.values() else picture.convert(_plain_mode(picture))
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        Image.DecompressionBombError,
-        Image.DecompressionBombWarning,
-    ) as error:
-        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
-        raise SpecError(
-            f"`{file.name}` cannot be read as an image{why}.", hint="Remove it, or convert it to PNG."
-        ) from error
-    if deep:
+
+def _plain(file: Path, picture: PIL.Image) -> PIL.Image:
+    if picture.mode.startswith(("I", "F")):
         raise SpecError(
             f"`{file.name}` has more than 8 bits in a channel, which would be cut off.",
             hint="Convert it to 8 bits, or save the values as an .npz.",
         )
-    return np.array(plain, np.uint8).reshape(plain.height, plain.width, -1)
-
-
-def _upright(file: Path) -> PIL.Image:
-    from PIL import Image, ImageOps
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with open_regular(file) as stream, Image.open(stream) as image:
-            return ImageOps.exif_transpose(image)
+    return picture if picture.mode in MODES.values() else picture.convert(_plain_mode(picture))
 
 
 def _plain_mode(picture: PIL.Image) -> str:

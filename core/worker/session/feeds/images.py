@@ -9,9 +9,9 @@ A uint8 input gets the bytes 0 to 255 as they are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,16 @@ from core.wire.errors import SpecError
 from core.wire.files import IrregularFile, open_regular, refuse_irregular
 from core.worker.session.feeds.wanted import Wanted
 
+if TYPE_CHECKING:
+    from PIL import Image as PIL
+
 Array = npt.NDArray[Any]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
 IMAGENET_STD = (0.229, 0.224, 0.225)
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> Pillow's name
+BILINEAR = 2  # `Image.Resampling.BILINEAR`, which is not imported here
 
 
 def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
@@ -74,7 +78,7 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
 def _channel_axis(one: Wanted) -> int | None:
     if len(one.shape) != 4 or -1 in one.shape or not (one.dtype == "uint8" or "float" in one.dtype):
         return None
-    return next((axis for axis in (1, 3) if one.shape[axis] in _MODES), None)
+    return next((axis for axis in (1, 3) if one.shape[axis] in MODES), None)
 
 
 def statistics(
@@ -131,14 +135,25 @@ def _files(path: str) -> list[Path]:
 
 
 def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
+    sized = read_image(file, lambda upright: upright.convert(MODES[channels]).resize(size, BILINEAR))
+    return np.asarray(sized, np.uint8).reshape(size[1], size[0], channels)
+
+
+def read_image(file: Path, convert: Callable[[PIL.Image], PIL.Image]) -> PIL.Image:
+    """Open an image file and return what `convert` makes of it, turned upright.
+
+    Raises:
+        SpecError: it is no image, too large to be one, or `convert` cannot take it.
+    """
     from PIL import Image, ImageOps
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream) as image:
-                upright = ImageOps.exif_transpose(image).convert(_MODES[channels])
-                resized = upright.resize(size, Image.Resampling.BILINEAR)
+                return convert(ImageOps.exif_transpose(image))
+    except SpecError:  # of `convert`; it is a ValueError, too
+        raise
     except (
         OSError,
         ValueError,
@@ -148,7 +163,5 @@ def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
     ) as error:
         why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
         raise SpecError(
-            f"`{file.name}` cannot be read as an image{why}.",
-            hint="Remove it from the folder, or convert it to PNG.",
+            f"`{file.name}` cannot be read as an image{why}.", hint="Remove it, or convert it to PNG."
         ) from error
-    return np.asarray(resized, np.uint8).reshape(size[1], size[0], channels)

@@ -1,0 +1,108 @@
+"""Every engine that can run a model: a row says its name, who prepares it and what it can.
+
+Nobody else compares an engine's name. A second runtime is a row here and a file of the worker with
+`contender(plan, layout)`; what its row does not say that it can, is refused with its name. Standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from core.wire.errors import SpecError, nearest
+
+Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "place", "fork", "cap"]
+
+ABILITIES: Mapping[
+    Ability, str
+] = {  # "the engine cannot …"; the last three are ORTune's own and refuse nothing
+    "settings": "take settings of ONNX Runtime",
+    "bind": "bind inputs and outputs",
+    "profile": "be profiled",
+    "accuracy": "be measured for accuracy",
+    "emit": "be written as a script",
+    "place": "read its inputs where a memory layout puts them",
+    "fork": "be forked from a server that holds its libraries",
+    "cap": "run under a limit of memory",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One way to run a model."""
+
+    label: str  # on screens
+    runs: str  # what it runs, for the help
+    module: str  # whose import loads its libraries, and whose `contender` prepares a plan
+    can: frozenset[Ability]
+    ref: str = ""  # its name among the configurations of a command line, `KIND:MODE`; empty: none is needed
+    program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
+
+
+DEFAULT = "onnxruntime"
+_TORCH = "core.worker.session.torch_engine"
+
+ENGINES: Mapping[str, Engine] = {
+    DEFAULT: Engine(
+        label="ONNX Runtime",
+        runs="the file itself",
+        module="core.worker.measure.inference",
+        can=frozenset(ABILITIES),
+    ),
+    "torch-eager": Engine(
+        label="PyTorch eager",
+        runs="the PyTorch model that was exported to this file, with PyTorch's own defaults",
+        module=_TORCH,
+        can=frozenset(),
+        ref="torch:eager",
+        program=True,
+    ),
+    "torch-compile": Engine(
+        label="torch.compile",
+        runs="the same, compiled",
+        module=_TORCH,
+        can=frozenset(),
+        ref="torch:compile",
+        program=True,
+    ),
+}
+REFS: Mapping[str, str] = {engine.ref: name for name, engine in ENGINES.items() if engine.ref}
+
+
+def can(name: str, ability: Ability) -> bool:
+    """Whether the engine `name` has an ability; one that is not known has none."""
+    return name in ENGINES and ability in ENGINES[name].can
+
+
+def require(name: str, ability: Ability, *, of: str = "", instead: str = "") -> None:
+    """Refuse what the engine `name` cannot do.
+
+    Args:
+        name: of the engine.
+        ability: that is needed.
+        of: what needs it, to follow the ability in the message.
+        instead: another way out, to follow the hint.
+
+    Raises:
+        SpecError: it has not got that ability.
+    """
+    if not can(name, ability):
+        able = " or ".join(f"`{one}`" for one in ENGINES if can(one, ability))
+        raise SpecError(
+            f"The engine `{name}` cannot {ABILITIES[ability]}{of}.", hint=f"Use the engine {able}{instead}."
+        )
+
+
+def named(name: str) -> str:
+    """Return `name`, which must be that of an engine.
+
+    Raises:
+        SpecError: no engine has it.
+    """
+    if name not in ENGINES:
+        raise SpecError(
+            f"`engine` must be one of {', '.join(ENGINES)}, but got `{name[:80]}`.{nearest(name, ENGINES)}",
+            hint="Correct `engine`.",
+        )
+    return name

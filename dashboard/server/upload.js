@@ -1,0 +1,75 @@
+const running = new WeakMap()
+
+function text(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB"]  // as `core.wire.units.size` writes them
+  let i = 0
+  while (bytes >= 1024 && i < units.length - 1) { bytes /= 1024; i += 1 }
+  return `${bytes.toFixed(i ? Math.max(0, 2 - Math.floor(Math.log10(bytes))) : 0)} ${units[i]}`
+}
+
+function send(file, data, onProgress, box) {
+  return new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest()
+    running.set(box, xhr)
+    xhr.open("PUT", `${data.base}/api/upload/${data.batch}/${encodeURIComponent(file.name)}`)
+    xhr.setRequestHeader(data.header, data.token)
+    xhr.setRequestHeader("Content-Type", "application/octet-stream")
+    xhr.upload.onprogress = e => onProgress(e.loaded)
+    xhr.onload = () => {
+      if (xhr.status === 200) return resolve()
+      let why = `the server answered ${xhr.status}`
+      if (xhr.status === 404 || xhr.status === 405) {
+        why = "this server takes no uploads; start it with python -m dashboard"
+      }
+      try { why = JSON.parse(xhr.responseText).error || why } catch (_) { /* not ours */ }
+      reject(new Error(why))
+    }
+    xhr.onerror = () => reject(new Error("the connection broke"))
+    xhr.onabort = () => reject(new Error("cancelled"))
+    xhr.send(file)
+  })
+}
+
+export default function (component) {
+  const { parentElement, data, setTriggerValue } = component
+  const find = s => parentElement.querySelector(s)
+  const box = find(".drop"), input = find("input"), bar = find("progress"), state = find(".state")
+  const stop = find(".stop")
+  find(".label").textContent = data.label
+  find(".hint").textContent = data.hint
+  input.multiple = data.multiple
+  input.accept = data.accept
+
+  async function upload(files) {
+    if (!files.length || running.get(box)) return
+    const total = files.reduce((sum, f) => sum + f.size, 0)
+    let before = 0
+    bar.hidden = false; stop.hidden = false; bar.value = 0
+    try {
+      for (const file of files) {
+        if (file.size > data.limit) throw new Error(`${file.name} is larger than ${text(data.limit)}`)
+        await send(file, data, loaded => {
+          bar.value = total ? (before + loaded) / total : 1
+          state.textContent = `Sending ${file.name}: ${text(before + loaded)} of ${text(total)}`
+        }, box)
+        before += file.size
+      }
+      state.textContent = `Sent ${files.length} file${files.length > 1 ? "s" : ""}, ${text(total)}. Reading…`
+      setTriggerValue("uploaded", { batch: data.batch, names: files.map(f => f.name) })
+    } catch (error) {
+      state.textContent = `Upload failed: ${error.message}.`
+    } finally {
+      running.delete(box); bar.hidden = true; stop.hidden = true; input.value = ""
+    }
+  }
+
+  find(".choose").onclick = () => input.click()
+  stop.onclick = () => running.get(box)?.abort()
+  input.onchange = () => upload([...input.files])
+  box.ondragover = e => { e.preventDefault(); box.classList.add("over") }
+  box.ondragleave = () => box.classList.remove("over")
+  box.ondrop = e => {
+    e.preventDefault(); box.classList.remove("over")
+    upload(data.multiple ? [...e.dataTransfer.files] : [...e.dataTransfer.files].slice(0, 1))
+  }
+}
