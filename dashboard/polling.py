@@ -6,8 +6,7 @@ they share the machine with a race, rarer looks disturb fewer blocks; but the fi
 
 from __future__ import annotations
 
-from core.run.job import WAITING_QUIET
-from core.run.scheduler import Status
+from core.run.job import WAITING_QUIET, Status
 
 POLL_S = 1.0  # of a job that is no race
 FIRST_S = 0.5  # of a race that has not shown a ratio yet: only text is drawn

@@ -23,10 +23,12 @@ from core import wire
 from core.evidence.comparison import Configuration, line_up, same_request
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
+from core.run import kinds
 from core.run import trial as trial_run
+from core.run.job import Status
 from core.run.plan import feed_plan
 from core.run.prediction import Past, Prediction, past, predict
-from core.run.scheduler import Scheduler, Status
+from core.run.scheduler import Scheduler
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
@@ -254,7 +256,7 @@ def check_before(spec: TrialSpec) -> None:
 
 
 def race(asked: Sequence[Configuration], **options: Any) -> str:
-    """Queue a race and return its id; see `Scheduler.submit_comparison` for the options.
+    """Queue a race and return its id; see `kinds.race` for the options.
 
     One that cannot run does not keep the others from racing; its result says why.
 
@@ -264,7 +266,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> str:
     for one in asked:
         admit(one.spec)
     trial_run.check_race_before(asked, store(), trial_run.no_worker)
-    return scheduler().submit_comparison(asked, **options)
+    return scheduler().submit(kinds.race(asked, **options))
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

@@ -25,6 +25,7 @@ from core.cli.signals import Interrupted
 from core.cli.tables import table
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
+from core.run import kinds
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.run.trial import Run
 from core.spec import TrialSpec, spec_from_dict
@@ -243,7 +244,7 @@ def _measured(
                 if len(specs) == 1
                 else f"accuracy of {len(specs)} models"
             )
-            status = watch(service, service.submit_task(task, kind="accuracy", what=what), progress)
+            status = watch(service, service.submit(kinds.task(task, kind="accuracy", what=what)), progress)
     except Interrupted as interrupted:
         interrupted.document = _document([], [], [])
         raise

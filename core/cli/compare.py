@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -50,7 +50,8 @@ from core.cli.tables import comparison_lines, comparison_table, counted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
-from core.run.scheduler import Scheduler
+from core.run import kinds
+from core.run.job import Job
 from core.spec import spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
@@ -142,6 +143,7 @@ def compare(
     one_format(format_, json_=json_)
     limit = None if fail_if_slower is None else _limit(fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
+    progress = Progress(sys.stderr, quiet=quiet)
     if continue_ is not None:
         if models or candidate:
             raise SpecError(
@@ -149,8 +151,8 @@ def compare(
                 hint="Leave MODEL and `--candidate` out.",
             )
         store = Store()
-        submit = _continuation(store, continue_, given, patience_s)
-        race = _run(store, submit, json_=json_, quiet=quiet)
+        job = _continuation(store, continue_, given, patience_s, progress)
+        race = _run(store, job, progress, json_=json_)
         _report(store, race, limit, "json" if json_ else format_)
         return
     model, refs = _who_races(models or [], baseline, candidate or [])
@@ -160,15 +162,10 @@ def compare(
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
         for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
     ]
-
-    progress = Progress(sys.stderr, quiet=quiet)
     check_all_before(store, asked, progress)
-
-    def submit_new(service: Scheduler, progress: Progress) -> str:
-        announce(store, asked, progress)
-        return service.submit_comparison(asked, wait_quiet_s=patience_s, different_models=different_models)
-
-    race = _run(store, submit_new, json_=json_, quiet=quiet)
+    announce(store, asked, progress)
+    job = kinds.race(asked, wait_quiet_s=patience_s, different_models=different_models)
+    race = _run(store, job, progress, json_=json_)
     _report(store, race, limit, "json" if json_ else format_)
 
 
@@ -201,10 +198,7 @@ def _as_model(ref: str) -> str:
     return ref if plain else f"model:{ref}"
 
 
-Submit = Callable[[Scheduler, Progress], str]
-
-
-def _continuation(store: Store, ref: str, given: Given, patience_s: float) -> Submit:
+def _continuation(store: Store, ref: str, given: Given, patience_s: float, progress: Progress) -> Job:
     """What goes on with the comparison that `ref` names."""
     if others := sorted(set(given) - {EFFORT, "budget_s"}):
         raise SpecError(
@@ -216,15 +210,11 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float) -> Su
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
     precision = protocol.precision if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
-
-    def submit(service: Scheduler, progress: Progress) -> str:
-        made = counted(len((before.result or {}).get("generations") or []), "generation")
-        progress.line(f"going on with comparison {before.id}, which has {made}: {precision}")
-        return service.submit_continuation(
-            before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
-        )
-
-    return submit
+    made = counted(len((before.result or {}).get("generations") or []), "generation")
+    progress.line(f"going on with comparison {before.id}, which has {made}: {precision}")
+    return kinds.more_generations(
+        store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
+    )
 
 
 def _limit(text: str) -> float:
@@ -236,21 +226,20 @@ def _limit(text: str) -> float:
     return value
 
 
-def _run(store: Store, submit: Submit, *, json_: bool, quiet: bool) -> Comparison:
-    progress = Progress(sys.stderr, quiet=quiet)
-    job = ""
+def _run(store: Store, job: Job, progress: Progress, *, json_: bool) -> Comparison:
+    submitted = ""
     try:
         with scheduler(store) as service:
-            job = submit(service, progress)
-            status = watch(service, job, progress)
+            submitted = service.submit(job)
+            status = watch(service, submitted, progress)
     except Interrupted as interrupted:
-        if job:
-            race = store.comparison(job)
+        if submitted:
+            race = store.comparison(submitted)
             interrupted.document = _document(store, race, None)
             if race.result and not json_:
-                print_lines(comparison_lines(race, store.trials_of(job)))
+                print_lines(comparison_lines(race, store.trials_of(submitted)))
         raise
-    race = store.comparison(job)
+    race = store.comparison(submitted)
     if status.state != race.state:  # the store could not take the end of it
         complain(*_words(status.error))
         raise typer.Exit(exit_code(status.error))

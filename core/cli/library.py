@@ -51,8 +51,9 @@ from core.evidence.measurement import Trial
 from core.evidence.quietness import answer
 from core.evidence.verdict import Grade
 from core.process.runner import run_job
+from core.run import kinds
+from core.run.job import Status
 from core.run.ledger import settle
-from core.run.scheduler import Status
 from core.show.emit import caution, emit_python, emit_yaml
 from core.store import Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
@@ -182,8 +183,8 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
     store = Store()
     name = plan["name"] or Path(plan["path"]).stem
     with scheduler(store) as service:
-        job = service.submit_job("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
-        status = watch(service, job, Progress(sys.stderr, quiet=quiet))
+        job = kinds.worker("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
+        status = watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet))
     reply: Any = job_result(status, json_=json_)
     import_file(
         store,
@@ -511,7 +512,7 @@ def machine(
 
 def _self_test(*, json_: bool, quiet: bool) -> None:
     with scheduler(Store()) as service:
-        status = watch(service, service.submit_self_test(), Progress(sys.stderr, quiet=quiet))
+        status = watch(service, service.submit(kinds.self_test()), Progress(sys.stderr, quiet=quiet))
     result = job_result(status, json_=json_)
     said = answer(result)
     if json_:

@@ -46,7 +46,8 @@ from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
-from core.run.scheduler import Scheduler, Status
+from core.run import kinds
+from core.run.job import Job, Status
 from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
 from core.run.trial import check_before, resolve_trial
 from core.spec import spec_from_dict
@@ -114,12 +115,8 @@ def bench(
     asked = Configuration(spec=spec, label="candidate")
     everybody = [asked] if rival is None else [asked, rival]
     check_all_before(store, everybody, progress)
-
-    def submit(service: Scheduler) -> str:
-        announce(store, everybody, progress)
-        return service.submit(spec, baseline=rival, wait_quiet_s=patience_s)
-
-    trial = _run_trial(store, submit, progress)
+    announce(store, everybody, progress)
+    trial = _run_trial(store, kinds.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress)
     race = store.comparison(trial.comparison)
     names = {one.trial: one.label for one in race.contestants}
     if trial.state == "COMPLETE":
@@ -157,7 +154,7 @@ def profile(
     progress = Progress(sys.stderr, quiet=quiet)
     engines.require(spec.engine, "profile")
     check_before(spec, store, run_job)
-    trial = _run_trial(store, lambda service: service.submit(spec, kind="profile"), progress)
+    trial = _run_trial(store, kinds.profile(spec), progress)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
@@ -180,18 +177,18 @@ def _spec_data(
     return spec_data(base, model, given)
 
 
-def _run_trial(store: Store, submit: Callable[[Scheduler], str], progress: Progress) -> Trial:
+def _run_trial(store: Store, job: Job, progress: Progress) -> Trial:
     """Submit, watch to the end, and return the trial as it ended; a signal leaves what there is of it."""
-    job = ""
+    trial = ""
     try:
         with scheduler(store) as service:
-            job = submit(service)
-            status = watch(service, job, progress)
+            trial = service.submit(job)
+            status = watch(service, trial, progress)
     except Interrupted as interrupted:
-        if job:
-            interrupted.document = store.trial(job).to_dict()
+        if trial:
+            interrupted.document = store.trial(trial).to_dict()
         raise
-    return _as_ended(store.trial(job), status)
+    return _as_ended(store.trial(trial), status)
 
 
 def _as_ended(trial: Trial, status: Status) -> Trial:
@@ -362,8 +359,10 @@ def _measure(store: Store, found: _Sweep, model: ModelRecord, progress: Progress
         asked = [Configuration(spec=one.spec, label=_label(one)) for one in missing]
         announce(store, asked, progress)
         what = f"sweep of {len(asked)} points of {model.name}"
-        found.race = service.submit_comparison(
-            asked, study=found.study, model_name=model.name, what=what, wait_quiet_s=found.wait_quiet_s
+        found.race = service.submit(
+            kinds.race(
+                asked, study=found.study, model_name=model.name, what=what, wait_quiet_s=found.wait_quiet_s
+            )
         )
         watch(service, found.race, progress)
     found.read(store)

@@ -18,6 +18,7 @@ from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_words
 from core.evidence.node_savings import Choice, Unit, choices, halving
+from core.run import kinds
 from core.run.node_errors import Located, check_workload, locate_errors, located, quantized_from
 from core.run.trial import Run
 from core.store import Store
@@ -69,8 +70,8 @@ def node_errors(
                     store, record, run=run, fingerprint=machine["fingerprint"], workload=workload
                 )
 
-            job = service.submit_task(look, kind="node_errors", what=f"errors of {record.name}")
-            job_result(watch(service, job, Progress(sys.stderr, quiet=quiet)), json_=json_)
+            job = kinds.task(look, kind="node_errors", what=f"errors of {record.name}")
+            job_result(watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)), json_=json_)
         found = located(store, record)
     if found is None:
         raise WorkerError("The errors of the operators were not kept.", hint="Run the command again.")

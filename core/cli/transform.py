@@ -24,6 +24,7 @@ from core.cli.output import Json, Quiet, Wide, check_place, print_json, print_li
 from core.cli.tables import counted, table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_from_dict, fed_words
+from core.run.kinds import task
 from core.run.trial import no_worker
 from core.run.variants import Run, check_request, judged, lineage, make_chain, variant_of
 from core.spec.datasets import DatasetSpec, dataset_from_dict
@@ -152,8 +153,8 @@ def transform(
             )
             return made.to_dict()
 
-        job = service.submit_task(make, kind="transform", what=f"transform {Path(model).stem}")
-        status = watch(service, job, Progress(sys.stderr, quiet=quiet))
+        job = task(make, kind="transform", what=f"transform {Path(model).stem}")
+        status = watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet))
     made = job_result(status, json_=json_)
     records = [record for one in made["records"] if (record := store.model(one)) is not None]
     written = None if output is None else copy_out(records[-1], output)

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from core.cli.grid import visible
 from core.evidence.verdict import Verdict, words
-from core.run.job import WAITING_QUIET
-from core.run.scheduler import FINISHED, Scheduler, Status
+from core.run.job import FINISHED, WAITING_QUIET, Status
+from core.run.scheduler import Scheduler
 from core.store import Store
 
 POLL_S = 0.1

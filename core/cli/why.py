@@ -17,6 +17,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
+from core.run import kinds
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
 from core.store import Store
 from core.wire.errors import ErrorRecord
@@ -64,8 +65,8 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
     try:
         with scheduler(store) as service:
             plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
-            job = service.submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
-            return watch(service, job, Progress(sys.stderr, quiet=quiet)).error
+            job = kinds.worker("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+            return watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)).error
     except Interrupted as interrupted:
         interrupted.document = _document(of, None, None)
         raise

@@ -8,28 +8,24 @@ calls `perform_comparison` when it is this comparison's turn.
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core import wire
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Contestant, same_request
 from core.evidence.contrast import PRECISIONS, Precision
-from core.evidence.documents import ComparisonResult, TrialResult
-from core.evidence.measurement import TrialState
 from core.evidence.record import Entry, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence, self_test_result
-from core.process.runner import Progress
 from core.run.different_models import Origin, hold_apart, refuse
+from core.run.job import Ending, Outcome, Service
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
 from core.run.prior import prior_of
 from core.run.race import race
 from core.run.trial import (
     Prepared,
     Resolved,
-    Run,
     about,
     describe,
     explained,
@@ -40,7 +36,6 @@ from core.run.trial import (
 from core.run.variants import model_facts, precision_of_model, variant_of
 from core.spec import ProtocolSpec, TrialSpec
 from core.spec import anchor as default_of
-from core.store import Store
 from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
@@ -48,37 +43,6 @@ from core.wire.guard import Pairs, random_operators
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Precision(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """What a comparison needs of the process that runs it."""
-
-    store: Store  # holds the caches
-    run: Run  # starts a worker, called like `run_job`
-    environment: Callable[[], wire.Environment]  # its failure costs a note, not the comparison
-    cancel: threading.Event
-    on_progress: Callable[[Progress], None]
-    on_live: Callable[[dict[str, Any]], None]  # told what `Status.live` shows
-    on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How one trial, or the comparison, ended. What was measured before a failure is a result too."""
-
-    state: TrialState
-    error: TunerError | None = None
-    result: TrialResult | ComparisonResult | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a comparison and its trials (by id) ended."""
-
-    comparison: Ending
-    trials: Mapping[str, Ending]
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,14 +224,14 @@ def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
     idle = Cancelled("It was not measured: no candidate could run.", hint="See the candidates' errors.")
     first = next(failed[one.trial] for one in comparison.contestants if one.role == "candidate")
     trials = {one.trial: Ending(state="CANCELLED", error=idle) for one in comparison.contestants}
-    return Outcome(comparison=first, trials={**trials, **failed})
+    return Outcome(whole=first, trials={**trials, **failed})
 
 
 def _without_rounds(comparison: Comparison, failed: Mapping[str, Ending], error: TunerError) -> Outcome:
     """The race ended before anything was measured."""
     ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
     trials = {one.trial: ending for one in comparison.contestants}
-    return Outcome(comparison=ending, trials={**trials, **failed}, warnings=_warnings(comparison, failed))
+    return Outcome(whole=ending, trials={**trials, **failed}, warnings=_warnings(comparison, failed))
 
 
 def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]:
@@ -384,7 +348,7 @@ def _outcome(
     else:
         first = next(trials[one.trial] for one in comparison.contestants if one.role == "candidate")
         whole = Ending(state="FAIL", error=first.error, result=result)
-    return Outcome(comparison=whole, trials=trials, warnings=_warnings(comparison, failed))
+    return Outcome(whole=whole, trials=trials, warnings=_warnings(comparison, failed))
 
 
 def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:

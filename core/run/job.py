@@ -1,17 +1,25 @@
-"""One job of the scheduler: what it is, how far it is and how it ended. No thread, no store."""
+"""A job of the queue: what is asked for, what its work is given and gives back, and how far it is.
+
+No thread, no store. Which kinds of jobs there are stands in `kinds`.
+"""
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
 from core.process.runner import Progress
-from core.wire.errors import ErrorRecord
+from core.run.trial import Resolved, Run
+from core.spec import TrialSpec
+from core.store import Store
+from core.wire.errors import ErrorRecord, TunerError
 
 # One contestant a step: the next may take a hundred times longer.
 UNEVEN = ("load", "warm-up", "cost", "outputs", "memory")
@@ -20,6 +28,56 @@ WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn, and waits f
 
 State = TrialState
 FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the work of a job is given by the process that does it."""
+
+    store: Store  # holds the caches
+    run: Run  # starts a worker, called like `run_job`
+    environment: Callable[[], wire.Environment]  # describes the machine, in a worker the first time
+    cancel: threading.Event
+    on_progress: Callable[[Progress], None]
+    on_live: Callable[[dict[str, Any]], None]  # told what `Status.live` shows
+    on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a job, a comparison or a trial ended. What was measured before a failure is a result too."""
+
+    state: State
+    error: TunerError | None = None
+    result: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a job ended, which is how its comparison did where it has one, and its trials by id.
+
+    A trial that is not named ends as the job did, without a result.
+    """
+
+    whole: Ending
+    trials: Mapping[str, Ending] = field(default_factory=dict)
+    warnings: Sequence[str] = ()  # of the comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is asked of the queue: work, and the rows of the store that begin and end with it."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    kind: str  # for `Status.kind`
+    what: str  # one line for a person
+    work: Callable[[Service], Outcome]
+    specs: Sequence[TrialSpec] = ()  # what somebody asks for with it, to be admitted
+    trials: Sequence[Trial] = ()
+    comparison: Comparison | None = None
+    model_name: str | None = None  # what the comparison is called; None: after its first model
+    follow: str = ""  # the trial that stands for it; empty: none does
+    wait_quiet_s: float | None = None  # at most so long for the machine to be quiet; None: it does not matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,26 +105,13 @@ class Status:
     live: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How a job ended."""
-
-    state: State
-    error: ErrorRecord | None = None
-    result: dict[str, Any] | None = None
-
-
 @dataclass(slots=True, kw_only=True)
-class Job:
-    """The scheduler's own notes on one job; read and written under the scheduler's lock."""
+class Queued:
+    """A job in the queue: the scheduler's own notes on it; read and written under the scheduler's lock."""
 
-    id: str
-    kind: str
-    what: str
-    work: Callable[[Job], End]
-    trials: dict[str, Trial] = field(default_factory=dict)  # without results
+    job: Job
+    trials: dict[str, Trial] = field(default_factory=dict)  # as they stand in the store, without results
     comparison: Comparison | None = None
-    wait_quiet_s: float = 0.0  # at most so long, when it has its turn, for the machine to be quiet
     notes: list[str] = field(default_factory=list)  # for its results
     cancel: threading.Event = field(default_factory=threading.Event)
     state: State = "WAITING"
@@ -94,9 +139,9 @@ class Job:
         own = trial if trial is not None and self.state in FINISHED else self
         return Status(
             id=asked,
-            kind=self.kind if trial is None else trial.kind,
+            kind=self.job.kind if trial is None else trial.kind,
             state=own.state,
-            what=self.what,
+            what=self.job.what,
             stage=progress.stage,
             done=progress.done,
             total=progress.total,

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,11 +19,10 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.process import machine_queue, scratch
 from core.process.runner import Progress
-from core.run.comparison import Ending, Outcome
-from core.run.job import FINISHED, End, Job
+from core.run.job import FINISHED, Ending, Outcome, Queued
 from core.run.trial import Resolved
 from core.store import Store
-from core.wire.errors import ErrorRecord, StoreError, error_from_record, record_from_error
+from core.wire.errors import ErrorRecord, StoreError, TunerError, record_from_error
 
 DAY_S = 86_400.0
 
@@ -36,7 +35,7 @@ class Ledger:
         self._store = store
         self._lock = lock
 
-    def begin(self, entry: Job) -> None:
+    def begin(self, entry: Queued) -> None:
         """Write down that the machine is this job's now."""
         with self._lock:
             entry.state, entry.place, entry.holder = "RUNNING", 0, ""
@@ -47,37 +46,37 @@ class Ledger:
             self._change_trial(entry, trial_id, **began)
         self._change_comparison(entry, **began)
 
-    def has_turn(self, entry: Job, progress: Progress) -> None:
+    def has_turn(self, entry: Queued, progress: Progress) -> None:
         """Note that nobody is before this job any more, though its work has not begun."""
         with self._lock:
             entry.place, entry.holder = 0, ""
         self.set_progress(entry, progress)
 
-    def set_progress(self, entry: Job, progress: Progress) -> None:
+    def set_progress(self, entry: Queued, progress: Progress) -> None:
         """Note how far the job is; nothing of it is stored."""
         with self._lock:
             if progress.stage != entry.progress.stage:
                 entry.stage_began = time.monotonic()
             entry.progress = progress
 
-    def resolved(self, entry: Job, model_name: str | None, trial_id: str, resolved: Resolved) -> None:
-        """Write down which model a trial is about; `model_name` is what its comparison is called."""
+    def resolved(self, entry: Queued, trial_id: str, resolved: Resolved) -> None:
+        """Write down which model a trial is about, and its comparison where it is the first that tells."""
         name, sha256 = resolved.record.name, resolved.record.content_sha256
         spec = resolved.spec
         self._change_trial(
             entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
         )
         if entry.comparison is not None and not entry.comparison.model_sha256:
-            self._change_comparison(entry, model_sha256=sha256, model_name=model_name or name)
+            self._change_comparison(entry, model_sha256=sha256, model_name=entry.job.model_name or name)
 
-    def _change_trial(self, entry: Job, trial_id: str, **changes: Any) -> None:
+    def _change_trial(self, entry: Queued, trial_id: str, **changes: Any) -> None:
         trial = replace(entry.trials[trial_id], **changes)
         with self._lock:
             entry.trials[trial_id] = replace(trial, result=None)  # the store has it; a server runs for months
         if not self._store.update_trial(trial_id, **changes):
             self._store.delete_trials([trial_id])  # deleted while it ran: nor must its files come back
 
-    def _change_comparison(self, entry: Job, **changes: Any) -> None:
+    def _change_comparison(self, entry: Queued, **changes: Any) -> None:
         if entry.comparison is None:
             return
         comparison = replace(entry.comparison, **changes)
@@ -85,51 +84,70 @@ class Ledger:
             entry.comparison = replace(comparison, result=None)
         self._store.update_comparison(comparison.id, **changes)
 
-    def end_trial(self, entry: Job, trial_id: str, ending: Ending) -> ErrorRecord | None:
-        """Write down how a trial ended; return what kept the store from it, its result being rescued."""
+    def end(self, entry: Queued, outcome: Outcome) -> Ending:
+        """Write down how whatever of a job is in the store ended, where it has not ended yet.
+
+        Returns:
+            How the job ended: as it did, or failed by what kept the store from it, its results being rescued.
+        """
+        idle = Ending(state=outcome.whole.state, error=outcome.whole.error)
+        losses = [
+            self._end_trial(entry, trial.id, outcome.trials.get(trial.id, idle))
+            for trial in list(entry.trials.values())
+            if trial.state not in FINISHED
+        ]
+        if entry.comparison is None:
+            whole = outcome.whole
+        else:
+            whole = idle  # its result is in the store
+            if entry.comparison.state not in FINISHED:
+                losses.append(self._end_comparison(entry, outcome))
+                self._keep_self_tests(entry.comparison.id, outcome.whole.result or {})
+        loss = next(filter(None, losses), None)
+        return whole if loss is None else Ending(state="FAIL", error=loss)
+
+    def finish(self, entry: Queued, ending: Ending) -> None:
+        """Write down how a job ended; `end` comes before."""
+        with self._lock:
+            entry.state, entry.error = ending.state, _recorded(ending.error)
+            entry.result = None if ending.result is None else dict(ending.result)
+            entry.finished_at = time.time()
+            self._lock.notify_all()
+
+    def _end_trial(self, entry: Queued, trial_id: str, ending: Ending) -> StoreError | None:
         changes = _changes(ending, entry.notes)
         whole = replace(entry.trials[trial_id], **changes)
         try:
             self._change_trial(entry, trial_id, **changes)
         except StoreError as failure:
-            loss = record_from_error(self._rescued(whole, failure))
+            loss = self._rescued(whole, failure)
             with self._lock:
-                entry.trials[trial_id] = replace(whole, result=None, state="FAIL", error=loss)
+                lost = replace(whole, result=None, state="FAIL", error=record_from_error(loss))
+                entry.trials[trial_id] = lost
             return loss
         return None
 
-    def end_comparison(self, entry: Job, outcome: Outcome) -> ErrorRecord | None:
-        """Like `end_trial`."""
+    def _end_comparison(self, entry: Queued, outcome: Outcome) -> StoreError | None:
         assert entry.comparison is not None
-        notes = entry.notes if outcome.comparison.result is None else []  # else they stand in the result
-        changes = _changes(outcome.comparison, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
+        result = outcome.whole.result
+        notes = entry.notes if result is None else []  # else they stand in the result
+        changes = _changes(outcome.whole, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
         whole = replace(entry.comparison, **changes)
         try:
             self._change_comparison(entry, **changes)
         except StoreError as failure:
-            loss = record_from_error(self._rescued(whole, failure))
+            loss = self._rescued(whole, failure)
             with self._lock:
-                entry.comparison = replace(whole, result=None, state="FAIL", error=loss)
+                entry.comparison = replace(whole, result=None, state="FAIL", error=record_from_error(loss))
             return loss
         return None
 
-    def finish(self, entry: Job, end: End) -> None:
-        """Write down how a job ended, and with it whatever of it has not ended yet."""
-        ending = Ending(
-            state=end.state, error=error_from_record(end.error) if end.error is not None else None
-        )
-        losses = [
-            self.end_trial(entry, trial.id, ending)
-            for trial in list(entry.trials.values())
-            if trial.state not in FINISHED
-        ]
-        if entry.comparison is not None and entry.comparison.state not in FINISHED:
-            losses.append(self.end_comparison(entry, Outcome(comparison=ending, trials={})))
-        loss = next(filter(None, losses), None)
-        with self._lock:
-            entry.state, entry.error = (end.state, end.error) if loss is None else ("FAIL", loss)
-            entry.result, entry.finished_at = end.result, time.time()
-            self._lock.notify_all()
+    def _keep_self_tests(self, comparison_id: str, result: Mapping[str, Any]) -> None:
+        """What every race finds out about this machine; not worth losing a race that is over."""
+        with contextlib.suppress(StoreError):
+            for test in result.get("self_tests", ()):
+                data = {**test, "grade": result["grade"], "busy": result["busy"], "comparison": comparison_id}
+                self._store.put_self_test(result["fingerprint"], data)
 
     def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:
         """Keep what the store did not take as a file, and say where."""
@@ -150,13 +168,17 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
     """The fields that an end sets, of a trial or a comparison; `notes` go before those of the result."""
     changes: dict[str, Any] = {
         "state": ending.state,
-        "error": record_from_error(ending.error) if ending.error is not None else None,
+        "error": _recorded(ending.error),
         "finished_at": time.time(),
     }
     if ending.result is not None:
         noted = {"notes": [*notes, *ending.result.get("notes", ())]} if notes else {}
         changes |= {"result": {**ending.result, **noted}, "fingerprint": ending.result["fingerprint"]}
     return changes
+
+
+def _recorded(error: TunerError | None) -> ErrorRecord | None:
+    return None if error is None else record_from_error(error)
 
 
 def settle(store: Store) -> None:

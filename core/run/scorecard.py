@@ -15,6 +15,7 @@ from typing import Any
 from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
 from core.evidence.targets import Condition, Evidence, Judged, State, judge, overall
+from core.run import kinds
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.plan import feed_plan, resolve_batch
 from core.run.scheduler import Scheduler
@@ -291,18 +292,18 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
             part = subjects[first : first + MOST_AT_ONCE]
             asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
             what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
-            jobs.append(service.submit_comparison(asked, study=study, what=what, wait_quiet_s=wait_quiet_s))
+            jobs.append(service.submit(kinds.race(asked, study=study, what=what, wait_quiet_s=wait_quiet_s)))
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
         task = accuracy_task(service.store, work.accuracies)
         specs = [one.for_accuracy for one in work.accuracies]
-        jobs.append(service.submit_task(task, kind="accuracy", what=what, specs=specs))
+        jobs.append(service.submit(kinds.task(task, kind="accuracy", what=what, specs=specs)))
     return jobs
 
 
 def accuracy_task(store: Store, subjects: Sequence[Subject]) -> Callable[[Run], Mapping[str, Any]]:
-    """Return the work of measuring the accuracy of all `subjects`, for `Scheduler.submit_task`.
+    """Return the work of measuring the accuracy of all `subjects`, for `kinds.task`.
 
     One that fails does not keep the others from being measured; the result is {"failures": {label: message}}.
     When all fail, the first error is the task's.

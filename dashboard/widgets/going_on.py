@@ -8,6 +8,7 @@ import streamlit as st
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.run import kinds
 from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.widgets import verdict
@@ -40,7 +41,8 @@ def button(
 
 def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
-        more = state.scheduler().submit_continuation(race_id, wait_quiet_s=wait_quiet_s())
+        job = kinds.more_generations(state.store(), race_id, wait_quiet_s=wait_quiet_s())
+        more = state.scheduler().submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:
         state.keep_error(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run.scheduler import Status
+from core.run.job import Status
 from dashboard import polling, state
 from dashboard.widgets.queue_text import bar
 

@@ -12,7 +12,7 @@ import streamlit as st
 from core import wire
 from core.evidence.quietness import Answer
 from core.process.machine_queue import Entry
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.wire.errors import TunerError
 from core.wire.provenance import in_words, thread_advice
 from dashboard import format, state

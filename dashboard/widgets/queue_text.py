@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from core.run.job import WAITING_QUIET
-from core.run.scheduler import Status
+from core.run.job import WAITING_QUIET, Status
 from dashboard import format
 
 

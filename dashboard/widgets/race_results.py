@@ -12,7 +12,7 @@ from streamlit.typing import DataframeState
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state

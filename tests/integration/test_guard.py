@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from core.cli.tables import comparison_lines, history_lines, trial_lines
 from core.evidence.measurement import Trial, model_words
 from core.process.runner import run_job
+from core.run import kinds
 from core.run.scheduler import Scheduler
 from core.run.variants import race_of_family
 from core.show.emit import emit_python, emit_yaml
@@ -51,7 +52,7 @@ def measure(machine: dict[str, Any]) -> Iterator[Callable[..., Trial]]:
     def race(record: ModelRecord, **parts: Any) -> Trial:
         protocol = {**SHORT, **parts.pop("protocol", {})}
         model = {"path": record.path, "sha256": record.sha256, **parts.pop("model", {})}
-        trial = scheduler.submit(spec_from_dict({"model": model, "protocol": protocol, **parts}))
+        trial = scheduler.submit(kinds.duel(spec_from_dict({"model": model, "protocol": protocol, **parts})))
         assert scheduler.join(WAIT_S)
         found = Store().trial(trial)
         assert found.state == "COMPLETE", found.error
@@ -81,7 +82,7 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     scheduler = Scheduler(Store(), owner="tester", run=described)
     base = spec_from_dict({"model": {"path": root.path, "sha256": root.sha256}, "protocol": SHORT})
     try:
-        race = scheduler.submit_comparison(race_of_family([root, lean], base), model_name="root")
+        race = scheduler.submit(kinds.race(race_of_family([root, lean], base), model_name="root"))
         waiting = {one.model_name for one in Store().trials_of(race)}
         assert scheduler.join(WAIT_S)
     finally:

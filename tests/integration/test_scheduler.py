@@ -23,7 +23,7 @@ from core.evidence.comparison import ANCHOR_LABEL, Configuration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
-from core.run import ledger
+from core.run import kinds, ledger
 from core.run import scheduler as scheduler_module
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
@@ -107,7 +107,7 @@ class FakeRun:
 def test_jobs_run_one_after_the_other_in_order(schedulers):
     run = FakeRun(free=True)
     one = schedulers(run=run)
-    ids = [one.submit_job("export", {"n": n}, what=f"job {n}") for n in range(8)]
+    ids = [one.submit(kinds.worker("export", {"n": n}, what=f"job {n}")) for n in range(8)]
     assert one.join(WAIT_S)
     assert [payload["n"] for payload in run.started] == list(range(8))
     assert run.most == 1
@@ -118,7 +118,7 @@ def test_jobs_run_one_after_the_other_in_order(schedulers):
 def test_status_tells_place_holder_and_progress(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    first, second, third = (one.submit_job("export", {}, what=what) for what in ("a", "b", "c"))
+    first, second, third = (one.submit(kinds.worker("export", {}, what=what)) for what in ("a", "b", "c"))
     wait_until(lambda: run.inside, "the first never began")
     assert [(s.what, s.state, s.place) for s in one.active()] == [
         ("a", "RUNNING", 0),
@@ -150,7 +150,7 @@ def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
         raise Cancelled("stopped")
 
     one = schedulers(run=run)
-    job = one.submit_job("measure", {}, what="x")
+    job = one.submit(kinds.worker("measure", {}, what="x"))
     told.wait(WAIT_S)
     assert one.status(job).eta_s is None  # nothing done yet: nothing is known
     wait_until(lambda: one.status(job).done == 25, "no progress")
@@ -162,8 +162,8 @@ def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
 def test_cancel_while_waiting_here_never_starts_the_job(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    one.submit_job("export", {"n": 1}, what="a")
-    second = one.submit_job("export", {"n": 2}, what="b")
+    one.submit(kinds.worker("export", {"n": 1}, what="a"))
+    second = one.submit(kinds.worker("export", {"n": 2}, what="b"))
     wait_until(lambda: run.inside, "the first never began")
     one.cancel(second)
     assert one.status(second).state == "CANCELLED"
@@ -177,8 +177,8 @@ def test_cancel_while_waiting_here_never_starts_the_job(schedulers):
 def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    first = one.submit_job("export", {"n": 1}, what="a")
-    second = one.submit_job("export", {"n": 2}, what="b")
+    first = one.submit(kinds.worker("export", {"n": 1}, what="a"))
+    second = one.submit(kinds.worker("export", {"n": 2}, what="b"))
     wait_until(lambda: run.inside, "the first never began")
     one.cancel(first)
     wait_until(lambda: len(run.started) == 2, "the second never began")
@@ -190,11 +190,11 @@ def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
 def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, tmp_path):
     one, path = schedulers(run=FakeRun(free=True)), tiny_models.mul(tmp_path / "m.onnx")
     with MachineQueue().turn("somebody", "measure vit"):
-        trial = one.submit(spec(path))
+        trial = one.submit(kinds.duel(spec(path)))
         wait_until(lambda: one.status(trial).holder, "it never queued")
         status = one.status(trial)
         assert (status.state, status.place, status.holder) == ("WAITING", 1, "somebody: measure vit")
-        after = one.submit(spec(path))
+        after = one.submit(kinds.duel(spec(path)))
         assert (one.status(after).place, one.status(after).holder) == (2, "somebody: measure vit")
         one.cancel(trial)
         one.cancel(after)
@@ -212,7 +212,7 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
         return payload
 
     one = schedulers(run=run)
-    ids = [one.submit_job("export", {"n": n}, what=str(n)) for n in range(3)]
+    ids = [one.submit(kinds.worker("export", {"n": n}, what=str(n))) for n in range(3)]
     assert one.join(WAIT_S)
     crash, defect, fine = (one.status(i) for i in ids)
     assert crash.error == {"type": "WorkerError", "message": "It crashed.", "hint": "Try again."}
@@ -225,7 +225,7 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
 def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     run = FakeRun()
     one = schedulers(run=run)
-    trials = [one.submit(spec(tmp_path / "m.onnx")) for _ in range(3)]
+    trials = [one.submit(kinds.duel(spec(tmp_path / "m.onnx"))) for _ in range(3)]
     tiny_models.mul(tmp_path / "m.onnx")
     wait_until(lambda: one.status(trials[0]).state != "WAITING", "the first never began")
     one.close()
@@ -233,14 +233,14 @@ def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     assert {one.store.trial(i).state for i in trials} <= {"CANCELLED", "FAIL"}
     assert one.store.trial(trials[2]).state == "CANCELLED"
     with pytest.raises(WorkerError, match="closed"):
-        one.submit(spec(tmp_path / "m.onnx"))
+        one.submit(kinds.duel(spec(tmp_path / "m.onnx")))
     assert len(one.store.trials()) == 3
 
 
 def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
     monkeypatch.setattr(scheduler_module, "KEPT", 3)
     one = schedulers(run=FakeRun(free=True))
-    ids = [one.submit_job("export", {}, what=str(n)) for n in range(6)]
+    ids = [one.submit(kinds.worker("export", {}, what=str(n))) for n in range(6)]
     assert one.join(WAIT_S)
     assert [one.status(i) is None for i in ids] == [True, True, True, False, False, False]
 
@@ -248,11 +248,11 @@ def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
 def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
     code = (
         "import os, sys, threading\nsubmitted = threading.Event()\n"
-        "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.run import kinds\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"
-        "for i in range(2):\n    s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
+        "for i in range(2):\n    s.submit(kinds.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "submitted.set()\ns.join()\n"
     )
     path = tiny_models.mul(tmp_path / "m.onnx")
@@ -264,7 +264,7 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
     )
     assert sorted(one.state for one in Store().trials()) == ["RUNNING", "WAITING"]
     own = schedulers(run=FakeRun())
-    running = own.submit(spec(path))
+    running = own.submit(kinds.duel(spec(path)))
     schedulers()  # a second one in this process must not take the first one's trials for orphans
     left = [one for one in own.store.trials() if one.id != running]
     assert [one.state for one in left] == ["FAIL", "FAIL"]
@@ -286,6 +286,7 @@ def test_trial_of_another_host_is_believed_for_a_day():
 
 MEASURES = """
 import sys, time
+from core.run import kinds
 from core.run.scheduler import Scheduler
 from core.store import Store
 
@@ -299,7 +300,7 @@ def run(job, payload, **_):
 
 one = Scheduler(Store(), owner=sys.argv[2], run=run)
 for number in range(4):
-    one.submit_job("measure", {}, what=str(number))
+    one.submit(kinds.worker("measure", {}, what=str(number)))
 assert one.join(100)
 one.close()
 """
@@ -374,7 +375,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, tmp_path, monkeypatch
     baseline = Configuration(
         spec=spec(path, session={"enable_cpu_mem_arena": False}), label="no arena", role="baseline"
     )
-    trial = one.submit(asked, baseline=baseline, study="s")
+    trial = one.submit(kinds.duel(asked, baseline=baseline, study="s"))
     assert fake.running.wait(WAIT_S)
     status = one.status(trial)
     assert (status.state, status.kind, status.stage, status.done) == ("RUNNING", "measure", "rounds", 3)
@@ -415,8 +416,8 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, tmp_path, monkey
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    first = one.submit(spec(path, **ONE_THREAD), baseline=spec(path, **ONE_THREAD))
-    second = one.submit(spec(path, **ONE_THREAD), baseline=spec(path))
+    first = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=spec(path, **ONE_THREAD)))
+    second = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=spec(path)))
     assert one.join(WAIT_S)
     for trial, label in ((first, ANCHOR_LABEL), (second, "baseline")):
         race = one.store.comparison(one.store.trial(trial).comparison)
@@ -427,7 +428,7 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, tmp_path, monkey
 def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, tmp_path, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(spec(path, **ONE_THREAD))
+    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -446,7 +447,7 @@ def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, 
     asked = [
         Configuration(spec=spec(path, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit_comparison(asked)
+    race = one.submit(kinds.race(asked))
     assert fake.running.wait(WAIT_S)
     one.cancel(race)
     assert one.join(WAIT_S)
@@ -461,7 +462,7 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, tmp_path, monkeypatch
     asked = [
         Configuration(spec=spec(path, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit_comparison(asked, what="two of them")
+    race = one.submit(kinds.race(asked, what="two of them"))
     assert one.join(WAIT_S)
     good, bad, _ = one.store.trials_of(race)
     assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", "It crashed.")
@@ -478,7 +479,7 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, tmp_path, monkeypatch
     fake.lost[0] = WorkerError("It crashed.")
     fake.go.set()
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(spec(path, **ONE_THREAD))
+    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert (race.state, race.error["message"]) == ("FAIL", "It crashed.")
@@ -495,7 +496,7 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
         Configuration(spec=spec(path, **ONE_THREAD), label="fine"),
         Configuration(spec=spec(path, workload={"dims": {"no": 3}}), label="impossible"),
     ]
-    race = one.submit_comparison(asked)
+    race = one.submit(kinds.race(asked))
     assert one.join(WAIT_S)
     fine, impossible, anchor = one.store.trials_of(race)
     assert (fine.error["message"], anchor.error["message"]) == ("No worker could be started.",) * 2
@@ -509,7 +510,7 @@ def test_without_a_candidate_nobody_races(schedulers, tmp_path, monkeypatch):
     fake = FakeRace(monkeypatch, [])
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
     baseline = Configuration(spec=spec(path), label="fine", role="baseline")
-    trial = one.submit(spec(path, workload={"dims": {"no": 3}}), baseline=baseline)
+    trial = one.submit(kinds.duel(spec(path, workload={"dims": {"no": 3}}), baseline=baseline))
     assert one.join(WAIT_S)
     assert not fake.running.is_set()
     stored = one.store.trial(trial)
@@ -524,7 +525,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(scheduler
     fake.go.set()
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
-    trial = one.submit(spec(path, **ONE_THREAD), baseline=baseline)
+    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=baseline))
     assert one.join(WAIT_S)
     assert fake.labels == ["candidate", f"{ANCHOR_LABEL} (m)"]
     stored = one.store.trial(trial)
@@ -547,7 +548,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, t
             return original(row_id, **changes)
 
         monkeypatch.setattr(one.store, name, full)
-    trial = one.submit(spec(path, **ONE_THREAD))
+    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.status(trial).comparison
     assert one.status(trial).state == one.status(race).state == "FAIL"
@@ -564,7 +565,7 @@ def test_comparison_whose_candidates_are_deleted_while_it_runs_does_not_come_bac
 ):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(spec(path, **ONE_THREAD))
+    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     fake.go.set()
@@ -597,7 +598,7 @@ def test_real_measurement_is_stored_with_everything_the_contract_names(scheduler
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     asked = spec(path, workload={"batch_size": 3}, session={"intra_op_num_threads": 1})
-    trial = finished(one, one.submit(asked, study="s"))
+    trial = finished(one, one.submit(kinds.duel(asked, study="s")))
     assert trial.error is None
     assert (trial.state, trial.study, trial.model_name) == ("COMPLETE", "s", "mlp")
     result = trial.result
@@ -619,14 +620,14 @@ def test_real_measurement_is_stored_with_everything_the_contract_names(scheduler
 def test_stored_spec_carries_the_hash_and_is_found_for_reuse(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mul(tmp_path / "mul.onnx")
-    trial = finished(one, one.submit(spec(path)))
+    trial = finished(one, one.submit(kinds.duel(spec(path))))
     stored = spec_from_dict(trial.spec)
     assert stored.model.sha256 == one.store.cached_info(str(path))[1]["sha256"]
     assert stored.key() == trial.key
     found = one.store.find_complete(stored.key(), trial.fingerprint, model_sha256=trial.model_sha256)
     assert (found is None) == (trial.result["grade"] == "F")  # neighbours may have had it rejected
     assert found is None or found.id == trial.id
-    again = finished(one, one.submit(stored))
+    again = finished(one, one.submit(kinds.duel(stored)))
     assert (again.state, again.key) == ("COMPLETE", trial.key)
 
 
@@ -640,7 +641,7 @@ def test_real_race_of_three_ranks_and_compares_them(schedulers, tmp_path):
             spec=spec(path, session={"providers": [{"name": "CUDAExecutionProvider"}]}), label="cuda"
         ),
     ]
-    race = one.submit_comparison(asked)
+    race = one.submit(kinds.race(asked))
     assert one.join(WAIT_S)
     found = one.store.comparison(race)
     assert found.error is None
@@ -663,7 +664,7 @@ def test_real_race_of_three_ranks_and_compares_them(schedulers, tmp_path):
 def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    trial = finished(one, one.submit(spec(path, protocol={"runs": 160}, **ONE_THREAD)))
+    trial = finished(one, one.submit(kinds.duel(spec(path, protocol={"runs": 160}, **ONE_THREAD))))
     race = one.store.comparison(trial.comparison)
     candidate, anchor = (entry.trial for entry in race.contestants)
     result = race.result
@@ -712,7 +713,9 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
 def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    trial = one.submit(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
+    trial = one.submit(
+        kinds.duel(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
+    )
     wait_until(lambda: (one.status(trial).live or {}).get("generation", 0) > 1, "no second generation began")
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -729,7 +732,7 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
 def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.loop_model(tmp_path / "slow.onnx", trips=60_000, size=64)
-    trial = finished(one, one.submit(spec(path, protocol={"budget_s": 1}, **ONE_THREAD)))
+    trial = finished(one, one.submit(kinds.duel(spec(path, protocol={"budget_s": 1}, **ONE_THREAD))))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
     assert "too short for a p50" in trial.error["message"]
     race = one.store.comparison(trial.comparison)
@@ -738,7 +741,7 @@ def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, t
 
 def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
     one = schedulers()
-    job = one.submit_self_test()
+    job = one.submit(kinds.self_test())
     assert one.join(WAIT_S)
     status = one.status(job)
     assert (status.state, status.kind, status.error) == ("COMPLETE", "self-test", None)
@@ -752,13 +755,14 @@ def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
 def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
-        "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.run import kinds\n"
+        "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
         "asked = {'model': {'path': sys.argv[1]}, 'session': {'intra_op_num_threads': 1},\n"
         "         'protocol': {'runs': 1000000}}\n"
-        "t = s.submit(spec_from_dict(asked))\n"
+        "t = s.submit(kinds.duel(spec_from_dict(asked)))\n"
         "while s.status(t).stage != 'rounds':\n    time.sleep(0.01)\n"
         "print('racing', flush=True)\n"
         "time.sleep(600)\n"
@@ -804,7 +808,7 @@ def is_stopped(process: psutil.Process) -> bool:
 def test_real_profile_keeps_its_table_and_its_trace(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.mlp(tmp_path / "mlp.onnx"), protocol={"warmup_runs": 1, "runs": 6})
-    trial = finished(one, one.submit(asked, kind="profile"))
+    trial = finished(one, one.submit(kinds.profile(asked)))
     assert trial.error is None
     assert trial.result["profile"]["runs"] == trial.result["runs"] > 0
     assert trial.result["unprofiled_latencies_s"]
@@ -826,7 +830,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
     halves = {"path": str(path), "precision": "fp16"}
     for model in (halves, halves, {**halves, "keep_io_types": False}):
         asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
-        trial = finished(one, one.submit(asked))
+        trial = finished(one, one.submit(kinds.duel(asked)))
         assert trial.error is None
         fed = {one["name"]: one["dtype"] for one in trial.result["inputs"]}
         wanted = "float32" if model.get("keep_io_types", True) else "float16"
@@ -841,7 +845,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
 def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.fixed_batch(tmp_path / "m.onnx", 2), workload={"batch_size": 5})
-    trial = finished(one, one.submit(asked))
+    trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error["type"]) == ("FAIL", "SpecError")
     assert "fixed at 2" in trial.error["message"]
     assert trial.model_sha256 != ""
@@ -849,8 +853,8 @@ def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
 
 def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_path):
     one = schedulers()
-    missing = one.submit(spec(tmp_path / "gone.onnx"))
-    broken = one.submit(spec(tiny_models.not_onnx(tmp_path / "x.onnx")))
+    missing = one.submit(kinds.duel(spec(tmp_path / "gone.onnx")))
+    broken = one.submit(kinds.duel(spec(tiny_models.not_onnx(tmp_path / "x.onnx"))))
     assert one.join(WAIT_S)
     assert [one.store.trial(i).error["type"] for i in (missing, broken)] == ["ModelError"] * 2
     assert one.status(missing).error == one.store.trial(missing).error
@@ -860,7 +864,7 @@ def test_another_models_hash_is_refused_with_both_hashes(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mul(tmp_path / "m.onnx")
     asked = spec_from_dict({"model": {"path": str(path), "sha256": "ab" * 32}})
-    trial = finished(one, one.submit(asked))
+    trial = finished(one, one.submit(kinds.duel(asked)))
     assert trial.error["type"] == "SpecError"
     own = one.store.cached_info(str(path))[1]["sha256"]
     assert "another model" in trial.error["message"]
@@ -872,7 +876,7 @@ def test_model_that_moved_is_found_in_the_library_by_its_hash(schedulers, tmp_pa
     one = schedulers()
     record, _ = library.import_files(one.store, [tiny_models.mul(tmp_path / "m.onnx")], name="square")
     asked = spec_from_dict({"model": {"path": "elsewhere/m.onnx", "sha256": record.sha256}})
-    trial = finished(one, one.submit(asked))
+    trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error) == ("COMPLETE", None)
     assert trial.spec["model"]["path"] == record.path
 
@@ -882,7 +886,7 @@ def test_provider_without_its_library_fails_and_names_it(schedulers, tmp_path):
     asked = spec(
         tiny_models.mul(tmp_path / "m.onnx"), session={"providers": [{"name": "CUDAExecutionProvider"}]}
     )
-    trial = finished(one, one.submit(asked))
+    trial = finished(one, one.submit(kinds.duel(asked)))
     if trial.state == "COMPLETE":
         pytest.skip("this machine has CUDA")
     assert trial.error["type"] == "ProviderError"
@@ -892,7 +896,7 @@ def test_provider_without_its_library_fails_and_names_it(schedulers, tmp_path):
 def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.slow(tmp_path / "slow.onnx"))
-    trial = one.submit(asked)
+    trial = one.submit(kinds.duel(asked))
     wait_until(lambda: measures(one, trial), "it never began to measure")
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -905,15 +909,15 @@ def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, tmp_p
     asked = spec(
         tiny_models.slow(tmp_path / "slow.onnx"), protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 2}
     )
-    trial = finished(one, one.submit(asked))
+    trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
     assert "did not finish `load` within 2 s" in trial.error["message"]
 
 
 def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_path):
     one = schedulers()
-    victim = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))
-    after = one.submit(spec(tiny_models.mul(tmp_path / "mul.onnx")))
+    victim = one.submit(kinds.duel(spec(tiny_models.slow(tmp_path / "slow.onnx"))))
+    after = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "mul.onnx"))))
     wait_until(lambda: measures(one, victim), "it never began to measure")
     while one.status(victim).state == "RUNNING":  # its twin would go on without it, or the other way round
         for worker in contestants() if one.status(victim).stage == "load" else []:
@@ -935,7 +939,7 @@ def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, tmp_pat
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    trial = finished(one, one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx")))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
     assert any("The profiler broke" in note for note in trial.result["notes"])
 
@@ -947,7 +951,7 @@ def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedule
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    trial = finished(one, one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx")))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
     assert any("No idea where we are" in note for note in trial.result["notes"])
 
@@ -964,7 +968,7 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
         return original(trial_id, **changes)
 
     monkeypatch.setattr(one.store, "update_trial", full)
-    trial = one.submit(spec(tiny_models.mul(tmp_path / "m.onnx")))
+    trial = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx"))))
     assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
     status = one.status(trial)
@@ -989,7 +993,7 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, mo
 
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
-    trial = one.submit(spec(tiny_models.mul(tmp_path / "m.onnx")))
+    trial = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx"))))
     assert one.join(WAIT_S)
     error = one.status(trial).error
     assert str(elsewhere) in error["message"]
@@ -1001,7 +1005,7 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
     path = tiny_models.transpose_before_matmul(tmp_path / "vit.onnx")
     plan = {"model": {"path": str(path), "precision": "fp16"}, "workload": {"dims": {"n": 3}}}
     around = {**plan, "session": {"disabled_optimizers": ["NchwcTransformer"]}}
-    crashed, worked = one.submit(spec_from_dict(plan)), one.submit(spec_from_dict(around))
+    crashed, worked = (one.submit(kinds.duel(spec_from_dict(asked))) for asked in (plan, around))
     assert one.join(WAIT_S)
     assert one.store.trial(worked).state == "COMPLETE"
     trial = one.store.trial(crashed)
@@ -1013,7 +1017,7 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
 
 def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, tmp_path):
     one = schedulers()
-    trial = one.submit(spec(tiny_models.slow(tmp_path / "slow.onnx")))
+    trial = one.submit(kinds.duel(spec(tiny_models.slow(tmp_path / "slow.onnx"))))
     wait_until(lambda: one.status(trial).state == "RUNNING", "it never began")
     one.store.delete_trials([trial])
     one.cancel(trial)
@@ -1030,7 +1034,7 @@ def test_store_that_takes_no_trial_refuses_at_once(schedulers, tmp_path, monkeyp
 
     monkeypatch.setattr(one.store, "create_comparison", full)
     with pytest.raises(StoreError, match="disk is full"):
-        one.submit(spec(tmp_path / "m.onnx"))
+        one.submit(kinds.duel(spec(tmp_path / "m.onnx")))
     assert one.active() == []
 
 
@@ -1052,11 +1056,12 @@ def test_machine_is_described_once(schedulers):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
     code = (
-        "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import signal, sys, time\nfrom core.run import kinds\n"
+        "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
-        "t = s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
+        "t = s.submit(kinds.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "import psutil\n"
         "while len(psutil.Process().children(recursive=True)) < 2:\n    time.sleep(0.01)\n"
         "print('measuring', flush=True)\n"
@@ -1075,5 +1080,5 @@ def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
 def test_random_weights_are_told_with_every_result(schedulers):
     scheduler = schedulers()
     model = ROOT / "sample_models" / "tiny_transformer.onnx"
-    trial = finished(scheduler, scheduler.submit(spec(model, workload={"dims": {"sequence": 4}})))
+    trial = finished(scheduler, scheduler.submit(kinds.duel(spec(model, workload={"dims": {"sequence": 4}}))))
     assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]

@@ -23,13 +23,13 @@ import pytest
 
 from core.cli.output import EXIT_BAD_INPUT
 from core.cli.watch import Progress, describe
+from core.evidence.comparison import Configuration
 from core.evidence.neighbours import CpuTime, Neighbours, Snapshot, between
 from core.process.cpu_use import snapshot
 from core.process.machine_queue import MachineQueue
-from core.run import quiet_wait
+from core.run import kinds, quiet_wait
 from core.run import scheduler as scheduler_module
-from core.run.comparison import Ending, Outcome
-from core.run.job import WAITING_QUIET, Status
+from core.run.job import WAITING_QUIET, Ending, Outcome, Status
 from core.run.quiet_wait import Waited, wait_until_quiet
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
@@ -201,9 +201,9 @@ def raced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         performed.append(comparison.id)
         result = {"fingerprint": "f", "notes": ["A note of its own."]}
         ends = {one.trial: Ending(state="COMPLETE", result=result) for one in comparison.contestants}
-        return Outcome(comparison=Ending(state="COMPLETE", result=result), trials=ends)
+        return Outcome(whole=Ending(state="COMPLETE", result=result), trials=ends)
 
-    monkeypatch.setattr(scheduler_module, "perform_comparison", perform)
+    monkeypatch.setattr(kinds, "perform_comparison", perform)
     return performed
 
 
@@ -235,8 +235,8 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
     service: Any, gate: Gate, raced: list[str]
 ) -> None:
     one = service()
-    trial = one.submit(asked(), wait_quiet_s=300.0)
-    behind = one.submit(asked())
+    trial = one.submit(kinds.duel(asked(), wait_quiet_s=300.0))
+    behind = one.submit(kinds.duel(asked()))
     status = waiting(one, trial)
     assert (status.state, status.place, status.holder) == ("WAITING", 0, "")
     assert status.text.startswith("yes uses 1.2 cores")
@@ -253,7 +253,7 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
 def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, raced: list[str]) -> None:
     gate.open.set()
     one = service()
-    race = one.submit_comparison([scheduler_module.Configuration(spec=asked(), label="a")], wait_quiet_s=60.0)
+    race = one.submit(kinds.race([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     comparison = one.store.comparison(race)
     note = "The machine did not become quiet within 5 min: yes used 1.2 cores. It was measured all the same."
@@ -268,12 +268,12 @@ def test_a_race_without_a_result_keeps_the_note_too(
     def lost(comparison: Any, specs: Any, service: Any, earlier: Any = None) -> Outcome:
         ending = Ending(state="FAIL", error=Cancelled("nobody"))
         ends = {one.trial: ending for one in comparison.contestants}
-        return Outcome(comparison=ending, trials=ends, warnings=["`a` could not race"])
+        return Outcome(whole=ending, trials=ends, warnings=["`a` could not race"])
 
-    monkeypatch.setattr(scheduler_module, "perform_comparison", lost)
+    monkeypatch.setattr(kinds, "perform_comparison", lost)
     gate.open.set()
     one = service()
-    trial = one.submit(asked(), wait_quiet_s=60.0)
+    trial = one.submit(kinds.duel(asked(), wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert race.warnings[0].startswith("The machine did not become quiet")
@@ -282,8 +282,8 @@ def test_a_race_without_a_result_keeps_the_note_too(
 
 def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> None:
     one = service()
-    trial = one.submit(asked(), wait_quiet_s=300.0)
-    behind = one.submit(asked())
+    trial = one.submit(kinds.duel(asked(), wait_quiet_s=300.0))
+    behind = one.submit(kinds.duel(asked()))
     waiting(one, trial)
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -296,9 +296,9 @@ def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> 
 def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, raced: list[str]) -> None:
     gate.open.set()
     one = service(wait_quiet_s=60.0)
-    one.submit(asked())
-    one.submit(asked(), wait_quiet_s=90.0)
-    one.submit_job("inspect", {}, what="no measurement")
+    one.submit(kinds.duel(asked()))
+    one.submit(kinds.duel(asked(), wait_quiet_s=90.0))
+    one.submit(kinds.worker("inspect", {}, what="no measurement"))
     assert one.join(WAIT_S)
     assert gate.asked == [60.0, 90.0]
 

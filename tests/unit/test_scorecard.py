@@ -13,6 +13,7 @@ import pytest
 from core import wire
 from core.evidence.measurement import Trial, latency_summary
 from core.run import scorecard
+from core.run.job import Job
 from core.run.scorecard import Row, Subject, accuracy_task, needed, on_model, rows, start
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.targets import TargetSpec, target_from_dict
@@ -286,20 +287,16 @@ def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> N
         def __init__(self) -> None:
             self.store = store
 
-        def submit_comparison(self, configurations: Any, **_: Any) -> str:
-            asked.append(("race", [(one.label, one.spec.workload.batch_size) for one in configurations]))
-            return f"job {len(asked)}"
-
-        def submit_task(self, task: Any, *, kind: str, what: str, specs: Any) -> str:
-            asked.append((kind, what))
+        def submit(self, job: Job) -> str:
+            asked.append((job.kind, [one.workload.batch_size for one in job.specs]))
             return f"job {len(asked)}"
 
     many = [subject(f"s{number}", session={"intra_op_num_threads": number + 1}) for number in range(9)]
     work = scorecard.Needed(races={8: many}, accuracies=many[:2])
     jobs = start(Service(), work)  # type: ignore[arg-type]
     assert jobs == ["job 1", "job 2", "job 3"]
-    assert [len(what) for kind, what in asked if kind == "race"] == [7, 2]
-    assert {size for kind, what in asked if kind == "race" for _, size in what} == {8}
+    assert [kind for kind, _ in asked] == ["comparison", "comparison", "accuracy"]
+    assert [sizes for _, sizes in asked[:2]] == [[8] * 7, [8] * 2]
 
 
 def test_one_model_that_cannot_be_evaluated_does_not_keep_the_others(

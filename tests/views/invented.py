@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
 from core.evidence.measurement import Trial, latency_summary
+from core.run import kinds
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from core.wire.guard import judge
@@ -30,6 +33,14 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
 
     values = {fields.key(name): value for name, value in workload.items()}
     return fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
+
+
+def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]) -> None:
+    """Do no job of this kind: `submit` is told what is asked for, and returns the id to follow."""
+    from dashboard import state
+
+    monkeypatch.setattr(kinds, kind, submit)
+    monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
 
 
 def put_measured(

@@ -17,7 +17,7 @@ import yaml
 from streamlit.testing.v1 import AppTest
 
 from core.run.accuracy import Accuracy
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.spec import ModelRef, TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, home

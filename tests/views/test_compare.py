@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
-from core.run.scheduler import Status
-from core.store import ModelRecord
+from core.run.job import Status
+from core.store import ModelRecord, Store
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import state
 from tests import tiny_models
@@ -40,7 +40,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({"contestants": list(contestants), **how})
         return "no such race"
 
-    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    invented.queue(monkeypatch, "race", submit)
     return asked
 
 
@@ -455,11 +455,11 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
     race, _ = put(mlp, machine)
     asked: list[str] = []
 
-    def submit(comparison_id: str, **_: Any) -> str:
+    def submit(_store: Store, comparison_id: str, **_: Any) -> str:
         asked.append(comparison_id)
         return running(mlp, machine)[0].id
 
-    monkeypatch.setattr(state.scheduler(), "submit_continuation", submit)
+    invented.queue(monkeypatch, "more_generations", submit)
     at = click(open_page("compare", comparison=race.id), "compare.go_on")
     assert asked == [race.id]
     assert at.query_params["comparison"] != race.id

@@ -14,9 +14,9 @@ from core import wire
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.run import sweep
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.run.sweep import Axis
-from core.store import ModelRecord
+from core.store import ModelRecord, Store
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented
@@ -41,7 +41,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({"specs": [point.spec for point in points], "labels": [p.label for p in points], **how})
         return f"race-{len(asked)}"
 
-    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    invented.queue(monkeypatch, "race", submit)
     return asked
 
 
@@ -365,11 +365,11 @@ def test_a_finished_sweep_goes_on_under_its_name(
     race, _ = put_race(mlp, machine)
     asked: list[str] = []
 
-    def submit(comparison_id: str, **_: Any) -> str:
+    def submit(_store: Store, comparison_id: str, **_: Any) -> str:
         asked.append(comparison_id)
         return running_race(mlp, machine, "RUNNING", sizes=(1, 8, 32))[0].id
 
-    monkeypatch.setattr(state.scheduler(), "submit_continuation", submit)
+    invented.queue(monkeypatch, "more_generations", submit)
     at = open_race(open_page, mlp, race)
     at.button(key="curves.go_on").click().run()
     assert asked == [race.id]

@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.comparison import Configuration
+from core.run import kinds
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -106,12 +107,14 @@ def test_no_way_of_submitting_passes_by_the_check(
     service = state.scheduler()
     for one in reaching:
         for submit in (
-            lambda one=one: service.submit(one),
-            lambda one=one: service.submit(one, kind="profile"),
-            lambda one=one: service.submit_comparison(
-                [Configuration(spec=spec_of(mlp), label="a"), Configuration(spec=one, label="b")]
+            lambda one=one: service.submit(kinds.duel(one)),
+            lambda one=one: service.submit(kinds.profile(one)),
+            lambda one=one: service.submit(
+                kinds.race([Configuration(spec=spec_of(mlp), label="a"), Configuration(spec=one, label="b")])
             ),
-            lambda one=one: service.submit_task(lambda run: {}, kind="accuracy", what="x", specs=[one]),
+            lambda one=one: service.submit(
+                kinds.task(lambda run: {}, kind="accuracy", what="x", specs=[one])
+            ),
         ):
             with pytest.raises(TunerError, match=r"outside of the folders|`expert` is off"):
                 submit()

@@ -9,8 +9,7 @@ import pytest
 
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
-from core.run.job import WAITING_QUIET
-from core.run.scheduler import Status
+from core.run.job import WAITING_QUIET, Status
 from dashboard import polling
 from dashboard.widgets import live_text
 from dashboard.widgets.live_text import Field

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
@@ -232,7 +232,7 @@ def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pyte
     service = state.scheduler()
     error: Any = {"type": "WorkerError", "message": "The worker was killed.", "hint": "Free memory."}
     failed = Status(id="job", kind="self-test", state="FAIL", what="self-test", error=error)
-    monkeypatch.setattr(service, "submit_self_test", lambda: "job")
+    monkeypatch.setattr(service, "submit", lambda _: "job")
     monkeypatch.setattr(service, "status", lambda job: failed)
     at = open_page("machine")
     at.button(key="machine.test").click().run()

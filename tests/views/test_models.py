@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import ModelError
 from dashboard import fields, folders, state
@@ -292,7 +292,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
         asked.append((job, payload))
         return f"job{len(asked)}"
 
-    monkeypatch.setattr(state.scheduler(), "submit_job", submit)
+    invented.queue(monkeypatch, "worker", submit)
     return asked
 
 

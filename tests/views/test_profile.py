@@ -68,13 +68,12 @@ def test_run_asks_for_a_profile_of_the_current_settings(
         asked.append({"spec": spec, **how})
         return invented.put_profile(state.store(), mlp, spec).id
 
-    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    invented.queue(monkeypatch, "profile", submit)
     at = open_page("profile", model=mlp)
     at.session_state["knob.batch_size"] = 8
     at.number_input(key="profile.runs").set_value(7)
     at.button(key="profile.run").click().run()
     (one,) = asked
-    assert one["kind"] == "profile"
     assert one["spec"].workload.batch_size == 8
     assert one["spec"].protocol.runs == 7
     assert not at.exception

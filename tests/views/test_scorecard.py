@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.targets import Evidence, judge
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.run.scorecard import Row, Subject
 from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.targets import target_from_dict
@@ -335,7 +335,7 @@ def test_what_measuring_brought_is_said_in_place(
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
     add_target(at, "accuracy", "98 %")
-    monkeypatch.setattr(state.scheduler(), "submit_comparison", lambda *_, **__: "job")
+    monkeypatch.setattr(state.scheduler(), "submit", lambda _: "job")
     job = Status(id="job", kind="comparison", state="COMPLETE", what="x", elapsed_s=46.2)
     monkeypatch.setattr(state.scheduler(), "status", lambda one: job if one == "job" else None)
     at.button(key="scorecard.run").click().run()

@@ -18,11 +18,11 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.comparison import ANCHOR_LABEL
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.spec.knobs import KNOBS
 from core.spec.presets import PRESETS
 from core.spec.steps import Step
-from core.store import ModelRecord
+from core.store import ModelRecord, Store
 from core.store.library import remove_model
 from core.wire.errors import SpecError
 from dashboard import fields, format, polling, state
@@ -700,13 +700,13 @@ def continued(monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord) -> list[tuple[s
     """What the page asks the scheduler to go on with; the race that goes on is invented, and runs."""
     asked: list[tuple[str, float, invented.Duel]] = []
 
-    def submit(comparison_id: str, *, wait_quiet_s: float = 0.0) -> str:
+    def submit(_store: Store, comparison_id: str, *, wait_quiet_s: float = 0.0) -> str:
         more = put_duel(mlp)
         state.store().update_trial(more.trial.id, state="RUNNING")
         asked.append((comparison_id, wait_quiet_s, more))
         return more.comparison.id
 
-    monkeypatch.setattr(state.scheduler(), "submit_continuation", submit)
+    invented.queue(monkeypatch, "more_generations", submit)
     return asked
 
 
@@ -727,10 +727,10 @@ def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
 def test_what_cannot_go_on_is_said(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(comparison_id: str, **_: Any) -> str:
+    def refuse(_store: Store, comparison_id: str, **_: Any) -> str:
         raise SpecError("Its samples are gone.", hint="Race them anew.")
 
-    monkeypatch.setattr(state.scheduler(), "submit_continuation", refuse)
+    invented.queue(monkeypatch, "more_generations", refuse)
     duel = put_duel(mlp)
     at = open_page(model=mlp, trial=duel.trial.id)
     at.button(key="tune.go_on").click().run()
@@ -750,7 +750,7 @@ def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages
         asked.append(how)
         return str(put_complete(mlp, state="RUNNING").id)
 
-    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    invented.queue(monkeypatch, "duel", submit)
     at = open_page(model=mlp)
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
     at.number_input(key="protocol.wait_minutes").set_value(2).run()
@@ -767,7 +767,7 @@ def test_what_cannot_run_is_said_at_once_and_not_queued(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(state.scheduler(), "submit", lambda spec, **_: asked.append(spec))
+    invented.queue(monkeypatch, "duel", lambda spec, **_: asked.append(spec))
     half = replace(mlp, details=put_variant(mlp, Step("fp16", {}), name="half").details)
     state.store().put_model(half)
     at = open_page(model=half)
@@ -786,7 +786,7 @@ def test_without_the_wish_nothing_is_waited_for(
         asked.append(how)
         return str(put_complete(mlp).id)
 
-    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    invented.queue(monkeypatch, "duel", submit)
     at = open_page(model=mlp)
     assert at.number_input(key="protocol.wait_minutes").disabled
     at.button(key="run").click().run()

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.run import node_errors as node_error_run
 from core.run import variants
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
@@ -408,7 +408,7 @@ def test_the_family_races_on_compare(
             state.store(), mlp, [invented.Racer(spec=one.spec) for one in asked], fingerprint="x"
         )[0].id
 
-    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    invented.queue(monkeypatch, "race", submit)
     at = open_page("variants", model=mlp)
     at.button(key="variants.race.start").click().run()
     assert not at.exception

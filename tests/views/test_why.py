@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.run.explanation import pair, passes_path
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, WorkerError, record_from_error
 from dashboard import state
@@ -257,7 +257,7 @@ def test_two_that_never_raced_are_raced_by_a_button(
         raced.append((asked, how))
         return invented.put_duel(state.store(), mlp, fingerprint="x").comparison.id
 
-    monkeypatch.setattr(state.scheduler(), "submit_comparison", submit)
+    invented.queue(monkeypatch, "race", submit)
     at = open_page("why", model=mlp, a=one.id, b=other.id)
     at.button(key="why.race").click().run()
     assert not at.exception
@@ -334,11 +334,11 @@ def test_explain_asks_for_both_sides_in_order(
 ) -> None:
     asked: list[Any] = []
 
-    def submit_job(job: str, payload: Any, **how: Any) -> str:
+    def submit(job: str, payload: Any, **how: Any) -> str:
         asked.append((job, payload, how))
         return "job"
 
-    monkeypatch.setattr(state.scheduler(), "submit_job", submit_job)
+    invented.queue(monkeypatch, "worker", submit)
     at = open_why(open_page, mlp, duel)
     at.button(key="why.run").click().run()
     assert not at.exception

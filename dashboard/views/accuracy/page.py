@@ -10,9 +10,9 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.run import variants
+from core.run import kinds, variants
 from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.run.trial import Run
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
@@ -269,7 +269,7 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     try:
         task = partial(evaluate, state.store(), specs, state.environment())
         what = f"accuracy of {format.short(names)}"
-        job = state.scheduler().submit_task(task, kind=KIND, what=what, specs=specs)
+        job = state.scheduler().submit(kinds.task(task, kind=KIND, what=what, specs=specs))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from core.evidence.quietness import answer
-from core.run.scheduler import Status
+from core.run import kinds
+from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import polling, state
 from dashboard.widgets import machine_line
@@ -80,7 +81,7 @@ def _running() -> Status | None:
 def test() -> None:
     """Start a self-test."""
     try:
-        st.session_state[OWN] = state.scheduler().submit_self_test()
+        st.session_state[OWN] = state.scheduler().submit(kinds.self_test())
     except TunerError as error:
         state.keep_error(error)
 

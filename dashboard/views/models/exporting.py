@@ -13,6 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from core import wire
+from core.run import kinds
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
@@ -161,7 +162,8 @@ def start(name: str, plan: wire.ExportPlan) -> None:
         return
     try:
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        job = state.scheduler().submit_job("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+        export = kinds.worker("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+        job = state.scheduler().submit(export)
     except TunerError as error:
         state.keep_error(error, PLACE)
         return

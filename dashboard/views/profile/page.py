@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from core.evidence.measurement import Trial
+from core.run import kinds
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -186,7 +187,7 @@ def _start(record: ModelRecord) -> None:
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
         state.check_before(asked)
-        trial_id = state.scheduler().submit(asked, kind="profile", model_name=record.name)
+        trial_id = state.scheduler().submit(kinds.profile(asked, model_name=record.name))
     except TunerError as error:
         state.keep_error(error)
         return

@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.evidence.contrast import PRECISIONS
 from core.run import variants
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
 from core.spec import TrialSpec, anchor, spec_from_yaml, yaml_from_spec
 from core.spec.datasets import DatasetSpec

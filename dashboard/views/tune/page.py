@@ -9,6 +9,7 @@ import streamlit as st
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.evidence.verdict import DEFAULT_MARGIN
+from core.run import kinds
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -156,12 +157,13 @@ def run() -> None:
         spec = state.current_spec()
         state.check_before(spec)
         record = state.current_model()
-        trial_id = state.scheduler().submit(
+        job = kinds.duel(
             spec,
             baseline=state.pinned(spec),
             model_name=record.name if record else None,
             wait_quiet_s=wait_quiet_s(),
         )
+        trial_id = state.scheduler().submit(job)
     except TunerError as error:
         state.keep_error(error)
     else:

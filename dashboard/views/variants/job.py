@@ -11,7 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.scheduler import Status
+from core.run import kinds
+from core.run.job import Status
 from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.widgets import job_box
@@ -30,11 +31,11 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
 
     Args:
         kind: `MAKE` or `ERRORS`.
-        task: see `Scheduler.submit_task`.
+        task: see `kinds.task`.
         what: one line for a person.
     """
     try:
-        job = state.scheduler().submit_task(task, kind=kind, what=what)
+        job = state.scheduler().submit(kinds.task(task, kind=kind, what=what))
     except TunerError as error:
         state.keep_error(error, kind)
         return

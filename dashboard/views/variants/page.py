@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.run import variants
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state

@@ -11,6 +11,7 @@ import streamlit as st
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.evidence.verdict import is_rejected
+from core.run import kinds
 from core.run.explanation import (
     TIMEOUT_S,
     Pair,
@@ -22,7 +23,7 @@ from core.run.explanation import (
     race_of,
     raced_together,
 )
-from core.run.scheduler import Status
+from core.run.job import Status
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
@@ -316,7 +317,8 @@ def _race(of: Pair) -> None:
 def _start(of: Pair) -> None:
     try:
         plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
-        job = state.scheduler().submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+        explain = kinds.worker("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+        job = state.scheduler().submit(explain)
     except TunerError as error:
         state.keep_error(error)
         return
