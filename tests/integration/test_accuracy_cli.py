@@ -12,11 +12,6 @@ from tests.command_line import CommandLine
 DATA = ("--data", "sample_models/digits_test.npz")
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
 def test_two_configurations_are_measured_and_compared_as_json(cli: CommandLine) -> None:
     done = cli.run(
         "accuracy", "digits_cnn", *DATA, "--positive", "8", "--threshold", "60%", "--limit", "200", "--json"

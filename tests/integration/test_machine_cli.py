@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.command_line import CommandLine
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-def test_the_machine_is_told_in_words(cli: CommandLine) -> None:
+def test_the_machine_is_told_in_words_and_with_what_loads(cli: CommandLine) -> None:
+    facts = cli.run("machine", "--json").document
+    by_name = {one["name"]: one for one in facts["providers"]}
+    assert by_name["CPUExecutionProvider"]["loadable"] is True
     done = cli.run("machine")
     assert done.code == 0, done.err
-    for word in ("processor", "cores", "container", "threads", "fingerprint"):
+    for word in ("processor", "cores", "container", "threads", "fingerprint", facts["fingerprint"]):
         assert word in done.out
+    for name, fact in by_name.items():
+        assert name in done.out
+        assert fact["loadable"] or fact["reason"] in done.out
 
 
 def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cli: CommandLine) -> None:

@@ -42,20 +42,11 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
 
 
-@pytest.fixture(scope="module")
-def machine() -> dict[str, Any]:
-    return run_job("environment", {})
-
-
 @pytest.fixture
-def schedulers(machine):
+def schedulers():
     opened: list[Scheduler] = []
 
-    def described_once(job: str, payload: Any, **options: Any) -> dict[str, Any]:
-        return machine if job == "environment" else run_job(job, payload, **options)
-
     def make(**options: Any) -> Scheduler:
-        options.setdefault("run", described_once)
         opened.append(Scheduler(Store(), owner="tester", **options))
         return opened[-1]
 
@@ -668,7 +659,8 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
     candidate, anchor = (entry.trial for entry in race.contestants)
     result = race.result
     made = result["generations"]
-    assert [entry["generation"] for entry in made] == list(range(8))
+    assert [entry["generation"] for entry in made] == list(range(len(made)))
+    assert len(made) > 1
     assert sum(entry["rounds"] for entry in made) == result["rounds"] == len(result["orders"])
     for entry in made:
         assert sorted(entry["order"]) == sorted([candidate, anchor, f"{anchor}/1"])
@@ -677,7 +669,7 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
     assert result["busy"] is None or result["busy"]["words"].startswith("on a busy machine: ")
     (contrast,) = result["contrasts"]
     assert contrast == trial.result["contrasts"][0]
-    assert contrast["generations"] == trial.result["generations"] == 8
+    assert contrast["generations"] == trial.result["generations"] == len(made)
     assert contrast["between_from"] in ("race", "history", "assumed")
     assert contrast["sigma"] > 0
     assert contrast["standard_error"] > 0
@@ -690,13 +682,13 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
         assert contrast["sigma_between"] is not None
     for row in map(one.store.trial, (candidate, anchor)):
         blocks = row.result["blocks"]
-        assert {block["generation"] for block in blocks} == set(range(8))
+        assert {block["generation"] for block in blocks} == set(range(len(made)))
         assert {block["copy"] for block in blocks} == ({0, 1} if row.id == anchor else {0})
         assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
         assert row.result["busy"] == result["busy"]
         assert row.result["grade"] == result["grade"]
     (test,) = result["self_tests"]
-    assert (test["when"], test["generations"], test["rounds"]) == ("during", 8, result["rounds"])
+    assert (test["when"], test["generations"], test["rounds"]) == ("during", len(made), result["rounds"])
     assert len(test["log_ratios"]) == test["rounds"]
     assert test["run_s"] > 0
     (kept,) = one.store.self_tests(race.fingerprint)
@@ -749,7 +741,7 @@ def test_real_self_test_says_how_quiet_the_machine_is(schedulers):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
+def test_ended_process_leaves_no_frozen_worker_and_frees_the_machine(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
         "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
@@ -769,6 +761,8 @@ def test_ended_process_leaves_no_frozen_worker(tmp_path, number):
         wait_until(lambda: any(is_stopped(one) for one in children), "nobody was frozen")
 
     end_a_process(code, path, number, said="racing", ready=frozen)
+    with MachineQueue().turn("next", "x"):
+        assert [entry.owner for entry in MachineQueue().entries()] == ["next"]
 
 
 def end_a_process(code, path, number, *, said, ready=lambda children: None):
@@ -815,15 +809,10 @@ def test_real_profile_keeps_its_table_and_its_trace(schedulers, tmp_path):
 
 
 def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
-    jobs: list[str] = []
-
-    def run(job, payload, **options):
-        jobs.append(job)
-        return run_job(job, payload, **options)
-
-    one = schedulers(run=run)
+    one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     halves = {"path": str(path), "precision": "fp16"}
+    made: list[dict[str, int]] = []
     for model in (halves, halves, {**halves, "keep_io_types": False}):
         asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
         trial = finished(one, one.submit(asked))
@@ -832,10 +821,13 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
         wanted = "float32" if model.get("keep_io_types", True) else "float16"
         assert set(fed.values()) == {wanted}
         assert trial.result["casts"]["computes_in_float32"]
-    assert jobs.count("transform") == 2
-    names = sorted(file.name for file in (one.store.folder / "cache" / "fp16").glob("*.onnx"))
+        copies = (one.store.folder / "cache" / "fp16").glob("*.onnx")
+        made.append({file.name: file.stat().st_mtime_ns for file in copies})
+    first, second, third = made
+    assert first == second
+    assert third.items() > second.items()
     content = trial.model_sha256
-    assert names == [f"{content}-cast.onnx", f"{content}-keep.onnx"]
+    assert sorted(third) == [f"{content}-cast.onnx", f"{content}-keep.onnx"]
 
 
 def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
@@ -903,11 +895,11 @@ def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
 def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, tmp_path):
     one = schedulers()
     asked = spec(
-        tiny_models.slow(tmp_path / "slow.onnx"), protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 2}
+        tiny_models.slow(tmp_path / "slow.onnx"), protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 1}
     )
     trial = finished(one, one.submit(asked))
     assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
-    assert "did not finish `load` within 2 s" in trial.error["message"]
+    assert "did not finish `load` within 1 s" in trial.error["message"]
 
 
 def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_path):
@@ -1049,12 +1041,10 @@ def test_machine_is_described_once(schedulers):
     assert jobs == ["environment"] * 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
+def test_killed_process_leaves_no_worker_that_is_in_the_middle_of_a_run(tmp_path):
     code = (
-        "import signal, sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "import sys, time\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
         "t = s.submit(spec_from_dict({'model': {'path': sys.argv[1]}}))\n"
         "import psutil\n"
@@ -1062,9 +1052,8 @@ def test_ended_process_leaves_no_worker_and_frees_the_machine(tmp_path, number):
         "print('measuring', flush=True)\n"
         "time.sleep(600)\n"
     )
-    end_a_process(code, tiny_models.slow(tmp_path / "slow.onnx"), number, said="measuring")
-    with MachineQueue().turn("next", "x"):
-        assert [entry.owner for entry in MachineQueue().entries()] == ["next"]
+    path = tiny_models.slow(tmp_path / "slow.onnx")
+    end_a_process(code, path, signal.SIGKILL, said="measuring")
 
 
 def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):

@@ -22,17 +22,6 @@ from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
 
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
-def mlp(tmp_path: Path) -> str:
-    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-
-
 # --- how flags become a chain -----------------------------------------------------------------------------
 
 
@@ -276,7 +265,7 @@ def test_what_cannot_be_is_told_while_somebody_else_has_the_machine(
     cli: CommandLine, mlp: str, args: tuple[str, ...], words: str
 ) -> None:
     with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
-        done = cli.run_alone("transform", mlp, "--fp16", *args, timeout_s=60)
+        done = cli.run("transform", mlp, "--fp16", *args)
     assert done.code == 2, done.err
     assert words in done.err
     assert "waiting" not in done.err
