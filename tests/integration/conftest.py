@@ -26,7 +26,7 @@ def short_races() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)
         patch.setattr(schedule, "MOST_ROUNDS", 6)
-        patch.setattr(race, "EXACT_GENERATIONS", 3)
+        patch.setattr(race, "EXACT_GENERATIONS", 2)
         patch.setattr(passes, "IDLE_S", 0.01)
         patch.setattr(passes, "CPU_WINDOW_S", 0.02)
         yield

@@ -310,7 +310,6 @@ def test_a_binary_configuration_is_refused(cli: CommandLine, tmp_path: Path, dat
         (["history", "--limit", "0"], "limit"),
         (["history", "--model", "nope"], "nope"),
         (["export", "resnet19"], "Did you mean"),
-        (["export", "missing.pt2", "-q"], "missing.pt2"),
         (["export", "resnet18", "--opset", "99", "-q"], "99"),
         (["export", "resnet18", "--opset", "x"], "whole number"),
         (["sweep", "mlp.onnx", "--batch-size", "1,x"], "whole numbers"),

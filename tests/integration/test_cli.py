@@ -460,17 +460,14 @@ def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path
         assert word in text
 
 
+@pytest.mark.filterwarnings("ignore:::torch")
 def test_export_makes_a_checked_model_that_the_library_knows(cli: CommandLine, tmp_path: Path) -> None:
-    script = (
-        "import torch, sys\n"
-        "model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()\n"
-        "batch = torch.export.Dim('batch')\n"
-        "program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))\n"
-        "torch.export.save(program, sys.argv[1])\n"
-    )
-    subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "tiny.pt2")], check=True, capture_output=True
-    )
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "tiny.pt2")
     reply = ok(cli.run("export", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)).document
     assert reply["state"] == "COMPLETE"
     assert all(one["max_abs"] < 1e-5 for one in reply["differences"])
@@ -552,13 +549,12 @@ def test_a_stopped_sweep_shows_what_was_measured(cli: CommandLine, mlp: str) -> 
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_frozen_worker(cli: CommandLine, mlp: str, number: signal.Signals) -> None:
+def test_a_signal_leaves_no_frozen_worker(cli: CommandLine, mlp: str) -> None:
     process = cli.start("bench", mlp, "--intra-op-num-threads", "1", "--runs", "1000000")
     wait_until(lambda: races(process))
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + signal.SIGTERM
     assert cli.left_over() == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.store import STORE_NAME, Store
 from tests.command_line import CommandLine
 
 
@@ -28,6 +29,8 @@ def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cl
     assert result["rounds"] > 12
     assert result["grade"] in ("A", "B", "C", "F")
     assert done.code == (3 if result["grade"] == "F" else 0)
+    kept = Store(cli.home / STORE_NAME).self_tests(result["fingerprint"])
+    assert [(one["when"], one["ratio"]) for one in kept] == [("alone", result["ratio"])]
     answer = result["answer"]
     assert answer["grade"] == result["grade"]
     assert bool(answer["remedy"]) == (result["grade"] != "A")

@@ -184,10 +184,11 @@ class TestExactRuns:
 
     def test_they_are_spread_over_generations(self, field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(races, "REPORT_S", 0.0)
+        monkeypatch.setattr(races, "EXACT_GENERATIONS", 4)
         told: list[Progress] = []
         record = run(field.duel(), settings(runs=80), on_progress=told.append)
         assert {one.total for one in told if one.stage == "rounds"} == {8}
-        assert [one.rounds for one in record.generations] == [3, 2, 3]
+        assert [one.rounds for one in record.generations] == [2, 2, 2, 2]
         dear = [replace(one, fresh_process=True) for one in field.duel()]
         record = run(dear, settings(runs=80))
         assert [one.rounds for one in record.generations] == [4] * races.EXACT_GENERATIONS_DEAR

@@ -39,8 +39,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(races, "EXACT_GENERATIONS", 2)
+def nothing_is_left(watch: Watch) -> Iterator[None]:
     yield
     nobody_is_left(watch.pids)
 

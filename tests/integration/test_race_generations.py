@@ -65,6 +65,14 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def three_generations(short_races: None) -> Iterator[None]:
+    """One goes before `LATE`, and one comes after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(races, "EXACT_GENERATIONS", 3)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(watch: Watch) -> Iterator[None]:
     yield
