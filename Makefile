@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types layers tests e2e test-faults screenshots clean
+.PHONY: help setup run test test-all check lint types layers tests e2e test-faults screenshots clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ run: $(VENV)/.run ## Set up and open the dashboard with a sample model (PORT=850
 
 test: $(VENV)/.dev check tests ## Set up and pass every check and test
 
+test-all: test ## The same, and the slow proofs: models trained and exported anew, torch.compile (a minute more)
+	@$(BIN)/pytest -m slow
+
 check: lint types layers ## Lint, types and import contracts
 
 lint: $(VENV)/.dev ## ruff: rules and format
@@ -40,9 +43,10 @@ types: $(VENV)/.dev ## mypy --strict on core and dashboard
 layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
 
+# Files in this order: the quick ones come last and leave no process without work.
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
-	@$(BIN)/pytest tests/unit tests/integration tests/views -n 2 --dist loadfile
-	@$(BIN)/pytest tests/e2e
+	@$(BIN)/pytest tests/integration tests/views tests/unit -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest tests/e2e -m "not slow"
 
 e2e: $(VENV)/.dev ## Browser tests alone
 	@$(BIN)/pytest tests/e2e

@@ -89,8 +89,8 @@ class Worker:
             "counters": races.counters(wall_s=self.clock.now - started),
         }
 
-    def cost(self, *, seconds: float) -> dict[str, Any]:
-        self.clock.now += seconds + max(0.25, self.own) + self.own
+    def cost(self, *, seconds: float, window_s: float) -> dict[str, Any]:
+        self.clock.now += seconds + max(window_s, self.own) + self.own
         return {"cpu_s_per_run": self.own, "idle_cpu_s": 0.0, "idle_wall_s": seconds}
 
     def footprint(self, *, runs: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,8 +41,11 @@ class Done:
 class CommandLine:
     """`python -m core` with everything it keeps under one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
+        """Begin with a copy of `home`; None: with nothing."""
         self.home = folder / "home"
+        if home is not None:
+            shutil.copytree(home, self.home)
         self.queue = folder / "queue"
         self.mark = secrets.token_hex(8)
         self.environment = {
@@ -110,6 +114,31 @@ class CommandLine:
             )
         except psutil.Error:
             return False
+
+
+def wait_until(met: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for a moment; fail where it does not come."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def works(process: subprocess.Popen[str]) -> bool:
+    """Whether a command has a worker."""
+    try:
+        return any("core.worker" in one.cmdline() for one in psutil.Process(process.pid).children())
+    except psutil.Error:
+        return False
+
+
+def races(process: subprocess.Popen[str]) -> bool:
+    """Whether a command is in the middle of a race: somebody of its family is frozen."""
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+        return any(one.status() == psutil.STATUS_STOPPED for one in family)
+    except psutil.Error:
+        return False
 
 
 def _set_environment(variables: Mapping[str, str]) -> None:

@@ -12,11 +12,6 @@ from tests.command_line import CommandLine
 DATA = ("--data", "sample_models/digits_test.npz")
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
 def test_two_configurations_are_measured_and_compared_as_json(cli: CommandLine) -> None:
     done = cli.run(
         "accuracy", "digits_cnn", *DATA, "--positive", "8", "--threshold", "60%", "--limit", "200", "--json"
@@ -81,34 +76,33 @@ def test_dataset_of_a_yaml_is_used(cli: CommandLine, tmp_path: Path) -> None:
     assert (one["reply"]["rows"], one["dataset"]["seed"]) == (30, 3)
 
 
+PART = ("--calibration-share", "25%")
+
+
 @pytest.mark.parametrize(
-    ("calibrate", "score", "shared"),
+    ("calibrate", "scored"),
     [
-        (("sample_models/digits_test.npz",), (), 128),
-        (("sample_models/digits_calibration.npz",), (), 0),
-        (("sample_models/digits_test.npz", "--calibration-share", "25%"), (), 90),
-        (
-            ("sample_models/digits_test.npz", "--calibration-share", "25%"),
-            ("--calibration-share", "25%"),
-            0,
-        ),
+        (("sample_models/digits_test.npz",), {(): 128}),
+        (("sample_models/digits_calibration.npz",), {(): 0}),
+        (("sample_models/digits_test.npz", *PART), {(): 90, PART: 0}),
     ],
-    ids=["same rows", "rows of their own", "a part of all", "two parts"],
+    ids=["same rows", "rows of their own", "a part of all"],
 )
 def test_rows_that_calibrated_the_model_and_score_it_are_told(
-    cli: CommandLine, calibrate: tuple[str, ...], score: tuple[str, ...], shared: int
+    cli: CommandLine, calibrate: tuple[str, ...], scored: dict[tuple[str, ...], int]
 ) -> None:
     made = cli.run("transform", "digits_cnn", "--int8-static", "--calibration", *calibrate, "--name", "small")
     assert made.code == 0, made.err
-    done = cli.run("accuracy", "small", *DATA, *score, "--json")
-    assert done.code == 0, done.err
-    (one,) = done.document["accuracies"]
-    assert one["summary"]["rows"] == (270 if score else 360)
-    assert one["summary"]["calibration"]["shared"] == shared
-    text = cli.run("accuracy", "small", *DATA, *score)
-    assert ("SEEN ROWS" in text.out) is bool(shared)
-    if shared:
-        assert f"{shared} of the 360 rows that this model is scored on also calibrated it" in text.out
+    for score, shared in scored.items():
+        done = cli.run("accuracy", "small", *DATA, *score, "--json")
+        assert done.code == 0, done.err
+        (one,) = done.document["accuracies"]
+        assert one["summary"]["rows"] == (270 if score else 360)
+        assert one["summary"]["calibration"]["shared"] == shared
+        text = cli.run("accuracy", "small", *DATA, *score)
+        assert ("SEEN ROWS" in text.out) is bool(shared)
+        if shared:
+            assert f"{shared} of the 360 rows that this model is scored on also calibrated it" in text.out
 
 
 def test_a_share_without_data_to_calibrate_on_is_two_lines(cli: CommandLine) -> None:

@@ -23,10 +23,9 @@ QUICK = ("--runs", "5", "--warmup-runs", "1")
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CommandLine]:
+def cli(tmp_path: Path, acquainted: Path) -> Iterator[CommandLine]:
     """A command line whose store holds one earlier trial, which every test must find again."""
-    line = CommandLine(tmp_path)
-    line.home.mkdir()
+    line = CommandLine(tmp_path, acquainted)
     before = earlier_trial()
     Store(line.home / "ortune.db").create_trial(before)
     yield line
@@ -176,9 +175,10 @@ def test_a_bad_model_becomes_a_failed_trial_and_with_json_a_document(
     ],
     ids=repr,
 )
-def test_a_bad_option_is_refused(cli: CommandLine, tmp_path: Path, args: list[str], words: str) -> None:
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    refused(cli, "bench", str(path), *QUICK, "--quiet", *args, words=words, cwd=tmp_path)
+def test_a_bad_option_is_refused(
+    cli: CommandLine, mlp: str, tmp_path: Path, args: list[str], words: str
+) -> None:
+    refused(cli, "bench", mlp, *QUICK, "--quiet", *args, words=words, cwd=tmp_path)
 
 
 def test_a_missing_free_dimension_is_named_with_the_option_that_sets_it(
@@ -216,29 +216,26 @@ def test_a_feed_of_the_wrong_type_is_refused(cli: CommandLine, tmp_path: Path) -
     ids=["too few rows", "wrong shape", "wrong name", "wrong type"],
 )
 def test_an_npz_that_does_not_fit_is_refused(
-    cli: CommandLine, tmp_path: Path, arrays: dict[str, Any], words: str
+    cli: CommandLine, mlp: str, tmp_path: Path, arrays: dict[str, Any], words: str
 ) -> None:
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
     np.savez(tmp_path / "feeds.npz", **arrays)
-    args = ("bench", str(path), "--batch-size", "4", "--feed", "feeds.npz", "--quiet")
+    args = ("bench", mlp, "--batch-size", "4", "--feed", "feeds.npz", "--quiet")
     refused(cli, *args, words=words, cwd=tmp_path)
 
 
-def test_an_npz_of_python_objects_is_never_unpickled(cli: CommandLine, tmp_path: Path) -> None:
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
+def test_an_npz_of_python_objects_is_never_unpickled(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.array([{"a": 1}], dtype=object))
-    refused(cli, "bench", str(path), "--feed", "feeds.npz", "--quiet", words="plain arrays", cwd=tmp_path)
+    refused(cli, "bench", mlp, "--feed", "feeds.npz", "--quiet", words="plain arrays", cwd=tmp_path)
 
 
-def test_cuda_without_libraries_names_what_is_missing(cli: CommandLine, tmp_path: Path) -> None:
+def test_cuda_without_libraries_names_what_is_missing(cli: CommandLine, mlp: str) -> None:
     try:
         gpu = subprocess.run(["nvidia-smi"], capture_output=True).returncode == 0
     except FileNotFoundError:
         gpu = False
     if gpu:
         pytest.skip("CUDA loads here")
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    done = refused(cli, "bench", str(path), "--provider", "cuda", "--quiet", words="CUDAExecutionProvider")
+    done = refused(cli, "bench", mlp, "--provider", "cuda", "--quiet", words="CUDAExecutionProvider")
     assert "Hint: " in done.err
 
 
@@ -313,7 +310,6 @@ def test_a_binary_configuration_is_refused(cli: CommandLine, tmp_path: Path, dat
         (["history", "--limit", "0"], "limit"),
         (["history", "--model", "nope"], "nope"),
         (["export", "resnet19"], "Did you mean"),
-        (["export", "missing.pt2", "-q"], "missing.pt2"),
         (["export", "resnet18", "--opset", "99", "-q"], "99"),
         (["export", "resnet18", "--opset", "x"], "whole number"),
         (["sweep", "mlp.onnx", "--batch-size", "1,x"], "whole numbers"),
@@ -323,9 +319,8 @@ def test_a_binary_configuration_is_refused(cli: CommandLine, tmp_path: Path, dat
     ],
     ids=repr,
 )
-def test_a_bad_command_is_refused(cli: CommandLine, tmp_path: Path, args: list[str], words: str) -> None:
-    tiny_models.mlp(tmp_path / "mlp.onnx")
-    refused(cli, *args, words=words, cwd=tmp_path)
+def test_a_bad_command_is_refused(cli: CommandLine, mlp: str, args: list[str], words: str) -> None:
+    refused(cli, *args, words=words, cwd=Path(mlp).parent)
 
 
 def test_wrong_usage_with_json_is_a_document_too(cli: CommandLine) -> None:
@@ -418,18 +413,16 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
     ids=repr,
 )
 def test_what_is_known_to_be_wrong_is_told_while_somebody_else_has_the_machine(
-    cli: CommandLine, tmp_path: Path, args: tuple[str, ...], words: str
+    cli: CommandLine, mlp: str, args: tuple[str, ...], words: str
 ) -> None:
-    tiny_models.mlp(tmp_path / "mlp.onnx")
     with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
-        refused(cli, *args, words=words, cwd=tmp_path)
+        refused(cli, *args, words=words, cwd=Path(mlp).parent)
 
 
 def test_no_candidate_that_could_run_is_bad_input_and_no_cancellation(
-    cli: CommandLine, tmp_path: Path
+    cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
     """Known only when the provider is asked for: the baseline was cancelled for it, nobody pressed Ctrl-C."""
-    mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
     (tmp_path / "no.yaml").write_text(
         f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{providers: [{{name: OpenVINOExecutionProvider}}]}}\n"
     )

@@ -14,22 +14,11 @@ from core.run.scorecard import Row, Subject
 from core.spec import spec_from_dict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
-from tests import tiny_models
 from tests.command_line import CommandLine, Done
 
 HEAD = "schema: 1\nmodel: {{path: {model}}}\nprotocol: {{runs: 40, warmup_runs: 2}}\n"
 DIGITS = "sample_models/digits_cnn.onnx"
 DATA = "dataset: {path: sample_models/digits_test.npz, positive_class: 5, threshold: 0.6}\n"
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
-def mlp(tmp_path: Path) -> str:
-    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
 
 
 def write(folder: Path, model: str, *targets: str, more: str = "") -> str:
@@ -47,7 +36,13 @@ def states(done: Done) -> list[str]:
 # Sizes and accuracies need no race, so that a busy machine cannot reject them.
 
 
-def test_all_met_is_0(cli: CommandLine, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandLine:
+    """A command line whose store keeps the accuracy of the digits, once somebody has asked for it."""
+    return CommandLine(tmp_path_factory.mktemp("scored"), acquainted)
+
+
+def test_all_met_is_0(scored: CommandLine, tmp_path: Path) -> None:
     config = write(
         tmp_path,
         DIGITS,
@@ -56,19 +51,19 @@ def test_all_met_is_0(cli: CommandLine, tmp_path: Path) -> None:
         "{metric: sensitivity, at_least: 50 %}",
         more=DATA,
     )
-    done = cli.run("check", config, "--json")
+    done = scored.run("check", config, "--json")
     assert done.code == 0, done.err
     assert states(done) == ["MET", "MET", "MET"]
     assert done.document["state"] == "MET"
     accuracy = done.document["targets"][1]
     assert 0.97 <= accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1
-    text = cli.run("check", config, "--quiet")
+    text = scored.run("check", config, "--quiet")
     assert text.code == 0, text.err
     assert "✓ Met" in text.out
     assert "sensitivity" in text.out
 
 
-def test_a_miss_is_1_even_beside_what_is_not_known(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_miss_is_1_even_beside_what_is_not_known(scored: CommandLine, tmp_path: Path) -> None:
     config = write(
         tmp_path,
         DIGITS,
@@ -76,16 +71,16 @@ def test_a_miss_is_1_even_beside_what_is_not_known(cli: CommandLine, tmp_path: P
         "{metric: sensitivity, at_least: 99.9 %}",  # 37 of 37 rows cannot show that
         more=DATA,
     )
-    done = cli.run("check", config)
+    done = scored.run("check", config)
     assert done.code == EXIT_FAILED, done.err
     assert "✗ Missed" in done.out
     assert "? Not yet known" in done.out
     assert "Use more labelled rows" in done.out
 
 
-def test_not_known_is_3(cli: CommandLine, tmp_path: Path) -> None:
+def test_not_known_is_3(scored: CommandLine, tmp_path: Path) -> None:
     config = write(tmp_path, DIGITS, "{metric: sensitivity, at_least: 99.9 %}", more=DATA)
-    done = cli.run("check", config, "--json")
+    done = scored.run("check", config, "--json")
     assert done.code == EXIT_UNDECIDED, done.err
     assert states(done) == ["UNKNOWN"]
 

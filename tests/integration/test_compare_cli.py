@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from core.cli.compare import Limit, held
@@ -24,21 +23,10 @@ from core.run.prediction import learn
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError, StoreError
-from tests import tiny_models
-from tests.command_line import CommandLine, Done
+from tests.command_line import CommandLine, Done, races, wait_until
 
 QUICK = ("--runs", "40", "--warmup-runs", "2")
 NEVER: Callable[[], Store] = lambda: pytest.fail("the store is not needed")  # noqa: E731
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
-def mlp(tmp_path: Path) -> str:
-    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
 
 
 def measured(done: Done) -> Done:
@@ -336,16 +324,6 @@ def check_generations(document: Any, processes: list[str]) -> None:
         assert trial["busy"] == document["busy"]
 
 
-def test_bench_tells_its_generations_and_how_far_they_are_to_be_believed(cli: CommandLine, mlp: str) -> None:
-    document = measured(cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--json")).document
-    assert document["generations"] == 8
-    assert {block["generation"] for block in document["blocks"]} == set(range(8))
-    assert "busy" in document
-    (contrast,) = document["contrasts"]
-    assert contrast.keys() >= NEW_IN_A_CONTRAST
-    assert contrast["generations"] == 8
-
-
 # --- results of the version before ------------------------------------------------------------------------
 
 
@@ -361,8 +339,12 @@ def as_before(facts: Any) -> Any:
     return [as_before(one) for one in facts] if isinstance(facts, list) else facts
 
 
-@pytest.fixture
-def store_of_before(cli: CommandLine, mlp: str) -> tuple[Store, Comparison]:
+@pytest.fixture(scope="module")
+def before(
+    tmp_path_factory: pytest.TempPathFactory, acquainted: Path, mlp: str
+) -> tuple[CommandLine, Store, Comparison]:
+    """A command line whose store holds a race of the version before."""
+    cli = CommandLine(tmp_path_factory.mktemp("before"), acquainted)
     document = measured(cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, "--json")).document
     store = Store(cli.home / "ortune.db")
     for trial in store.trials_of(document["comparison"]):
@@ -370,13 +352,13 @@ def store_of_before(cli: CommandLine, mlp: str) -> tuple[Store, Comparison]:
         store.update_trial(trial.id, result=as_before(whole))
     race = store.comparison(document["comparison"])
     store.update_comparison(race.id, result=as_before(race.result))
-    return store, store.comparison(race.id)
+    return cli, store, store.comparison(race.id)
 
 
 def test_results_of_the_version_before_are_shown_used_and_raced_against(
-    cli: CommandLine, mlp: str, store_of_before: tuple[Store, Comparison]
+    mlp: str, before: tuple[CommandLine, Store, Comparison]
 ) -> None:
-    store, race = store_of_before
+    cli, store, race = before
     candidate, baseline = (one.trial for one in race.contestants)
     assert "generations" not in race.result
     assert "generation" not in store.trial(candidate).result["blocks"][0]
@@ -390,14 +372,12 @@ def test_results_of_the_version_before_are_shown_used_and_raced_against(
     assert why.code == 0, why.err
     again = measured(cli.run("bench", mlp, *QUICK, "--baseline", candidate, "--intra-op-num-threads", "1"))
     assert f"against {candidate}" in again.out
-    predicted = measured(cli.run("compare", mlp, "--candidate", candidate, *QUICK))
-    assert "Traceback" not in predicted.err
 
 
 def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
-    cli: CommandLine, store_of_before: tuple[Store, Comparison]
+    before: tuple[CommandLine, Store, Comparison],
 ) -> None:
-    _, race = store_of_before
+    cli, _, race = before
     done = cli.run("compare", "--continue", race.id)
     assert done.code == 2
     assert "was raced by an older version" in done.err
@@ -405,9 +385,9 @@ def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
 
 
 def test_compare_tells_the_time_before_and_the_precision_after(cli: CommandLine, mlp: str) -> None:
-    args = ("compare", mlp, "--candidate", "preset:edge", "--budget", "3s", "--margin", "5%")
+    args = ("compare", mlp, "--candidate", "preset:edge", "--budget", "4s", "--margin", "5%")
     first, second = measured(cli.run(*args)), measured(cli.run(*args))
-    assert "preset:edge and preset:default race: quick, ±3 % or 3 s" in first.err
+    assert "preset:edge and preset:default race: quick, ±3 % or 4 s" in first.err
     assert "the time is not known" in first.err
     store = Store(cli.home / STORE_NAME)
     earlier = store.comparisons(state="COMPLETE", limit=2)[-1]  # the newest comes first
@@ -423,7 +403,7 @@ def test_compare_tells_the_time_before_and_the_precision_after(cli: CommandLine,
 def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None:
     """Everything at once is slower per row than a batch of 64: a limit that a tiny batch must break."""
     args = ("compare", mlp, "--baseline", "preset:cpu-throughput", "--candidate", "preset:default")
-    done = cli.run(*args, "--budget", "10s", "--fail-if-slower", "5%", "--json")
+    done = cli.run(*args, "--budget", "5s", "--fail-if-slower", "5%", "--json")
     document = done.document
     (candidate,) = (one for one in document["contestants"] if one["role"] == "candidate")
     baseline = next(one["trial"] for one in document["contestants"] if one["role"] == "baseline")
@@ -462,6 +442,11 @@ def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) ->
     trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
     again = measured(cli.run("bench", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
     (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
+    generations = again.document["generations"]
+    assert generations == contrast["generations"] > 1
+    assert {block["generation"] for block in again.document["blocks"]} == set(range(generations))
+    assert "busy" in again.document
+    assert contrast.keys() >= NEW_IN_A_CONTRAST
     store = Store(cli.home / "ortune.db")
     assert store.trial(contrast["baseline"]).spec["session"] == {"intra_op_num_threads": 1}
 
@@ -497,13 +482,10 @@ def test_wrong_usage_is_told_in_words(cli: CommandLine, mlp: str, args: tuple[st
 def test_ctrl_c_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
     cli: CommandLine, mlp: str
 ) -> None:
-    process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "1000000", "--json")
+    process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "200000", "--json")
     store = Store(cli.home / "ortune.db")
-    deadline = time.monotonic() + 60
-    while not any_frozen(process.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(3)
+    wait_until(lambda: races(process))
+    time.sleep(1)  # some rounds
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert cli.left_over() == []
@@ -515,14 +497,6 @@ def test_ctrl_c_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
     if found.result is not None:  # there was a whole round
         assert document["rounds"] == found.result["rounds"]
         assert len(document["trials"][0]["latencies_s"]) > 0
-
-
-def any_frozen(pid: int) -> bool:
-    try:
-        children = psutil.Process(pid).children(recursive=True)
-        return any(one.status() == psutil.STATUS_STOPPED for one in children)
-    except psutil.Error:
-        return False
 
 
 def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,11 @@ def test_without_that_system_call_no_cpus_may_be_named(monkeypatch: pytest.Monke
 
 def test_the_collector_never_runs_once_it_is_loaded(tmp_path: Path) -> None:
     contestant, _ = load(tiny_models.mul(tmp_path / "m.onnx"))
-    for command in (lambda: contestant.block(**QUICK), contestant.warm, lambda: contestant.cost(seconds=0)):
+    for command in (
+        lambda: contestant.block(**QUICK),
+        contestant.warm,
+        lambda: contestant.cost(seconds=0, window_s=0),
+    ):
         command()
         assert not gc.isenabled()
     assert gc.get_freeze_count() > 10_000
@@ -453,7 +457,7 @@ def spinning_after_a_run(tmp_path: Path, entries: dict[str, str]) -> Any:
         tiny_models.conv(tmp_path / "m.onnx", size=64),
         session=session_plan(attributes={"intra_op_num_threads": 2}, config_entries=entries),
     )
-    return contestant.cost(seconds=0.05)
+    return contestant.cost(seconds=0.05, window_s=0.25)
 
 
 def test_the_cost_of_a_run_and_of_the_idle_threads_after_it(tmp_path: Path) -> None:
@@ -609,7 +613,7 @@ def test_the_whole_life_of_a_contestant_over_its_protocol(tmp_path: Path) -> Non
         ("footprint", {"runs": 2}),
         ("warm", {}),
         ("block", QUICK),
-        ("cost", {"seconds": 0.01}),
+        ("cost", {"seconds": 0.01, "window_s": 0.01}),
         ("new_shapes", {"feeds": [plan["feeds"]]}),
         ("save_outputs", {"path": path}),
         ("compare_outputs", {"path": path}),

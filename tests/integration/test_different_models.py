@@ -21,11 +21,6 @@ DECIDED_OR_NOT = (0, 3)
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
 def small(tmp_path: Path) -> Path:
     return tiny_models.mlp(tmp_path / "small.onnx")
 

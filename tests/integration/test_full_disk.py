@@ -6,16 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from core.store import Store
 from tests import tiny_models
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, races, wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system"
@@ -46,20 +44,14 @@ def fill(folder: Path) -> Path:
 
 def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
     """Wait until a contestant is frozen, so that another one runs, and return the trial."""
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(psutil.Error):
-            family = psutil.Process(process.pid).children(recursive=True)
-            if any(one.status() == psutil.STATUS_STOPPED for one in family):
-                (running,) = Store(home / "ortune.db").trials(state="RUNNING")
-                return running.id
-        time.sleep(0.02)
-    raise AssertionError(process.communicate())
+    wait_until(lambda: races(process))
+    (running,) = Store(home / "ortune.db").trials(state="RUNNING")
+    return running.id
 
 
 def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-    process = cli.start("bench", model, "--effort", "quick", "--intra-op-num-threads", "1", "--quiet")
+    process = cli.start("bench", model, "--budget", "3s", "--intra-op-num-threads", "1", "--quiet")
     trial = await_rounds(cli.home, process)
     filler = fill(cli.home)
     _, err = process.communicate(timeout=200)

@@ -15,7 +15,6 @@ from onnx import helper, numpy_helper
 
 from core.cli.tables import comparison_lines, history_lines, trial_lines
 from core.evidence.measurement import Trial, model_words
-from core.process.runner import run_job
 from core.run import kinds
 from core.run.scheduler import Scheduler
 from core.run.variants import race_of_family
@@ -37,17 +36,9 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
 
 
-@pytest.fixture(scope="module")
-def machine() -> dict[str, Any]:
-    return run_job("environment", {})
-
-
 @pytest.fixture
-def measure(machine: dict[str, Any]) -> Iterator[Callable[..., Trial]]:
-    def described_once(job: str, payload: Any, **options: Any) -> dict[str, Any]:
-        return machine if job == "environment" else run_job(job, payload, **options)
-
-    scheduler = Scheduler(Store(), owner="tester", run=described_once)
+def measure() -> Iterator[Callable[..., Trial]]:
+    scheduler = Scheduler(Store(), owner="tester")
 
     def race(record: ModelRecord, **parts: Any) -> Trial:
         protocol = {**SHORT, **parts.pop("protocol", {})}
@@ -73,13 +64,12 @@ def add(path: Path, root: ModelRecord | None = None, precision: str = "fp32") ->
 
 
 def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
-    tmp_path: Path, machine: dict[str, Any]
+    tmp_path: Path,
 ) -> None:
     """A race of a family was called after its original, and so was every trial of it."""
     root = add(tiny_models.mlp(tmp_path / "root.onnx"))
     lean = add(changed(tmp_path / "lean.onnx", Path(root.path), plant), root, "int8")
-    described = lambda job, *how, **more: machine if job == "environment" else run_job(job, *how, **more)  # noqa: E731
-    scheduler = Scheduler(Store(), owner="tester", run=described)
+    scheduler = Scheduler(Store(), owner="tester")
     base = spec_from_dict({"model": {"path": root.path, "sha256": root.sha256}, "protocol": SHORT})
     try:
         race = scheduler.submit(kinds.race(race_of_family([root, lean], base), model_name="root"))
@@ -157,6 +147,7 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
     for lines in (trial_lines(trial), comparison_lines(race, trials), history_lines([trial])):
         assert "outputs differ" in "\n".join(lines).lower()
     _refused_without_a_reason(trial)
+    _refused_on_the_command_line(trial, tmp_path)
 
 
 def _refused_without_a_reason(trial: Trial) -> None:
@@ -174,11 +165,7 @@ def _refused_without_a_reason(trial: Trial) -> None:
     compile(script, "script.py", "exec")
 
 
-def test_the_command_line_refuses_and_accepts_in_words(
-    tmp_path: Path, conv: ModelRecord, measure: Callable[..., Trial]
-) -> None:
-    wrong = add(changed(tmp_path / "wrong.onnx", Path(conv.path), plant), conv)
-    trial = measure(wrong)
+def _refused_on_the_command_line(trial: Trial, tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     refused = cli.run("emit", trial.id)
     assert (refused.code, refused.out) == (2, "")

@@ -40,9 +40,8 @@ def trial(number: int, **changes: Any) -> Trial:
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    line = CommandLine(tmp_path)
-    line.home.mkdir()
+def cli(tmp_path: Path, acquainted: Path) -> CommandLine:
+    line = CommandLine(tmp_path, acquainted)
     store = Store(line.home / "ortune.db")
     one_thread = {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 1}}
     store.create_trial(trial(1))
@@ -94,7 +93,7 @@ def test_a_filter_that_nothing_can_pass_is_refused(filter_: dict[str, Any], word
         Filter(**filter_)
 
 
-def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, tmp_path: Path) -> None:
+def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: str) -> None:
     failed = cli.run("show", f"{3:016x}")
     assert failed.code == 0, failed.err
     for words in ("FAIL", "The worker ran out of memory.", "Use a smaller batch.", "intra_op_num_threads=1"):
@@ -103,7 +102,6 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, tmp_p
     assert unknown.code == 2
     assert "feedbeef" in unknown.err
 
-    mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
     measured = cli.run("bench", mlp, *QUICK, "--json").document
     shown = cli.run("show", measured["trial"][:8])
     assert shown.code == 0, shown.err

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from core.store import STORE_NAME, Store
 from tests.command_line import CommandLine
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-def test_the_machine_is_told_in_words(cli: CommandLine) -> None:
+def test_the_machine_is_told_in_words_and_with_what_loads(cli: CommandLine) -> None:
+    facts = cli.run("machine", "--json").document
+    by_name = {one["name"]: one for one in facts["providers"]}
+    assert by_name["CPUExecutionProvider"]["loadable"] is True
     done = cli.run("machine")
     assert done.code == 0, done.err
-    for word in ("processor", "cores", "container", "threads", "fingerprint"):
+    for word in ("processor", "cores", "container", "threads", "fingerprint", facts["fingerprint"]):
         assert word in done.out
+    for name, fact in by_name.items():
+        assert name in done.out
+        assert fact["loadable"] or fact["reason"] in done.out
 
 
 def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cli: CommandLine) -> None:
@@ -29,6 +29,8 @@ def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cl
     assert result["rounds"] > 12
     assert result["grade"] in ("A", "B", "C", "F")
     assert done.code == (3 if result["grade"] == "F" else 0)
+    kept = Store(cli.home / STORE_NAME).self_tests(result["fingerprint"])
+    assert [(one["when"], one["ratio"]) for one in kept] == [("alone", result["ratio"])]
     answer = result["answer"]
     assert answer["grade"] == result["grade"]
     assert bool(answer["remedy"]) == (result["grade"] != "A")

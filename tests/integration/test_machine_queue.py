@@ -306,7 +306,7 @@ def test_waiting_costs_next_to_no_processor_time(tmp_path):
         wait_until(lambda: len(MachineQueue(folder).entries()) == 2, "it never queued")
         process = psutil.Process(waiter.pid)
         before, began = sum(process.cpu_times()[:2]), time.monotonic()
-        time.sleep(3)
+        time.sleep(1.5)
         used = sum(process.cpu_times()[:2]) - before
         share = used / (time.monotonic() - began)
         waiter.kill()

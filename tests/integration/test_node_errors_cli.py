@@ -9,8 +9,7 @@ from tests.command_line import CommandLine
 DIGITS = str(Path(__file__).parents[2] / "sample_models" / "digits_cnn.onnx")
 
 
-def test_errors_and_savings_of_a_variant_and_a_block_list(tmp_path: Path) -> None:
-    cli = CommandLine(tmp_path)
+def test_errors_and_savings_of_a_variant_and_a_block_list(cli: CommandLine) -> None:
     made = cli.run("transform", DIGITS, "--int8-static", "--fp16", "--name", "both", "--json")
     assert made.code == 2  # a second precision
     cli.run("transform", DIGITS, "--int8-static", "--name", "d8", "--json")
@@ -35,15 +34,13 @@ def test_errors_and_savings_of_a_variant_and_a_block_list(tmp_path: Path) -> Non
         assert word in shown.out
 
 
-def test_what_is_not_quantized_is_refused(tmp_path: Path) -> None:
-    cli = CommandLine(tmp_path)
+def test_what_is_not_quantized_is_refused(cli: CommandLine) -> None:
     done = cli.run("node-errors", DIGITS)
     assert done.code == 2
     assert "no quantization" in done.err
 
 
-def test_feeds_are_asked_for_and_told(tmp_path: Path) -> None:
-    cli = CommandLine(tmp_path)
+def test_feeds_are_asked_for_and_told(cli: CommandLine) -> None:
     assert cli.run("transform", DIGITS, "--int8-dynamic", "--name", "d8", "--quiet").code == 0
     (name,) = (one["name"] for one in cli.run("inspect", DIGITS, "--json").document["inputs"])
     refused = cli.run("node-errors", "d8", "--feed", "nope=1")

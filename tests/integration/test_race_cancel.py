@@ -39,8 +39,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(races, "EXACT_GENERATIONS", 2)
+def nothing_is_left(watch: Watch) -> Iterator[None]:
     yield
     nobody_is_left(watch.pids)
 
@@ -108,8 +107,8 @@ class Moments:
 
 
 def worth_trying(seen: list[Moment]) -> list[Moment]:
-    """Of every kind in every generation the first, the second and the last; of reaping, which waits as long
-    as it must, the first of each.
+    """Of every kind in every generation the first and the last; of reaping, which waits as long as it must,
+    the first of each.
     """
     found = []
     for (command, _), group in itertools.groupby(
@@ -117,7 +116,7 @@ def worth_trying(seen: list[Moment]) -> list[Moment]:
         key=lambda one: (one.command, one.generation),
     ):
         same = list(group)
-        found += same[:1] if command == "reap" else dict.fromkeys([*same[:2], same[-1]])
+        found += same[:1] if command == "reap" else dict.fromkeys([same[0], same[-1]])
     return found
 
 
@@ -139,7 +138,7 @@ def test_cancelled_while_any_answer_is_awaited(
     }
     last = max(i for i, one in enumerate(seen) if one.command != "reap")
     for moment in worth_trying(seen):
-        if fresh and moment.command not in ("load", "block", "warm", "footprint"):
+        if fresh and (moment.nth or moment.command not in ("load", "block", "warm", "footprint")):
             continue  # as for those that are forked
         moments.again(watch, at=moment)
         record = cancelled(watch, entries, asked, moments.cancel)
@@ -181,30 +180,37 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"),
+    ("owner", "name", "nth"),
     [
-        (Crew, "start"),  # everybody is there, and nobody has run
-        (Crew, "park"),
-        (Crew, "end_all"),  # between two generations
-        (Worker, "freeze"),
-        (Worker, "kill"),
-        (races, "void_reason"),
-        (races, "read_cost"),
-        (races, "read_energy"),
-        (races, "compare_outputs"),
-        (passes, "start_loaded"),
+        (Crew, "start", 1),  # everybody is there, and nobody has run
+        (Crew, "start", 2),
+        (Crew, "park", 1),
+        (Crew, "park", 5),
+        (Crew, "end_all", 1),  # between two generations
+        (Crew, "end_all", 2),
+        (Worker, "freeze", 2),
+        (Worker, "kill", 1),
+        (Worker, "kill", 5),
+        (races, "void_reason", 1),
+        (races, "void_reason", 5),
+        (races, "read_cost", 1),
+        (races, "read_cost", 2),
+        (races, "read_energy", 1),
+        (races, "compare_outputs", 1),
+        (passes, "start_loaded", 1),
+        (passes, "start_loaded", 2),
     ],
 )
-@pytest.mark.parametrize("nth", [1, 2, 5])
 def test_cancelled_between_two_requests(
     field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int
 ) -> None:
     cancel, calls = threading.Event(), itertools.count(1)
     after(monkeypatch, owner, name, lambda: cancel.set() if next(calls) == nth else None)
-    record = cancelled(watch, field.duel(), SOON, cancel)
-    made = next(calls) - 1
-    if made < nth or record is None:
-        return  # it never came to that, or not to a whole round: `cancelled` has looked at the rest
+    precision = replace(SOON.precision, name="standard" if name == "read_energy" else "quick")
+    record = cancelled(watch, field.duel(), replace(SOON, precision=precision), cancel)
+    assert cancel.is_set(), "it never came to that"
+    if record is None:
+        return  # not to a whole round: `cancelled` has looked at the rest
     assert record.outcome in ("cancelled", "rounds")
     assert len(record.orders) == 8 or record.outcome == "cancelled"
 
@@ -257,7 +263,7 @@ def test_cancelled_in_the_rounds_by_who_reads_the_live_numbers(field: Field, wat
     assert len(record.orders) >= 2
 
 
-@pytest.mark.parametrize("moment_s", [0.0, 0.3, 0.6, 0.9, 1.3, 1.8, 2.5])
+@pytest.mark.parametrize("moment_s", [0.0, 0.3, 0.9])
 def test_cancelled_from_another_thread_at_any_time(field: Field, watch: Watch, moment_s: float) -> None:
     cancel = threading.Event()
     timer = threading.Timer(moment_s, cancel.set)
@@ -278,7 +284,7 @@ def test_cancelled_in_a_block_of_a_model_that_takes_minutes(
 
     def stop(asked: Any) -> None:
         if asked.command == "load":
-            threading.Timer(0.5, cancel.set).start()
+            threading.Timer(0.2, cancel.set).start()
 
     watch.before = stop
     assert cancelled(watch, slow.duel(), settings(), cancel) is None

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def three_generations(short_races: None) -> Iterator[None]:
+    """One goes before `LATE`, and one comes after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(races, "EXACT_GENERATIONS", 3)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(watch: Watch) -> Iterator[None]:
     yield
@@ -78,54 +87,85 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Field:
 # --- fresh processes, fresh layouts -------------------------------------------------------------------------
 
 
-def test_every_generation_has_processes_of_its_own(field: Field, watch: Watch) -> None:
-    record = run(field.duel(), settings(runs=80))
+@dataclass(frozen=True)
+class Watched:
+    """A race that is over: its record, who ran in it, and whom an earlier generation had left behind."""
+
+    record: RaceRecord
+    watch: Watch
+    alive: list[int]
+
+
+@pytest.fixture(scope="module")
+def watched(field: Field) -> Watched:
+    """The default and two candidates, as many generations as an exact number of runs takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        watch, alive = Watch(patch), list[int]()
+
+        def look(asked: Asked) -> None:
+            if asked.command == "block":
+                before = {pid for one in watch.processes[:-1] for pid in one.values()}
+                alive.extend(pid for pid in before if psutil.pid_exists(pid))
+
+        watch.before = look
+        record = run([*field.duel(), field.entry("same")], settings(runs=160))
     check_record(record)
+    return Watched(record, watch, alive)
+
+
+THREE = [*DUEL, (2, 0)]
+
+
+def test_every_generation_has_processes_of_its_own(watched: Watched) -> None:
+    record, processes = watched.record, watched.watch.processes
     assert len(record.generations) == races.EXACT_GENERATIONS
-    assert [sorted(one) for one in watch.processes] == [DUEL] * races.EXACT_GENERATIONS
-    pids = [pid for one in watch.processes for pid in one.values()]
-    assert len(set(pids)) == 3 * races.EXACT_GENERATIONS
-    assert [sorted(one.order) for one in record.generations] == [DUEL] * races.EXACT_GENERATIONS
+    assert [sorted(one) for one in processes] == [THREE] * races.EXACT_GENERATIONS
+    pids = [pid for one in processes for pid in one.values()]
+    assert len(set(pids)) == 4 * races.EXACT_GENERATIONS
+    assert [sorted(one.order) for one in record.generations] == [THREE] * races.EXACT_GENERATIONS
     assert all(one.start_s > 0 for one in record.generations)
+    assert watched.alive == [], "nobody of a generation lives in the next"
 
 
-def test_nobody_of_a_generation_lives_in_the_next(field: Field, watch: Watch) -> None:
-    alive: list[int] = []
-
-    def look(asked: Asked) -> None:
-        if asked.command == "block":
-            before = {pid for one in watch.processes[:-1] for pid in one.values()}
-            alive.extend(pid for pid in before if psutil.pid_exists(pid))
-
-    watch.before = look
-    run(field.duel(), settings(runs=40))
-    assert len(watch.processes) == races.EXACT_GENERATIONS
-    assert alive == []
-
-
-def test_order_and_layout_are_drawn_anew_for_each_generation_and_recorded(field: Field, watch: Watch) -> None:
-    record = run([*field.duel(), field.entry("same")], settings(runs=80))
-    assert len({tuple(one.order) for one in record.generations}) > 1
-    assert len({one.order[0] for one in record.generations}) > 1, "the same one always loads first"
-    layouts = [tuple(layout.values()) for one in record.generations for layout in one.layouts.values()]
-    assert len(set(layouts)) == len(layouts) == 4 * len(record.generations)
-    loads = [one.arguments for one in watch.asked if one.command == "load" and "layout_seed" in one.arguments]
-    assert len({one["layout_seed"] for one in loads}) == len(loads) == 4 * len(record.generations)
-    for layout in (layout for one in record.generations for layout in one.layouts.values()):
+def test_order_and_layout_are_drawn_anew_for_each_generation_and_recorded(watched: Watched) -> None:
+    generations = watched.record.generations
+    assert len({tuple(one.order) for one in generations}) > 1
+    assert len({one.order[0] for one in generations}) > 1, "the same one always loads first"
+    layouts = [tuple(layout.values()) for one in generations for layout in one.layouts.values()]
+    assert len(set(layouts)) == len(layouts) == 4 * len(generations)
+    loads = seeded(watched.watch)
+    assert len({one["layout_seed"] for one in loads}) == len(loads) == 4 * len(generations)
+    for layout in (layout for one in generations for layout in one.layouts.values()):
         assert 0 <= layout["buffer_offset"] < PAGE
         assert layout["buffer_offset"] % ALIGNMENT == 0
 
 
-def test_what_needs_telling_once_is_asked_of_the_first_process_only(field: Field, watch: Watch) -> None:
-    record = run(field.duel(), settings(runs=40))
-    loads = [one for one in watch.asked if one.command == "load" and "layout_seed" in one.arguments]
-    told = [one for one in loads if not one.arguments["again"]]
-    assert len(told) == 2  # of two configurations; the twin is the anchor again
-    warm = [one.arguments["known_ns"] for one in watch.asked if one.command == "warm"]
-    assert warm.count(None) == 2
-    medians = {ran.warm["median_ns"] for ran in record.ran if ran.warm is not None}
+def seeded(watch: Watch) -> list[Any]:
+    """What those who raced were told when they were loaded."""
+    loads = [one.arguments for one in watch.asked if one.command == "load"]
+    return [one for one in loads if "layout_seed" in one]
+
+
+def test_what_needs_telling_once_is_asked_of_the_first_process_only(watched: Watched) -> None:
+    told = [one for one in seeded(watched.watch) if not one["again"]]
+    assert len(told) == 3  # of three configurations; the twin is the anchor again
+    warm = [one.arguments["known_ns"] for one in watched.watch.asked if one.command == "warm"]
+    assert warm.count(None) == 3
+    medians = {ran.warm["median_ns"] for ran in watched.record.ran if ran.warm is not None}
     assert set(warm) - {None} == medians
-    assert all(ran.load is not None and ran.load["clock_ns"] > 0 for ran in record.ran)
+    assert all(ran.load is not None and ran.load["clock_ns"] > 0 for ran in watched.record.ran)
+
+
+def test_the_anchor_has_two_processes_in_the_same_rounds(watched: Watched, field: Field) -> None:
+    record = watched.record
+    for keys in round_keys(record).values():
+        assert sorted(keys) == THREE
+    for one in watched.watch.processes:
+        assert one[0, 0] != one[0, 1]
+    found = evidence_of(record, settings(), [*field.duel(), field.entry("same")])
+    assert found.aa is not None
+    assert (found.aa.rounds, found.aa.generations) == (len(record.orders), len(record.generations))
+    assert [runs_of(record, index) for index in range(3)] == [160] * 3
 
 
 def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
@@ -153,19 +193,6 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
     assert len({where["outputs"][0] for where in found.values()}) > 1, "outputs never move"
 
 
-def test_the_anchor_has_two_processes_in_the_same_rounds(field: Field, watch: Watch) -> None:
-    record = run(field.duel(), settings(runs=160))
-    check_record(record)
-    for keys in round_keys(record).values():
-        assert sorted(keys) == DUEL
-    for one in watch.processes:
-        assert one[0, 0] != one[0, 1]
-    found = evidence_of(record, settings(), field.duel())
-    assert found.aa is not None
-    assert (found.aa.rounds, found.aa.generations) == (len(record.orders), len(record.generations))
-    assert runs_of(record, 0) == runs_of(record, 1) == 160
-
-
 def test_positions_of_the_copies_are_drawn_like_those_of_everybody(field: Field) -> None:
     record = run(field.duel(), settings(runs=300))
     first = [next(b for b in record.blocks if b.round == number) for number in round_keys(record)]
@@ -175,7 +202,7 @@ def test_positions_of_the_copies_are_drawn_like_those_of_everybody(field: Field)
 # --- failures in a later generation -------------------------------------------------------------------------
 
 WHO: dict[str, tuple[Key, int]] = {"candidate": ((1, 0), 1), "anchor": ((2, 0), 2), "baseline": ((0, 0), 0)}
-LATE = 2  # the generation in which it fails
+LATE = 1  # the generation in which it fails; there is one after it
 
 
 def die(asked: Asked) -> None:
@@ -188,7 +215,7 @@ def hang(asked: Asked) -> None:
     asked.timeout_s = 0.3
 
 
-def three(field: Field) -> Any:
+def four(field: Field) -> Any:
     """Baseline, candidate, anchor and a bystander."""
     return [
         field.entry("baseline", intra_op_num_threads=1),
@@ -236,7 +263,7 @@ def test_who_dies_in_a_later_generation_keeps_its_numbers_and_the_others_go_on(
             die(asked)
 
     watch.before = kill
-    entries = three(field)
+    entries = four(field)
     record = run(entries, settings(baseline=0, anchor=2, runs=80))
     check_who_is_out(record, entries, who, "SIGKILL")
     tried = [one for one in watch.started if one == who]
@@ -254,7 +281,7 @@ def test_who_hangs_in_a_later_generation_is_given_up_and_the_others_go_on(
             hang(asked)
 
     watch.before = stop
-    entries = three(field)
+    entries = four(field)
     record = run(entries, settings(baseline=0, anchor=2, runs=80))
     check_who_is_out(record, entries, who, "did not finish `block` within")
 
@@ -271,7 +298,7 @@ def test_who_cannot_be_loaded_again_keeps_its_numbers_and_the_others_go_on(
             own.unlink(missing_ok=True)
 
     watch.before = remove
-    entries = three(field)
+    entries = four(field)
     entries[index].plan["model_path"] = str(own)
     record = run(entries, settings(baseline=0, anchor=2, runs=80))
     check_who_is_out(record, entries, who, "own.onnx")

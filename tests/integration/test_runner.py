@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core.process import runner
 from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, WorkerError
 
@@ -147,7 +148,8 @@ def test_real_segfault_leaves_out_the_stack_of_pythons_own_report(worker):
     assert "worker.py" not in caught.value.message
 
 
-def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path):
+def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "TERM_GRACE_S", 0.3)
     command = worker(f"""
         import subprocess
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -157,8 +159,8 @@ def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path)
         while True:
             time.sleep(1)
     """)
-    with pytest.raises(WorkerError, match=r"did not finish within 3 s; it was at stage `runs`"):
-        run_job("measure", {}, command=command, timeout_s=3)
+    with pytest.raises(WorkerError, match=r"did not finish within 2 s; it was at stage `runs`"):
+        run_job("measure", {}, command=command, timeout_s=2)
     assert_gone(pid_from(tmp_path))
 
 
@@ -220,7 +222,8 @@ def test_large_request_arrives_whole(worker):
     assert run_job("measure", {"values": "x" * 5_000_000}, command=command) == {"length": 5_000_000}
 
 
-def test_worker_that_will_not_leave_after_its_answer_is_ended(worker, tmp_path):
+def test_worker_that_will_not_leave_after_its_answer_is_ended(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "EXIT_GRACE_S", 0.3)
     command = worker(f"""
         open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
         print(json.dumps({{"event": "result", "value": {{"ok": 1}}}}), flush=True)

@@ -99,6 +99,7 @@ def test_the_readme_states_the_sizes_that_the_files_have() -> None:
         assert re.search(rf"\| `{name}` ", text), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "written"),
     [

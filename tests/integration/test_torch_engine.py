@@ -208,6 +208,7 @@ def sha256(path: Path) -> str:
 # --- compiled ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_compiled_computes_the_same_and_compiles_in_its_first_run(
     from_pt2: ModelRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -16,22 +16,11 @@ from core.cli.transform import chain, copy_out, sizes
 from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_dict
 from core.spec.steps import STEPS
-from core.store import ModelRecord, Store
+from core.store import STORE_NAME, ModelRecord, Store
 from core.store.library import import_file
 from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
-def mlp(tmp_path: Path) -> str:
-    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-
 
 # --- how flags become a chain -----------------------------------------------------------------------------
 
@@ -179,14 +168,14 @@ def test_a_copy_takes_along_what_belongs_to_it(tmp_path: Path) -> None:
 # --- variants race by name --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, ModelRecord, ModelRecord]:
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, ModelRecord, ModelRecord]:
     """A model and something that is known as its variant; nothing is transformed."""
-    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
-    store = Store()
-    root = import_file(store, tiny_models.mlp(tmp_path / "root.onnx"), name="root", source="file")
+    folder = tmp_path_factory.mktemp("family")
+    store = Store(folder / "home" / STORE_NAME)
+    root = import_file(store, tiny_models.mlp(folder / "root.onnx"), name="root", source="file")
     facts = {"variant": {"root": root.content_sha256, "root_name": "root", "steps": [], "precision": "fp32"}}
-    path = tiny_models.mlp(tmp_path / "other.onnx", hidden=8)
+    path = tiny_models.mlp(folder / "other.onnx", hidden=8)
     variant = import_file(store, path, name="lean", source="variant", details=facts)
     return store, root, variant
 
@@ -276,7 +265,7 @@ def test_what_cannot_be_is_told_while_somebody_else_has_the_machine(
     cli: CommandLine, mlp: str, args: tuple[str, ...], words: str
 ) -> None:
     with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
-        done = cli.run_alone("transform", mlp, "--fp16", *args, timeout_s=60)
+        done = cli.run("transform", mlp, "--fp16", *args)
     assert done.code == 2, done.err
     assert words in done.err
     assert "waiting" not in done.err

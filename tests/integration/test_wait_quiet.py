@@ -36,7 +36,6 @@ from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled
 from dashboard.widgets.queue_text import bar
-from tests import tiny_models
 from tests.command_line import CommandLine
 
 WAIT_S = 120
@@ -332,16 +331,6 @@ def test_a_log_says_at_once_that_it_waits_and_does_not_repeat_it() -> None:
 # -- on the command line -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    return str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -359,16 +348,16 @@ def test_a_bad_duration_is_refused_in_one_clear_line(cli: CommandLine, command: 
     assert [line.partition(":")[0] for line in rest] == ["Hint"]
 
 
-def test_a_measurement_says_how_the_machine_was(cli: CommandLine, model: str) -> None:
-    done = cli.run("bench", model, "--runs", "20", "--wait-quiet", "1s", "--json")
+def test_a_measurement_says_how_the_machine_was(cli: CommandLine, mlp: str) -> None:
+    done = cli.run("bench", mlp, "--runs", "20", "--wait-quiet", "1s", "--json")
     notes = [note for note in done.document["notes"] if note.startswith("The machine ")]
     assert len(notes) == 1, done.err
 
 
-def test_ctrl_c_ends_the_wait_and_leaves_the_queue(cli: CommandLine, model: str, burners: Any) -> None:
+def test_ctrl_c_ends_the_wait_and_leaves_the_queue(cli: CommandLine, mlp: str, burners: Any) -> None:
     for _ in range(os.cpu_count() or 1):
         burners()
-    first = cli.start("bench", model, "--runs", "20", "--wait-quiet", "1h", "--json")
+    first = cli.start("bench", mlp, "--runs", "20", "--wait-quiet", "1h", "--json")
     assert first.stderr is not None
     line = next(line for line in iter(first.stderr.readline, "") if "waiting for quiet" in line)
     assert "waiting for quiet: " in line

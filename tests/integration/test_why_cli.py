@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,9 @@ from core.evidence.measurement import Trial, latency_summary
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.store import Store
 from tests import tiny_models
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, wait_until, works
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
 
 
 def put(
@@ -148,7 +142,7 @@ def test_a_model_that_is_gone_is_an_error_of_its_own(
 
 def test_ctrl_c_leaves_nothing_behind(cli: CommandLine, pair: tuple[str, str]) -> None:
     process = cli.start("why", *pair, "--json")
-    time.sleep(2.5)
+    wait_until(lambda: works(process) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode in (130, 0), err  # 0: it was quicker

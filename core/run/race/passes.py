@@ -48,7 +48,8 @@ def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
 
 def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
     """Ask for CPU time per run and while idle; errors as of `Worker.ask`."""
-    reply = worker.ask("cost", {"seconds": IDLE_S}, timeout_s=pace.timeout_s)
+    asked = {"seconds": IDLE_S, "window_s": CPU_WINDOW_S}
+    reply = worker.ask("cost", asked, timeout_s=pace.timeout_s)
     park(worker)
     return cast(wire.CostReply, reply)
 

@@ -180,10 +180,10 @@ class Contestant:
         }
 
     @translated()
-    def cost(self, *, seconds: float) -> wire.CostReply:
-        """CPU time of a run, and what is burnt in `seconds` after one although nothing was asked."""
+    def cost(self, *, seconds: float, window_s: float) -> wire.CostReply:
+        """CPU time of a run over `window_s`, and what is burnt in `seconds` after one with nothing asked."""
         call = self._need().contender.call
-        cpu_s_per_run = timing.cpu_s(call)
+        cpu_s_per_run = timing.cpu_s(call, window_s)
         call()
         cpu, wall = time.process_time(), time.perf_counter()
         time.sleep(seconds)

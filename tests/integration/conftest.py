@@ -1,0 +1,78 @@
+"""Races of these tests take the steps of any other, only shorter and fewer: they hold what a race does, and
+others how exact it is. Whoever needs one at full length runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import wire
+from core.process.runner import run_job
+from core.run import race
+from core.run.race import blocks, passes, schedule
+from core.run.scheduler import Scheduler
+from core.wire.files import ROOT
+from tests import tiny_models
+from tests.command_line import CommandLine
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_races() -> Iterator[None]:
+    """Blocks of 2 ms, few rounds and generations, and costs that are read for hundredths of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_NS", 2_000_000)
+        patch.setattr(schedule, "MOST_ROUNDS", 6)
+        patch.setattr(race, "EXACT_GENERATIONS", 2)
+        patch.setattr(passes, "IDLE_S", 0.01)
+        patch.setattr(passes, "CPU_WINDOW_S", 0.02)
+        yield
+
+
+@pytest.fixture(scope="session")
+def described() -> list[wire.Environment]:
+    """What a worker said of this machine; nothing before it was asked for the first time."""
+    return []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_description_of_the_machine(described: list[wire.Environment]) -> Iterator[None]:
+    """Schedulers with real workers share it: to ask every library whether it loads takes a second."""
+    describe = Scheduler._describe
+
+    def share(self: Scheduler, run: Callable[..., Any], *, refresh: bool = False) -> wire.Environment:
+        if self._run is not run_job or refresh:
+            return describe(self, run, refresh=refresh)
+        described[:] = described or [describe(self, run)]
+        return described[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheduler, "_describe", share)
+        yield
+
+
+# --- a command line -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model that nobody writes to."""
+    return str(tiny_models.mlp(tmp_path_factory.mktemp("shared") / "mlp.onnx"))
+
+
+@pytest.fixture(scope="session")
+def acquainted(tmp_path_factory: pytest.TempPathFactory, mlp: str) -> Path:
+    """A home where a worker has inspected the models that most tests measure, and nothing else happened."""
+    line = CommandLine(tmp_path_factory.mktemp("acquainted"))
+    for model in (mlp, str(ROOT / "sample_models" / "digits_cnn.onnx")):
+        assert line.run("inspect", model).code == 0
+    return line.home
+
+
+@pytest.fixture
+def cli(tmp_path: Path, acquainted: Path) -> CommandLine:
+    """A command line of its own."""
+    return CommandLine(tmp_path, acquainted)
