@@ -210,7 +210,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
     precision = protocol.precision if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
-    made = counted(len((before.result or {}).get("generations") or []), "generation")
+    made = counted(len(before.facts.get("generations") or []), "generation")
     progress.line(f"going on with comparison {before.id}, which has {made}: {precision}")
     return kinds.more_generations(
         store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s

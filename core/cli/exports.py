@@ -61,10 +61,10 @@ def history_records(trials: Sequence[Trial]) -> list[Record]:
             "model": trial.model_name,
             "kind": trial.kind,
             "state": trial.state,
-            "grade": (trial.result or {}).get("grade"),
+            "grade": trial.facts.get("grade"),
             "changed": changes_in_words(trial),
             **_numbers(trial),
-            "ran_on": " ".join((trial.result or {}).get("effective_providers") or []),
+            "ran_on": " ".join(trial.facts.get("effective_providers") or []),
             **_doubts(trial),
         }
         for trial in trials
@@ -73,7 +73,7 @@ def history_records(trials: Sequence[Trial]) -> list[Record]:
 
 def comparison_records(race: Comparison, trials: Sequence[Trial]) -> list[Record]:
     """One record per contestant, the best rank first; ratios above 1 are faster than the baseline."""
-    ranks = {one["trial"]: one["rank"] for one in (race.result or {}).get("ranks") or []}
+    ranks = {one["trial"]: one["rank"] for one in race.facts.get("ranks") or []}
     contrasts, by_id = contrasts_of(race), {trial.id: trial for trial in trials}
     found: list[Record] = []
     for one in by_rank(race):

@@ -62,7 +62,7 @@ class Filter:
 
     def holds(self, trial: Trial) -> bool:
         """Whether a trial is like that, its state apart."""
-        if self._grades and (trial.result or {}).get("grade") not in self._grades:
+        if self._grades and trial.facts.get("grade") not in self._grades:
             return False
         if self.error and self.error.lower() not in (trial.error or {"message": ""})["message"].lower():
             return False

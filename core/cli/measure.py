@@ -125,7 +125,7 @@ def bench(
     for error in failures(race, store.trials_of(race.id)):  # the baseline's
         complain(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
-    thin = trial.state == "COMPLETE" and ((trial.result or {}).get("latency") or {}).get("p50_s") is None
+    thin = trial.state == "COMPLETE" and trial.p50_s is None
     if thin:
         complain("The runs are too few for a p50.", "Give it a larger --budget, or more --runs.")
     raise typer.Exit(EXIT_UNDECIDED if thin or unsure(race) else 0)
@@ -159,7 +159,7 @@ def profile(
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
     def lines(one: Trial) -> list[str]:
-        return profile_lines(one, profile_from_dict((one.result or {})["profile"]), top=top)
+        return profile_lines(one, profile_from_dict(one.facts["profile"]), top=top)
 
     _report(trial, lines, json_=json_)
 

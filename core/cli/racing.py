@@ -224,7 +224,7 @@ def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, b
 
 def report_precision(race: Comparison, progress: Progress) -> None:
     """Say after the end how sure the answer is, and what that took."""
-    result = race.result or {}
+    result = race.facts
     widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
     if not result:
         return
@@ -241,7 +241,7 @@ def against_baseline(race: Comparison) -> list[ContrastRecord]:
     candidates = {one.trial for one in race.contestants if one.role == "candidate"}
     return [
         one
-        for one in (race.result or {}).get("contrasts", ())
+        for one in race.facts.get("contrasts", ())
         if one["candidate"] in candidates and one["baseline"] == race.baseline
     ]
 

@@ -95,7 +95,7 @@ def trial_lines(trial: Trial, labels: Mapping[str, str] | None = None) -> list[s
         trial: with a result.
         labels: of the trials that it raced against.
     """
-    result = trial.result or {}
+    result = trial.facts
     return [
         visible(f"{trial.model_name} · {trial.kind} · trial {trial.id}"),
         *fallback_lines(result),
@@ -327,7 +327,7 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
 
 def profile_lines(trial: Trial, profile: Profile, *, top: int) -> list[str]:
     """Where one run spends its time: by provider, by operator type, by node."""
-    result = trial.result or {}
+    result = trial.facts
     runs = f"{profile.runs} runs" + (f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else "")
     lines = [
         visible(f"{trial.model_name} · profile · trial {trial.id}"),
@@ -401,7 +401,7 @@ def _node_name(node: NodeTime) -> str:
 
 def comparison_lines(race: Comparison, trials: Sequence[Trial]) -> list[str]:
     """Who raced: the verdict on each against the baseline, ranks with their ties, and what to doubt."""
-    result = race.result or {}
+    result = race.facts
     ranks, contrasts = _ranks(race), contrasts_of(race)
     head, rows = comparison_table(race, trials)
     before = race.protocol.get("continues")
@@ -451,12 +451,12 @@ def by_rank(race: Comparison) -> list[Contestant]:
 
 def contrasts_of(race: Comparison) -> dict[str, Mapping[str, Any]]:
     """Return the verdict on each trial against the comparison's baseline."""
-    found = (race.result or {}).get("contrasts") or []
+    found = race.facts.get("contrasts") or []
     return {one["candidate"]: one for one in found if one["baseline"] == race.baseline}
 
 
 def _ranks(race: Comparison) -> dict[str, Mapping[str, Any]]:
-    return {one["trial"]: one for one in (race.result or {}).get("ranks") or []}
+    return {one["trial"]: one for one in race.facts.get("ranks") or []}
 
 
 def _rank(one: Mapping[str, Any] | None) -> str:
@@ -476,8 +476,8 @@ def _verdict_cell(one: Mapping[str, Any] | None) -> str:
 def _trial_cells(trial: Trial | None, contrast: Mapping[str, Any] | None) -> list[str]:
     if trial is None:
         return [DASH, DASH, DASH, DASH, DASH, "deleted"]
-    result = trial.result or {}
-    per_s, latency = result.get("throughput_per_s"), result.get("latency") or {}
+    result = trial.facts
+    per_s = result.get("throughput_per_s")
     remarks: list[str] = []
     if result.get("fallback"):
         remarks.append(f"FALLBACK: ran on {', '.join(map(short, result['effective_providers']))}")
@@ -488,7 +488,7 @@ def _trial_cells(trial: Trial | None, contrast: Mapping[str, Any] | None) -> lis
     if trial.error is not None:
         remarks.append(trial.error["message"])
     return [
-        ms(latency.get("p50_s")),
+        ms(trial.p50_s),
         DASH if per_s is None else significant(per_s),
         ms(result.get("cpu_s_per_inference")),
         size(result.get("peak_rss_bytes")),
@@ -563,8 +563,8 @@ def rescued_lines(files: Sequence[Path]) -> list[str]:
 
 
 def _history_row(trial: Trial) -> tuple[str, ...]:
-    result = trial.result or {}
-    latency, per_s = result.get("latency") or {}, result.get("throughput_per_s")
+    result = trial.facts
+    per_s = result.get("throughput_per_s")
     ran = "→".join(map(short, result.get("effective_providers") or [])) or DASH
     remarks = [f"FALLBACK: ran on {ran}"] if result.get("fallback") else []
     remarks += [MARK] if breach(result) else []
@@ -582,7 +582,7 @@ def _history_row(trial: Trial) -> tuple[str, ...]:
         result.get("grade") or DASH,
         changes_in_words(trial) or "nothing",
         str(result.get("batch_size", DASH)),
-        ms(latency.get("p50_s")),
+        ms(trial.p50_s),
         DASH if per_s is None else significant(per_s),
         ran,
         "; ".join(remarks),

@@ -50,6 +50,11 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def facts(self) -> ComparisonResult:
+        """Its result; without a key where there is none."""
+        return self.result if self.result is not None else {}
+
+    @property
     def baseline(self) -> str:
         """Trial that the others are put against: the baseline where there is one, else the anchor."""
         by_role = {one.role: one.trial for one in reversed(self.contestants)}

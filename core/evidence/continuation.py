@@ -38,7 +38,7 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
         reason = "was asked for an exact number of runs"
     elif any(trial.state != "COMPLETE" for trial in trials):
         reason = "has contestants that did not come through"
-    elif any("blocks" not in (trial.result or {}) for trial in trials):
+    elif any("blocks" not in (trial.facts) for trial in trials):
         reason = "has lost its raw samples"
     if reason:
         raise SpecError(
@@ -55,7 +55,7 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
         budget_s: seconds; None: the precision's.
     """
     asked = PRECISIONS[precision]
-    made = len((race.result or {})["generations"])
+    made = len(race.facts["generations"])
     used = [look for look in race.protocol["looks"] if race.protocol.get("made", 0) < look <= made]
     looks = list(asked.looks)
     while sum(look > made for look in looks) < MORE_LOOKS:
@@ -89,7 +89,7 @@ def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
         race: that `check` let pass.
         trials: of all its contestants, in their order, with their samples.
     """
-    result = race.result or {}
+    result = race.facts
     ids = [trial.id for trial in trials]
     record = RaceRecord(ran=[_ran(trial) for trial in trials])
     record.blocks = sorted(
@@ -102,12 +102,12 @@ def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
 
 
 def _ran(trial: Trial) -> Ran:
-    load: Any = {"batch_size": (trial.result or {})["batch_size"]}  # all that a race takes from it
+    load: Any = {"batch_size": trial.facts["batch_size"]}  # all that a race takes from it
     return Ran(load=load)
 
 
 def _blocks(index: int, trial: Trial) -> list[Block]:
-    result = trial.result or {}
+    result = trial.facts
     blocks, latencies = result["blocks"], result["latencies_s"]
     ends = itertools.accumulate(one["runs"] for one in blocks)
     return [

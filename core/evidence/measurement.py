@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from core.evidence.documents import Latency
+from core.evidence.documents import Latency, TrialResult
 from core.evidence.statistics import (
     MIN_BLOCKS,
     PERCENTILES,
@@ -54,9 +54,20 @@ class Trial:
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorRecord | None = None
-    result: dict[str, Any] | None = None
+    result: TrialResult | None = None
     fingerprint: str = ""
     comparison: str = ""  # id of the comparison it raced in; "" for a profile
+
+    @property
+    def facts(self) -> TrialResult:
+        """Its result; without a key where there is none."""
+        return self.result if self.result is not None else {}
+
+    @property
+    def p50_s(self) -> float | None:
+        """Median of its timed runs; None where there is none."""
+        latency = self.facts.get("latency")
+        return latency["p50_s"] if latency else None
 
     def to_dict(self) -> dict[str, Any]:
         """The contract of `--json`: every name is always there, null where there is nothing to tell."""
@@ -69,7 +80,7 @@ class Trial:
             "spec": self.spec,
             "comparison": self.comparison or None,
         }
-        result = self.result or {}
+        result = self.facts
         data |= {name: result.get(name) for name in RESULT_FIELDS}
         data |= {name: value for name, value in result.items() if name not in data}
         data |= {
@@ -84,7 +95,7 @@ class Trial:
 
     def _model(self) -> dict[str, Any]:
         """What was asked for, and what the model is: an INT8 variant of which no copy is asked is no FP32."""
-        facts = (self.result or {}).get("model") or {}
+        facts: Mapping[str, Any] = self.facts.get("model") or {}
         told = {name: facts[name] for name in ("variant_of", "steps") if facts.get(name)}
         asked = {"sha256": None, "precision": facts.get("precision", "fp32"), **self.spec.get("model", {})}
         return {**asked, **told, "name": self.model_name}

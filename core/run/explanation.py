@@ -24,7 +24,7 @@ from core import wire
 from core.evidence.comparison import Configuration
 from core.evidence.continuation import splits
 from core.evidence.contrast import contrast
-from core.evidence.documents import Role
+from core.evidence.documents import Role, TrialResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
@@ -81,7 +81,7 @@ def pair(store: Store, baseline: str, candidate: str) -> Pair:
 
 
 def _check(trial: Trial) -> None:
-    if trial.state != "COMPLETE" or not ((trial.result or {}).get("latency") or {}).get("p50_s"):
+    if trial.state != "COMPLETE" or not trial.p50_s:
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
             hint="Name complete measurements; `python -m core history` lists them.",
@@ -208,7 +208,10 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     one, other = _result(of.baseline), _result(of.candidate)
     per_row = one["batch_size"] != other["batch_size"]
     rows = (one["batch_size"], other["batch_size"]) if per_row else (1, 1)
-    baseline_s, candidate_s = one["latency"]["p50_s"] / rows[0], other["latency"]["p50_s"] / rows[1]
+    baseline_s, candidate_s = of.baseline.p50_s, of.candidate.p50_s
+    assert baseline_s is not None, of.baseline.id  # `pair` lets no others through
+    assert candidate_s is not None, of.candidate.id
+    baseline_s, candidate_s = baseline_s / rows[0], candidate_s / rows[1]
     found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
     found = found or _apart(of)
@@ -248,7 +251,7 @@ def _racer(trial: Trial, role: Role) -> Configuration:
     return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
 
 
-def _result(trial: Trial) -> dict[str, Any]:
+def _result(trial: Trial) -> TrialResult:
     assert trial.result is not None, trial.id
     return trial.result
 

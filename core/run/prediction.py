@@ -173,7 +173,7 @@ class _Known:
     @classmethod
     def of(cls, race: Comparison, trials: Sequence[Trial]) -> _Known | None:
         """None where it does not tell."""
-        result = race.result or {}
+        result = race.facts
         generations = result.get("generations") or []
         seen = [one for trial in trials if (one := _seen(trial)) is not None]
         went_on = "continues" in race.protocol  # it holds generations whose time it did not take
@@ -210,7 +210,7 @@ class _Known:
 
 
 def _seen(trial: Trial) -> Seen | None:
-    run_s = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    run_s = trial.p50_s
     if not run_s:
         return None
     try:

@@ -262,7 +262,7 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         reused: whether it was measured before this sweep.
         race: the comparison that `trial` ran in, with the verdict on it and its ties.
     """
-    result = trial.result or {}
+    result = trial.facts
     complete = trial.state == "COMPLETE" and bool(result)
     return Measured(
         values=point.values,
@@ -299,7 +299,7 @@ def _against_default(trial: str, race: Comparison | None) -> Mapping[str, Any] |
 
 
 def _ties(trial: str, race: Comparison | None) -> frozenset[str] | None:
-    ranks = (race.result or {}).get("ranks") or () if race is not None else ()
+    ranks = race.facts.get("ranks") or () if race is not None else ()
     return next((frozenset(one["ties"]) for one in ranks if one["trial"] == trial), None)
 
 

@@ -165,7 +165,10 @@ class Store:
                 f"The raw samples of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
                 hint=rows.REMEDY,
             ) from error
-        return found if found.result is None else replace(found, result={**found.result, **raw})
+        if found.result is None:
+            return found
+        whole: Any = {**found.result, **raw}
+        return replace(found, result=whole)
 
     def _damaged(self, table: Table, row: rows.Row, damage: Damage) -> StoreError:
         return StoreError(
@@ -257,7 +260,7 @@ class Store:
         with self._database.reading() as db:
             for row in db.execute(query, (key, fingerprint, model_sha256)):
                 found = _listed(row)
-                result = found.result or {}
+                result = found.facts
                 if found.state == "COMPLETE" and not is_rejected(result) and result.get("busy") is None:
                     return found
         return None

@@ -61,7 +61,7 @@ class Side:
 
 def side(trial: Trial, name: str = "") -> Side:
     """A trial under `name`, always with what really ran."""
-    result = trial.result or {}
+    result = trial.facts
     ran = provider_label(
         result.get("effective_providers") or (),
         result.get("requested_providers") or (),

@@ -383,7 +383,7 @@ def differences(one: Trial, other: Trial) -> list[str]:
     """Say what differs between the machines or libraries of two trials; empty where they are the same."""
     if one.fingerprint == other.fingerprint:
         return []
-    own, others = ((trial.result or {}).get("environment") for trial in (one, other))
+    own, others = (trial.facts.get("environment") for trial in (one, other))
     if not own or not others:
         return ["They were measured on different machines or library versions."]
     return fingerprint_difference(own, others) or ["They were measured by different versions of ORTune."]
@@ -395,7 +395,7 @@ def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
     Per row where the two fed different numbers of rows, and the names say so.
     """
     rows = _setting_rows(trial, baseline)
-    sides = [one.result or {} for one in (trial, baseline)]
+    sides = [one.facts for one in (trial, baseline)]
     per_row = rows_differ(sides[0], sides[1])
     own, other = (_values(one, per_row=per_row) for one in sides)
     for name in dict.fromkeys([*own, *other]):

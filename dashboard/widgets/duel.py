@@ -97,7 +97,7 @@ def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
         _trust(duel, said)
         for line in said.warnings:
             st.markdown(f":orange[:material/warning:] {format.plain(line)}")
-        for note in (duel.comparison.result or {}).get("notes") or []:
+        for note in duel.comparison.facts.get("notes") or []:
             st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
         _forest(duel)
 
@@ -106,7 +106,7 @@ def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> 
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
         st.space("stretch")
-        result = duel.comparison.result or {}
+        result = duel.comparison.facts
         results.breach_badge(duel.trial.result)
         results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
@@ -122,7 +122,7 @@ def _further(duel: Duel, contrast: verdict.Contrast) -> None:
 
 def _trust(duel: Duel, said: verdict.Card) -> None:
     """Why there is no verdict, or what there is to know of the grade; and what would help."""
-    result = duel.comparison.result or {}
+    result = duel.comparison.facts
     reason = "" if result.get("grade") in PLAIN_GRADES else str(result.get("grade_reason") or "")
     if said.rejected:
         st.error(
@@ -156,7 +156,7 @@ def _alone(duel: Duel, actions: Callable[[], None]) -> None:
             "Against a twin of itself, which shows the noise of this machine (1× is the truth):\n"
             + "\n".join(f"- {format.plain(line)}" for line in lines)
         )
-    reason = (duel.comparison.result or {}).get("grade_reason")
+    reason = duel.comparison.facts.get("grade_reason")
     if reason:
         st.caption(f":material/info: {format.plain(reason)}")
 
@@ -266,7 +266,7 @@ def _strip_words(info: duel_charts.Timeline) -> str:
 
 def cold_start(trial: Trial, duel: Duel | None) -> None:
     """Draw what a start costs, and after how many runs the faster side has repaid it."""
-    result, baseline = trial.result or {}, _result(duel)
+    result, baseline = trial.facts, _result(duel)
     shown = cells.cold_cells(result, baseline)
     contrast = duel.contrast if duel is not None else None
     found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
@@ -284,7 +284,7 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
 
 def cost(trial: Trial, duel: Duel | None) -> None:
     """Draw what a run costs beside its latency."""
-    results.grid(cells.cost_cells(trial.result or {}, _result(duel)), key="cost")
+    results.grid(cells.cost_cells(trial.facts, _result(duel)), key="cost")
 
 
 def _result(duel: Duel | None) -> Mapping[str, Any] | None:
@@ -293,7 +293,7 @@ def _result(duel: Duel | None) -> Mapping[str, Any] | None:
 
 def numbers(trial: Trial, duel: Duel | None) -> None:
     """Draw latency, throughput and output error, with the verdict and the numbers of what raced beside it."""
-    result = trial.result or {}
+    result = trial.facts
     results.outputs(result)
     if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
         results.busy_note(result)

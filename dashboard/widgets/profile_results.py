@@ -30,7 +30,7 @@ CONFIG = {"displaylogo": False}
 def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
     """The profile, the rest of the result and the spec: a complete trial never changes."""
     trial = state.store().trial(trial_id)
-    result = dict(trial.result or {})
+    result: dict[str, Any] = {**trial.facts}
     return profile_from_dict(result.pop("profile", {})), result, trial.spec
 
 

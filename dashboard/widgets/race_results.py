@@ -35,7 +35,7 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *
         buttons: draws them.
         live: it runs, and a box of its own says how far it is.
     """
-    result = comparison.result or {}
+    result = comparison.facts
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
         if not live:
@@ -170,7 +170,7 @@ def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
 
 
 def _headline(comparison: Comparison) -> None:
-    result = comparison.result or {}
+    result = comparison.facts
     said = format.plain(standings.headline(comparison))
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):

@@ -93,7 +93,7 @@ def header(trial: Trial, *, live: bool = False) -> None:
         st.subheader(format.plain(name), anchor=False, width="content")
         if not live:
             state_badge(trial.state)
-        result = trial.result or {}
+        result = trial.facts
         breach_badge(result)
         busy_badge(result)
         if result.get("fallback"):
@@ -146,7 +146,7 @@ def fed_text(trial: Trial) -> str:
 
 def trial_label(trial: Trial) -> str:
     """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
-    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    p50 = format.ms(trial.p50_s)
     try:
         asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
     except TunerError:

@@ -25,7 +25,7 @@ MEBIBYTE = 1 << 20
 
 def reference(comparison: Comparison) -> str:
     """Trial that the others are put against: the baseline, or the default where the baseline has failed."""
-    against = [one["baseline"] for one in (comparison.result or {}).get("contrasts") or []]
+    against = [one["baseline"] for one in comparison.facts.get("contrasts") or []]
     return comparison.baseline if comparison.baseline in against or not against else against[0]
 
 
@@ -44,7 +44,7 @@ def labels(comparison: Comparison) -> dict[str, str]:
 
 def against_reference(comparison: Comparison) -> dict[str, Contrast]:
     """Trial -> its contrast against the reference, of those that have one."""
-    found: Sequence[Contrast] = (comparison.result or {}).get("contrasts") or []
+    found: Sequence[Contrast] = comparison.facts.get("contrasts") or []
     against = reference(comparison)
     return {one["candidate"]: one for one in found if one["baseline"] == against}
 
@@ -56,14 +56,14 @@ def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
     found = against_reference(comparison)
     return {
         one["trial"]: one
-        for one in (comparison.result or {}).get("ranks") or []
+        for one in comparison.facts.get("ranks") or []
         if not is_rejected(found.get(one["trial"]))
     }
 
 
 def is_per_row(comparison: Comparison) -> bool:
     """Whether the contestants fed different numbers of rows: then everything is compared per row."""
-    return any(one.get("per_row") for one in (comparison.result or {}).get("contrasts") or [])
+    return any(one.get("per_row") for one in comparison.facts.get("contrasts") or [])
 
 
 def order(comparison: Comparison) -> list[str]:
@@ -104,7 +104,7 @@ def headline(comparison: Comparison) -> str:
 
 def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
     """Who of `trials` has wrong outputs, and who of all computes something else; empty: nobody does."""
-    breaches = (comparison.result or {}).get("breaches") or {}
+    breaches = comparison.facts.get("breaches") or {}
     named, found = labels(comparison), against_reference(comparison)
     names = [named[trial] for trial in trials if trial in breaches]
     text = f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
@@ -227,13 +227,13 @@ def cautions(comparison: Comparison) -> list[str]:
     if any(map(is_rejected, found.values())) and not is_rejected(comparison.result):
         lines.append(f"What would help: {verdict.MEASURE_BETTER}")
     told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
-    notes = [str(note) for note in (comparison.result or {}).get("notes") or []]
+    notes = [str(note) for note in comparison.facts.get("notes") or []]
     return [*lines, *(note for note in notes if not note.startswith(told))]
 
 
 def facts(comparison: Comparison) -> list[str]:
     """How the race was run, in a few words each."""
-    result, protocol = comparison.result or {}, comparison.protocol
+    result, protocol = comparison.facts, comparison.protocol
     lines = [f"{verdict.counted(result)} of {len(against_reference(comparison)) + 1}"]
     if result.get("wall_s") is not None:
         lines.append(format.duration(result["wall_s"]))
@@ -248,7 +248,7 @@ def facts(comparison: Comparison) -> list[str]:
 
 def past_row(comparison: Comparison) -> dict[str, Any]:
     """Return one line of the list of past comparisons."""
-    result = comparison.result or {}
+    result = comparison.facts
     ended = comparison.state == "COMPLETE"
     against = labels(comparison)[comparison.baseline]
     return {

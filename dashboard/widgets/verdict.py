@@ -87,12 +87,12 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
     return (
         _has_generations(comparison)
         and len(trials) == len(comparison.contestants)
-        and all(one.state == "COMPLETE" and PRUNED not in (one.result or {}) for one in trials)
+        and all(one.state == "COMPLETE" and PRUNED not in (one.facts) for one in trials)
     )
 
 
 def _has_generations(comparison: Comparison) -> bool:
-    return bool((comparison.result or {}).get("generations")) and not comparison.protocol.get("runs")
+    return bool(comparison.facts.get("generations")) and not comparison.protocol.get("runs")
 
 
 # --- one verdict --------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def contrasts_of(comparison: Comparison, trial_id: str) -> list[Contrast]:
 
     Empty where nothing stood against it, because it is the baseline itself or the others failed.
     """
-    found: Sequence[Contrast] = (comparison.result or {}).get("contrasts") or []
+    found: Sequence[Contrast] = comparison.facts.get("contrasts") or []
     return [one for one in found if one["candidate"] == trial_id]
 
 
@@ -148,7 +148,7 @@ def _against(comparison: Comparison, contrast: Contrast) -> str:
 
 
 def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
-    result = comparison.result or {}
+    result = comparison.facts
     facts = [counted(contrast)]
     if flagged := contrast.get("flagged_rounds"):
         facts[0] += f", {flagged} of them disturbed"
@@ -196,12 +196,12 @@ def _warnings(contrast: Contrast) -> list[str]:
 
 
 def _reason(comparison: Comparison, contrast: Contrast) -> str:
-    return str(contrast.get("holds_reason") or (comparison.result or {}).get("grade_reason") or "")
+    return str(contrast.get("holds_reason") or comparison.facts.get("grade_reason") or "")
 
 
 def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> str:
     if rejected:
-        return str((comparison.result or {}).get("remedy") or MEASURE_BETTER)
+        return str(comparison.facts.get("remedy") or MEASURE_BETTER)
     if contrast["verdict"] != Verdict.UNDECIDED:
         return ""
     needed = generations_to_decide(comparison, contrast)
@@ -236,7 +236,7 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
 def self_test_lines(comparison: Comparison) -> list[str]:
     """Say how ONNX Runtime's default did against a twin of itself: what noise looks like here."""
     lines = []
-    for test in (comparison.result or {}).get("self_tests") or []:
+    for test in comparison.facts.get("self_tests") or []:
         low, high = test.get("ratio_low"), test.get("ratio_high")
         span = f", 95 % [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
         when = _WHEN.get(test["when"], test["when"])

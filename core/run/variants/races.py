@@ -106,7 +106,7 @@ def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
 
 
 def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dict[str, Any]]:
-    contrasts = (race.result or {}).get("contrasts") or []
+    contrasts = race.facts.get("contrasts") or []
     if not contrasts:
         return {}
     defaults = {trial.id: trial.model_sha256 for trial in store.trials_of(race.id) if _is_default(trial.spec)}
@@ -114,7 +114,7 @@ def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dic
         content: {
             **{name: one[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "grade")},
             "generations": one.get("generations"),
-            "busy": (race.result or {}).get("busy"),
+            "busy": race.facts.get("busy"),
             "comparison": race.id,
             "trial": one["candidate"],
         }

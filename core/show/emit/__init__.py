@@ -138,9 +138,9 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: ModelFacts | No
 
 def _precision(trial: Trial, model: ModelFacts | None) -> str:
     """What the model computes in; of a result of an earlier version its guard knows."""
-    result = trial.result or {}
-    facts = model or result.get("model") or {}
-    return str(facts.get("precision") or (result.get("guard") or {}).get("precision") or "")
+    result = trial.facts
+    facts, guard = model or result.get("model"), result.get("guard")
+    return (facts.get("precision") if facts else guard.get("precision") if guard else "") or ""
 
 
 def _model_lines(result: Mapping[str, Any] | None) -> list[str]:
@@ -153,11 +153,12 @@ def caution(trial: Trial) -> str:
 
     "Slower than what it raced against: 1.30× slower, 95 % [1.25, 1.36]."
     """
-    result = trial.result or {}
+    result = trial.facts
     contrasts = result.get("contrasts") or []
     first = contrasts[0] if contrasts else None
     if is_rejected(result) or is_rejected(first):
-        reason = (first or {}).get("holds_reason") or result.get("grade_reason") or "the A/A test failed"
+        told = first.get("holds_reason") if first else ""
+        reason = told or result.get("grade_reason") or "the A/A test failed"
         return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
     if first and first["verdict"] == Verdict.SLOWER:
         return f"Slower than what it raced against: {words(first)}{else_words(first)}."
@@ -173,7 +174,7 @@ def _doubt_lines(trial: Trial) -> list[str]:
 
 
 def _fallback_lines(trial: Trial) -> list[str]:
-    if not (trial.result or {}).get("fallback"):
+    if not trial.facts.get("fallback"):
         return []
     return ["# FALLBACK: a provider that was asked for did not load; see `measured`."]
 
@@ -187,7 +188,7 @@ def _measured(trial: Trial) -> dict[str, Any]:
     }
     if trial.error is not None:
         facts["error"] = trial.error
-    result = trial.result or {}
+    result: Mapping[str, Any] = trial.facts
     return facts | {name: result[name] for name in _MEASURED if name in result}
 
 
@@ -236,7 +237,7 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
 def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
     """Every input with the type and the shape that were really fed, and the range of its random values."""
     ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
-    fed: Sequence[wire.TensorInfo] | None = (trial.result or {}).get("inputs")
+    fed: Sequence[wire.TensorInfo] | None = trial.facts.get("inputs")
     if fed is not None:  # a model without inputs was fed nothing
         found: list[wire.InputPlan] = [
             {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
@@ -257,7 +258,7 @@ def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[
 
 
 def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
-    outputs: Sequence[wire.TensorInfo] = (trial.result or {}).get("outputs") or []
+    outputs: Sequence[wire.TensorInfo] = trial.facts.get("outputs") or []
     return any(one["dtype"] == "bfloat16" for one in (*inputs, *outputs))
 
 

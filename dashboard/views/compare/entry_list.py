@@ -453,7 +453,7 @@ def _history(record: ModelRecord) -> None:
 
 
 def _trial_label(trial: Trial) -> str:
-    p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    p50 = trial.p50_s
     try:
         settings = "; ".join(controls.asked_for(trial)) or "defaults"
     except TunerError:

@@ -101,7 +101,7 @@ LINKED = "export.linked"
 def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
-    p50 = ((trial.result or {}).get("latency") or {}).get("p50_s")
+    p50 = trial.p50_s
     settings = "; ".join(controls.asked_for(trial)) or "defaults"
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
     parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
@@ -139,7 +139,7 @@ def _unmeasured(spec: TrialSpec, name: str) -> Trial:
 
 
 def _trial(trial: Trial) -> None:
-    if (trial.result or {}).get("fallback"):
+    if trial.facts.get("fallback"):
         st.badge(
             "fallback: these numbers are not of the provider asked for",
             icon=":material/warning:",

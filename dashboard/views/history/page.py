@@ -111,7 +111,7 @@ def _filtered(trials: list[Trial]) -> list[Trial]:
 
 def matches(trial: Trial, text: str) -> bool:
     """True when all words of `text` occur somewhere in what describes `trial`."""
-    result = trial.result or {}
+    result = trial.facts
     described = " ".join(
         [
             trial.id,
@@ -137,8 +137,8 @@ def rows(trials: list[Trial]) -> pd.DataFrame:
 
 
 def _row(trial: Trial) -> dict[str, Any]:
-    result = trial.result or {}
-    latency = result.get("latency") or {}
+    result = trial.facts
+    latency = result.get("latency")
     return {
         "When": pd.Timestamp(trial.created_at, unit="s", tz="UTC").tz_convert(_zone()),
         "Model": trial.model_name,
@@ -152,8 +152,8 @@ def _row(trial: Trial) -> dict[str, Any]:
         "Grade": result.get("grade") or "",
         "Machine": verdict.busy_words(result),
         "Outputs": cells.outputs_words(result),
-        "p50 (ms)": _ms(latency.get("p50_s")),
-        "p95 (ms)": _ms(latency.get("p95_s")),
+        "p50 (ms)": _ms(trial.p50_s),
+        "p95 (ms)": _ms(latency["p95_s"] if latency else None),
         "Rows/s": result.get("throughput_per_s"),
         "Study": trial.study,
         "Error": trial.error["message"] if trial.error else "",
@@ -361,8 +361,8 @@ def _measured(trial: Trial) -> None:
     if race is not None:
         duel.card(race)
     duel.numbers(trial, race)
-    results.notes(trial.result or {})
-    results.what_ran(trial.result or {})
+    results.notes(trial.facts)
+    results.what_ran(trial.facts)
     duel.plots(trial, race, key="history")
 
 

@@ -128,7 +128,7 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 
 
 def _measured_label(trial: Trial) -> str:
-    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    p50 = format.ms(trial.p50_s)
     busy = verdict.busy_mark(trial.result)
     return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_asked_for(trial)}"
 

@@ -285,14 +285,14 @@ def _complete(trial: Trial) -> None:
     if pinned is not None and pinned.id != trial.id and not _raced(race, pinned):
         duel.never_raced(trial, pinned)
     duel.numbers(trial, race)
-    results.notes(trial.result or {})
+    results.notes(trial.facts)
     duel.plots(trial, race, key="tune")
     st.markdown("#### Cold start")
     duel.cold_start(trial, race)
     st.markdown("#### Cost beside latency")
     duel.cost(trial, race)
     st.markdown("#### What really ran")
-    results.what_ran(trial.result or {})
+    results.what_ran(trial.facts)
     if race is not None and race.baseline is not None:
         _beside(trial, race.baseline)
 

@@ -216,7 +216,7 @@ def _choose_defaults(trials: Mapping[str, Trial]) -> None:
         st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
     candidate = trials[st.session_state[CANDIDATE]]
     if st.session_state.get(BASELINE) not in trials:
-        raced = [one["baseline"] for one in (candidate.result or {}).get("contrasts") or []]
+        raced = [one["baseline"] for one in candidate.facts.get("contrasts") or []]
         rest = [one for one in trials if one != candidate.id]
         st.session_state[BASELINE] = next((one for one in raced if one in rest), rest[0])
 
@@ -241,7 +241,7 @@ def _settings(trial: Trial) -> str:
 
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
-    p50 = format.ms(((trial.result or {}).get("latency") or {}).get("p50_s"))
+    p50 = format.ms(trial.p50_s)
     asked = format.short(_settings(trial), 90)
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
@@ -346,9 +346,7 @@ def _live(of: Pair, job: Status | None) -> None:
 
 def _remarks(of: Pair) -> None:
     """Say what machine the numbers are of, once where the two raced together, and why there is no verdict."""
-    stored = [
-        one for trial in (of.candidate, of.baseline) for one in (trial.result or {}).get("contrasts") or []
-    ]
+    stored = [one for trial in (of.candidate, of.baseline) for one in trial.facts.get("contrasts") or []]
     names = {of.baseline.id, of.candidate.id}
     found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
     if is_rejected(found) and found is not None and found.get("holds_reason"):
