@@ -295,10 +295,10 @@ def keep(files: Sequence[Path], place: Path) -> list[Path]:
 
 # --- the widget -------------------------------------------------------------------------------------------
 
-_component = st.components.v2.component(
-    "ortune_upload",
-    **{kind: Path(__file__).with_name(f"upload.{kind}").read_text("utf-8") for kind in ("html", "css", "js")},
+_HTML, _CSS, _JS = (
+    Path(__file__).with_name(f"upload.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
 )
+_component = st.components.v2.component("ortune_upload", html=_HTML, css=_CSS, js=_JS)
 
 
 def uploader(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from core import wire
 from core.wire.doors import check_files
 from core.wire.errors import SpecError
+from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD
 from core.wire.files import IrregularFile, open_regular, refuse_irregular
 from core.worker.session.feeds.wanted import Wanted
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
-IMAGENET_STD = (0.229, 0.224, 0.225)
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> Pillow's name
 BILINEAR = 2  # `Image.Resampling.BILINEAR`, which is not imported here
 
 
@@ -78,7 +75,7 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
 def _channel_axis(one: Wanted) -> int | None:
     if len(one.shape) != 4 or -1 in one.shape or not (one.dtype == "uint8" or "float" in one.dtype):
         return None
-    return next((axis for axis in (1, 3) if one.shape[axis] in MODES), None)
+    return next((axis for axis in (1, 3) if one.shape[axis] in IMAGE_MODES), None)
 
 
 def statistics(
@@ -123,7 +120,9 @@ def _files(path: str) -> list[Path]:
     if place.is_file():
         return [place]
     files = (
-        sorted(file for file in place.glob("*") if file.suffix.lower() in SUFFIXES) if place.is_dir() else []
+        sorted(file for file in place.glob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        if place.is_dir()
+        else []
     )
     if not files:
         what = "no images" if place.is_dir() else "nothing"
@@ -135,7 +134,7 @@ def _files(path: str) -> list[Path]:
 
 
 def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
-    sized = read_image(file, lambda upright: upright.convert(MODES[channels]).resize(size, BILINEAR))
+    sized = read_image(file, lambda upright: upright.convert(IMAGE_MODES[channels]).resize(size, BILINEAR))
     return np.asarray(sized, np.uint8).reshape(size[1], size[0], channels)
 
 
