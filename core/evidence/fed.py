@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.wire.feeding import INTEGERS, random_range
+from core.wire.feeding import INTEGERS, channel_axis, random_range
 
 _MOST = 40  # characters of a fixed value
 
@@ -83,8 +83,7 @@ def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
 
 def takes_images(dtype: str, shape: Sequence[int]) -> bool:
     """Whether an input of that type and shape is fed from images, where there are some."""
-    channels = len(shape) == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4))
-    return channels and (dtype == "uint8" or dtype.startswith("float"))
+    return channel_axis(shape) is not None and (dtype == "uint8" or dtype.startswith("float"))
 
 
 def random_words(one: wire.InputPlan | wire.InputInfo) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> Pillow's name
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
@@ -10,6 +12,11 @@ INTEGERS = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (0, 2**bits) for bits in (8, 16, 32, 64)},
 }  # the smallest, and the end that none reaches
+
+
+def channel_axis(shape: Sequence[int]) -> int | None:
+    """Return which axis of an input of images holds the channels: 1 in NCHW, 3 in NHWC; None: it is none."""
+    return next((axis for axis in (1, 3) if len(shape) == 4 and shape[axis] in IMAGE_MODES), None)
 
 
 def random_range(dtype: str, low: float | None, high: float | None) -> tuple[float, float]:

@@ -15,12 +15,20 @@ from core.evidence.contrast import words
 from core.evidence.fed import takes_images
 from core.evidence.measurement import Trial, model_words
 from core.run.plan import drawn_range, feed_plan, session_plan
-from core.show.emit.parts import BFLOAT16, FP16, IMAGES, NORMALIZED, NPZ
+from core.show.emit.parts import BFLOAT16, BOUND_RUN, FP16, IMAGES, NORMALIZED, NPZ, VALUES
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
 from core.spec.checks import cpu_list
 from core.wire import engines
 from core.wire.errors import SpecError
-from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD, INTEGERS, random_range
+from core.wire.feeding import (
+    IMAGE_MODES,
+    IMAGE_SUFFIXES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    INTEGERS,
+    channel_axis,
+    random_range,
+)
 from core.wire.guard import MARK, breach, else_words, not_judged
 
 _MEASURED = (
@@ -73,7 +81,6 @@ _MACHINE = (
     "variables",
 )
 _CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
-_GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
 # --- outputs that differ ------------------------------------------------------------------------------------
@@ -324,7 +331,7 @@ def _session(spec: TrialSpec) -> str:
     lines += ["", "providers = ["]
     lines += [f"    ({one['name']!r}, {one['options']!r})," for one in plan["providers"]]
     lines += ["]"]
-    if any(one["name"] in _GPU_PROVIDERS for one in plan["providers"]):
+    if any(one["name"] in wire.CUDA_PROVIDERS for one in plan["providers"]):
         lines += ["ort.preload_dlls()  # CUDA and cuDNN that came as Python packages"]
     if plan["allow_fallback"]:
         lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
@@ -416,7 +423,7 @@ def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
 def _images(one: wire.InputPlan, workload: WorkloadSpec) -> str:
     """The lines that read the images of an input; without statistics of its own it gets ImageNet's."""
     shape = one["shape"]
-    axis = 1 if shape[1] in IMAGE_MODES else 3
+    axis = channel_axis(shape) or 3
     height, width = shape[2:] if axis == 1 else shape[1:3]
     read = IMAGES.format(
         path=workload.feeds,
@@ -446,60 +453,26 @@ def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
 
 
 def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
-    if spec.workload.use_io_binding:
-        return _bound_run(spec, uses_bfloat16)
-    if uses_bfloat16:
-        lines = [
-            _ORT_VALUES,
-            "",
-            "outputs = session.run_with_ort_values(",
-            "    [one.name for one in session.get_outputs()], feeds",
-            ")",
-        ]
-    else:
-        lines = ["outputs = session.run(None, feeds)"]
-    return "\n".join([*lines, _report(uses_bfloat16)])
-
-
-_ORT_VALUES = """\
-feeds = {  # numpy has no bfloat16, so these travel as ONNX Runtime's own values
-    name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array)
-    for name, array in feeds.items()
-}"""
-
-
-def _bound_run(spec: TrialSpec, uses_bfloat16: bool) -> str:
-    device = '"cpu", 0'
-    lines = []
-    gpu = [one for one in spec.session.providers if one.name in _GPU_PROVIDERS]
+    bound, device, lines = spec.workload.use_io_binding, '"cpu", 0', list[str]()
+    gpu = [one for one in spec.session.providers if bound and one.name in wire.CUDA_PROVIDERS]
     if gpu:
         device_id = int(gpu[0].options.get("device_id", "0"))
         lines += [
-            f"on_gpu = session.get_providers()[0] in {_GPU_PROVIDERS!r}",
+            f"on_gpu = session.get_providers()[0] in {wire.CUDA_PROVIDERS!r}",
             f'device = ("cuda", {device_id!r}) if on_gpu else ("cpu", 0)',
         ]
         device = "*device"
-    if uses_bfloat16:
-        lines += [_ORT_VALUES, ""]
-        bind = "binding.bind_ortvalue_input(name, array)"
+    if bound or uses_bfloat16:
+        lines.append(VALUES.format(device=device))
+    if bound:
+        take = "get_outputs" if uses_bfloat16 else "copy_outputs_to_cpu"
+        lines.append(BOUND_RUN.format(device=device, take=take))
+    elif uses_bfloat16:
+        lines.append(
+            "outputs = session.run_with_ort_values([one.name for one in session.get_outputs()], values)"
+        )
     else:
-        bind = f"binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array, {device}))"
-    outputs = "binding.get_outputs()" if uses_bfloat16 else "binding.copy_outputs_to_cpu()"
-    return "\n".join(
-        [
-            *lines,
-            "binding = session.io_binding()",
-            "for name, array in feeds.items():",
-            f"    {bind}",
-            "for one in session.get_outputs():",
-            f"    binding.bind_output(one.name, {device})",
-            "session.run_with_iobinding(binding)",
-            f"outputs = {outputs}",
-            _report(uses_bfloat16),
-        ]
-    )
-
-
-def _report(uses_bfloat16: bool) -> str:
+        lines.append("outputs = session.run(None, feeds)")
     shape = "value.shape()" if uses_bfloat16 else "list(np.shape(value))"
-    return f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
+    report = f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
+    return "\n".join([*lines, report])

@@ -75,3 +75,19 @@ for node in model.graph.node:  # a value that two nodes share gets the same Cast
 del model.graph.node[:]
 model.graph.node.extend(nodes)
 """
+
+# What is bound lies where it is computed; numpy has no bfloat16, so that is a value of ONNX Runtime already.
+VALUES = """\
+values = {{
+    name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array, {device})
+    for name, array in feeds.items()
+}}"""
+
+BOUND_RUN = """\
+binding = session.io_binding()
+for name, value in values.items():
+    binding.bind_ortvalue_input(name, value)
+for one in session.get_outputs():
+    binding.bind_output(one.name, {device})
+session.run_with_iobinding(binding)
+outputs = binding.{take}()"""

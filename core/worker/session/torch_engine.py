@@ -22,6 +22,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from core import wire
+from core.wire import engines
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
 from core.worker.session.feeds import Array, Feeds, make_feeds
 from core.worker.session.feeds.wanted import BFLOAT16
@@ -147,12 +148,10 @@ def _refuse_settings(plan: wire.ContestantPlan) -> None:
     session = plan["session"]
     asked = [*session["attributes"], *session["config_entries"], *session["disabled_optimizers"]]
     asked += [one["name"] for one in session["providers"] if one["name"] != "CPUExecutionProvider"]
-    if asked or plan["use_io_binding"]:
-        what = asked[0] if asked else "use_io_binding"
-        raise SpecError(
-            f"`{what}` is a setting of ONNX Runtime, but the engine is `{plan['engine']}`.",
-            hint=f"Leave `{what}` at its default.",
-        )
+    for name in asked:
+        engines.require(plan["engine"], "settings", of=f": `{name}`")
+    if plan["use_io_binding"]:
+        engines.require(plan["engine"], "bind")
 
 
 def _fresh_cache() -> None:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import SpecError
-from core.wire.feeding import IMAGE_MODES
-from core.worker.session.feeds.images import BILINEAR, read_image
+from core.wire.feeding import IMAGE_MODES, channel_axis
+from core.worker.session.feeds.images import BILINEAR, normalised, read_image
 
 if TYPE_CHECKING:
     from PIL import Image as PIL
@@ -40,11 +40,8 @@ class ImageInput:
 def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | None:
     """Return how images go into `one`; None where they do not."""
     shape = one["shape"]
-    fits = one["dtype"] in ("uint8", "float16", "float32", "float64")
-    if len(shape) != 4 or batch_axis != 0 or not fits:
-        return None
-    axis = next((axis for axis in (1, 3) if shape[axis] in IMAGE_MODES), None)
-    if axis is None:
+    axis = channel_axis(shape)
+    if axis is None or batch_axis != 0 or one["dtype"] not in ("uint8", "float16", "float32", "float64"):
         return None
     height, width = shape[2:] if axis == 1 else shape[1:3]
     return ImageInput(
@@ -154,12 +151,10 @@ def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preproce
                 f"{target.channels} channels.",
                 hint="Give one number per channel.",
             )
-    array = pixels.astype(np.float32) / np.float32(255.0 / preprocessing["scale"])
-    if mean:
-        array -= np.asarray(mean, np.float32)
-    if std:
-        array /= np.asarray(std, np.float32)
-    return array.astype(target.dtype, copy=False)
+    mean, std = (list(one) * (target.channels if len(one) == 1 else 1) for one in (mean, std))
+    return normalised(pixels, 3, mean, std, most=255.0 / preprocessing["scale"]).astype(
+        target.dtype, copy=False
+    )
 
 
 def decoded(file: Path) -> Pixels:

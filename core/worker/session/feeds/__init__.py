@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.feeding import random_range
+from core.wire.feeding import channel_axis, random_range
 from core.worker.session.feeds.archive import opened
 from core.worker.session.feeds.wanted import BFLOAT16, Wanted
 
@@ -344,8 +344,7 @@ def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[st
     from core.worker.session.feeds.images import normalised
 
     notes.append(f"The uint8 images for input `{one.name}` were scaled to [0, 1].")
-    channel_axis = 1 if one.shape[1] in (1, 3, 4) else 3
-    return normalised(array, channel_axis, plan["image_mean"], plan["image_std"])
+    return normalised(array, channel_axis(one.shape) or 3, plan["image_mean"], plan["image_std"])
 
 
 def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from core import wire
 from core.wire.doors import check_files
 from core.wire.errors import SpecError
-from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD
+from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD, channel_axis
 from core.wire.files import IrregularFile, open_regular, refuse_irregular
 from core.worker.session.feeds.wanted import Wanted
 
@@ -37,7 +37,7 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
     Raises:
         SpecError: no single image input; no readable images, or fewer than the batch.
     """
-    one, channel_axis = image_input(wanted)
+    one, axis = image_input(wanted)
     rows = one.shape[0]
     files = _files(plan["path"] or "")
     if len(files) < rows:
@@ -45,14 +45,14 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
             f"There are {len(files)} images in `{plan['path']}`, the batch is {rows}.",
             hint=f"Use a batch of at most {len(files)}, or more images.",
         )
-    height, width = one.shape[2:] if channel_axis == 1 else one.shape[1:3]
-    pixels = np.stack([_pixels(file, one.shape[channel_axis], (width, height)) for file in files[:rows]])
-    if channel_axis == 1:
+    height, width = one.shape[2:] if axis == 1 else one.shape[1:3]
+    pixels = np.stack([_pixels(file, one.shape[axis], (width, height)) for file in files[:rows]])
+    if axis == 1:
         pixels = np.moveaxis(pixels, 3, 1)
     if one.dtype == "uint8":
         return {one.name: pixels}
-    mean, std = statistics(one.shape[channel_axis], plan["image_mean"], plan["image_std"])
-    return {one.name: normalised(pixels, channel_axis, mean, std).astype(one.numpy_dtype)}
+    mean, std = statistics(one.shape[axis], plan["image_mean"], plan["image_std"])
+    return {one.name: normalised(pixels, axis, mean, std).astype(one.numpy_dtype)}
 
 
 def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
@@ -73,9 +73,8 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
 
 
 def _channel_axis(one: Wanted) -> int | None:
-    if len(one.shape) != 4 or -1 in one.shape or not (one.dtype == "uint8" or "float" in one.dtype):
-        return None
-    return next((axis for axis in (1, 3) if one.shape[axis] in IMAGE_MODES), None)
+    fits = -1 not in one.shape and (one.dtype == "uint8" or "float" in one.dtype)
+    return channel_axis(one.shape) if fits else None
 
 
 def statistics(
@@ -86,15 +85,17 @@ def statistics(
     return mean or (IMAGENET_MEAN if default else ()), std or (IMAGENET_STD if default else ())
 
 
-def normalised(pixels: Array, channel_axis: int, mean: Sequence[float], std: Sequence[float]) -> Array:
-    """Scale bytes to [0, 1], then subtract `mean` and divide by `std`; an empty one is left out.
+def normalised(
+    pixels: Array, axis: int, mean: Sequence[float], std: Sequence[float], *, most: float = 255.0
+) -> Array:
+    """Scale bytes so that `most` is 1, then subtract `mean` and divide by `std`; an empty one is left out.
 
     Raises:
         SpecError: not one number per channel, or a deviation of zero.
     """
-    scaled = pixels.astype(np.float32) / np.float32(255)
-    channels = pixels.shape[channel_axis]
-    shape = [channels if axis == channel_axis else 1 for axis in range(pixels.ndim)]
+    scaled = pixels.astype(np.float32) / np.float32(most)
+    channels = pixels.shape[axis]
+    shape = [channels if one == axis else 1 for one in range(pixels.ndim)]
     for name, values in (("image_mean", mean), ("image_std", std)):
         if (values and len(values) != channels) or (name == "image_std" and 0 in values):
             raise SpecError(
