@@ -14,9 +14,8 @@ from core.wire.errors import SpecError, nearest
 
 Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "place", "fork", "cap"]
 
-ABILITIES: Mapping[
-    Ability, str
-] = {  # "the engine cannot …"; the last three are ORTune's own and refuse nothing
+# "the engine cannot …"; for want of the last three nothing is refused, it is done in another way
+ABILITIES: Mapping[Ability, str] = {
     "settings": "take settings of ONNX Runtime",
     "bind": "bind inputs and outputs",
     "profile": "be profiled",
