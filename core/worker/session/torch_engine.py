@@ -43,26 +43,10 @@ class BuiltProgram:
     run: Callable[..., Any]  # the program, or what the compiler made of it
     outputs: list[str]
     creation_s: float
-
-    @property
-    def requested(self) -> list[str]:
-        """The engine's name."""
-        return [self.engine]
-
-    @property
-    def effective(self) -> list[str]:
-        """The engine's name: PyTorch has no fallback."""
-        return [self.engine]
-
-    @property
-    def fallback(self) -> bool:
-        """False: see `effective`."""
-        return False
-
-    @property
-    def fallback_reason(self) -> str:
-        """Empty: see `fallback`."""
-        return ""
+    requested: list[str]  # the engine's name
+    effective: list[str]  # likewise: PyTorch has no fallback
+    fallback: bool = False
+    fallback_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +123,8 @@ def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInferenc
         run=run,
         outputs=source["outputs"],
         creation_s=time.perf_counter() - began,
+        requested=[plan["engine"]],
+        effective=[plan["engine"]],
     )
     return _in_place(built, plan["feeds"])
 
