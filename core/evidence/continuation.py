@@ -52,7 +52,7 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
     Args:
         race: the finished one.
         precision: name, of the race that goes on.
-        budget_s: seconds; None: the precision's.
+        budget_s: seconds; None: that of the effort.
     """
     asked = PRECISIONS[precision]
     made = len(race.facts["generations"])

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from core import wire
 from core.evidence.documents import FedInput
+from core.wire.feeding import INTEGERS, channel_axis, random_range
 
 _MOST = 40  # characters of a fixed value
 
@@ -83,23 +84,20 @@ def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
 
 def takes_images(dtype: str, shape: Sequence[int]) -> bool:
     """Whether an input of that type and shape is fed from images, where there are some."""
-    channels = len(shape) == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4))
-    return channels and (dtype == "uint8" or dtype.startswith("float"))
+    return channel_axis(shape) is not None and (dtype == "uint8" or dtype.startswith("float"))
 
 
 def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
     """Return the range of an input's random values in words, as the worker draws them."""
     dtype, low, high = one["dtype"], one.get("low"), one.get("high")
+    least, end = random_range(dtype, low, high)
     if dtype == "bool":
-        least, most = int(low or 0), int(high or 2)
-        return "random, true or false" if most - least > 1 else f"always {'true' if least else 'false'}"
-    if "int" in dtype:
-        if dtype in ("int8", "uint8") and low is None and high is None:
-            return f"random, all of {dtype}"
-        least = int(low) if low is not None else min(0, int(high or 2) - 1)
-        most = int(high) - 1 if high is not None else least + 1
-        if low is None and high is None:
-            return f"random, {least} to {most} (the model tells no range)"
-        return f"random, {least} to {most}" if most > least else f"always {least}"
-    least_f = low if low is not None else min(0.0, (high if high is not None else 1.0) - 1.0)
-    return f"random, {least_f:g} to {high if high is not None else least_f + 1.0:g}"
+        return "random, true or false" if end - least > 1 else f"always {'true' if least else 'false'}"
+    if dtype not in INTEGERS:
+        return f"random, {least:g} to {end:g}"
+    if low is None and high is None and (least, end) == INTEGERS[dtype]:
+        return f"random, all of {dtype}"
+    most = int(end) - 1
+    if low is None and high is None:
+        return f"random, {least} to {most} (the model tells no range)"
+    return f"random, {least} to {most}" if most > least else f"always {least}"

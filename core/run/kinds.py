@@ -114,7 +114,7 @@ def more_generations(
         store: holds the race.
         comparison_id: of the finished race.
         precision: name; None: as before.
-        budget_s: for what is added; None: the precision's.
+        budget_s: for what is added; None: that of the effort.
         wait_quiet_s: see `duel`.
 
     Raises:

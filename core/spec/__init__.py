@@ -186,10 +186,13 @@ def _check_engine(spec: TrialSpec) -> None:
     Raises:
         SpecError: a setting of ONNX Runtime's session, I/O binding, or a converted copy of the model.
     """
-    ignored = [(needs, name) for name in changed(spec) if (needs := _NEEDS.get(name))]
-    for needs, name in ignored:
-        left_out = ", ".join(f"`{name}`" for _, name in ignored)
-        engines.require(spec.engine, needs, of=f": `{name}`", instead=f", or leave out {left_out}")
+    lacking = set(_NEEDS.values()) - engines.ENGINES[spec.engine].can
+    ignored = [name for name in changed(spec) if _NEEDS.get(name) in lacking] if lacking else []
+    if ignored:
+        left_out = ", ".join(f"`{name}`" for name in ignored)
+        engines.require(
+            spec.engine, _NEEDS[ignored[0]], of=f": `{ignored[0]}`", instead=f", or leave out {left_out}"
+        )
 
 
 _ORT_ONLY = [k.name for k in KNOBS if k.target in ("attribute", "config_entry", "session")]

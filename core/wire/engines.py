@@ -14,9 +14,8 @@ from core.wire.errors import SpecError, nearest
 
 Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "place", "fork", "cap"]
 
-ABILITIES: Mapping[
-    Ability, str
-] = {  # "the engine cannot …"; the last three are ORTune's own and refuse nothing
+# "the engine cannot …"; for want of the last three nothing is refused, it is done in another way
+ABILITIES: Mapping[Ability, str] = {
     "settings": "take settings of ONNX Runtime",
     "bind": "bind inputs and outputs",
     "profile": "be profiled",
@@ -28,44 +27,26 @@ ABILITIES: Mapping[
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Engine:
     """One way to run a model."""
 
     label: str  # on screens
     runs: str  # what it runs, for the help
     module: str  # whose import loads its libraries, and whose `contender` prepares a plan
-    can: frozenset[Ability]
+    can: frozenset[Ability] = frozenset()
     ref: str = ""  # its name among the configurations of a command line, `KIND:MODE`; empty: none is needed
     program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
 
 
 DEFAULT = "onnxruntime"
+_PROGRAM = "the PyTorch model that was exported to this file, with PyTorch's own defaults"
 _TORCH = "core.worker.session.torch_engine"
 
 ENGINES: Mapping[str, Engine] = {
-    DEFAULT: Engine(
-        label="ONNX Runtime",
-        runs="the file itself",
-        module="core.worker.measure.inference",
-        can=frozenset(ABILITIES),
-    ),
-    "torch-eager": Engine(
-        label="PyTorch eager",
-        runs="the PyTorch model that was exported to this file, with PyTorch's own defaults",
-        module=_TORCH,
-        can=frozenset(),
-        ref="torch:eager",
-        program=True,
-    ),
-    "torch-compile": Engine(
-        label="torch.compile",
-        runs="the same, compiled",
-        module=_TORCH,
-        can=frozenset(),
-        ref="torch:compile",
-        program=True,
-    ),
+    DEFAULT: Engine("ONNX Runtime", "the file itself", "core.worker.measure.inference", frozenset(ABILITIES)),
+    "torch-eager": Engine("PyTorch eager", _PROGRAM, _TORCH, ref="torch:eager", program=True),
+    "torch-compile": Engine("torch.compile", "the same, compiled", _TORCH, ref="torch:compile", program=True),
 }
 REFS: Mapping[str, str] = {engine.ref: name for name, engine in ENGINES.items() if engine.ref}
 

@@ -254,8 +254,10 @@ def live_height(info: ForestInfo) -> int:
 
 
 def live_forest(info: ForestInfo, *, dark: bool = False) -> dict[str, Any]:
-    """Return the running forest for Apache ECharts, which moves in place instead of being drawn anew.
+    """Return the running forest for Apache ECharts, the one chart that is not Plotly's.
 
+    Streamlit counts the figure among what a Plotly chart is known by, so that each look replaces the whole
+    chart, which goes blank for a moment; that of ECharts moves in place. It comes with Streamlit.
     Its text is painted, so it has to be told whether the page is `dark`.
     The verdicts of a running race are not final, so they have no colours here. Places are logarithms of
     ratios; the ticks are lines with labels of their own, because no label of an axis can be computed.

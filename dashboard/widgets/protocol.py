@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from core.evidence.contrast import PRECISIONS
@@ -13,6 +15,7 @@ from dashboard import fields, format, state
 from dashboard.widgets.setting import help_text, is_changed, one, reset_button
 
 PRECISION = "protocol.precision"
+QUICK = "quick"  # unless another effort is chosen
 # keys of the session: one wish for all pages that start races
 WAIT, MINUTES = "protocol.wait_quiet", "protocol.wait_minutes"
 DEFAULT_MINUTES, MOST_MINUTES = 5, 120
@@ -32,6 +35,23 @@ def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
         for name in ("budget_s", "margin"):
             one(knob(name), effects.get(name))
     wait_for_quiet()
+
+
+def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction] | None = None) -> str:
+    """Draw how exact a race shall be, and how long that will take where it is known; return its name."""
+    known = predictions or {}
+    chosen = st.segmented_control(
+        label,
+        list(PRECISIONS),
+        key=key,
+        required=True,
+        default=None if key in st.session_state else QUICK,
+        format_func=lambda name: _option(name, known.get(name)),
+        persist_state="session",
+        help="How narrow the 95 % interval of every ratio must be before the race ends: "
+        + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
+    )
+    return chosen or QUICK
 
 
 def wait_for_quiet() -> None:

@@ -318,6 +318,11 @@ def test_the_remedy_fits_the_library(library: str, start: str) -> None:
     assert ort_errors.remedy(provider, f"{provider} could not load: {library} is missing.").startswith(start)
 
 
+def test_how_much_memory_was_asked_for_is_said() -> None:
+    error = ort_errors.run_error("Failed to allocate memory for requested buffer of size 3221225472")
+    assert "when it asked for 3.0 GiB at once" in error.message
+
+
 @pytest.mark.parametrize("text", ["CUDA failure 2: out of memory ; GPU=0", "std::bad_alloc"])
 def test_running_out_of_memory_is_recognised(text: str) -> None:
     assert isinstance(ort_errors.run_error(text), WorkerError)

@@ -1,7 +1,8 @@
 """What a user takes away: the YAML file reads back exactly, and the Python script is executed here.
 
-The script runs in a process of its own on a real model; its feeds must be byte for byte those of the
-measuring worker, its outputs equal to those of the worker's own session.
+The script runs in a process of its own on a real model; what it reads from files must be byte for byte what
+the measuring worker reads, what it draws of the same type, shape and range, and its outputs equal to those of
+the worker's own session on the same feeds.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Measured:
     trial: Trial
     info: wire.ModelInfo
     feeds: Feeds
-    outputs: list[Any]
+    session: Any
 
 
 def trial_of(spec: TrialSpec, result: dict[str, Any] | None = None, **changes: Any) -> Trial:
@@ -84,7 +85,6 @@ def measured(path: Path, **parts: dict[str, Any]) -> Measured:
         run_info = inspect_model(run_path)
     built = build_session(run_path, session_plan(spec.session))
     feeds = make_feeds(feed_plan(spec.workload, run_info), built.session.get_inputs())
-    outputs = [] if "bfloat16" in feeds.dtypes.values() else built.session.run(None, feeds.arrays)
     result = {
         "inputs": [
             {"name": name, "dtype": feeds.dtypes[name], "shape": list(array.shape)}
@@ -98,7 +98,7 @@ def measured(path: Path, **parts: dict[str, Any]) -> Measured:
         "latencies_s": [0.001] * 100,
         "throughput_per_s": 1000.0,
     }
-    return Measured(trial=trial_of(spec, result), info=run_info, feeds=feeds, outputs=outputs)
+    return Measured(trial=trial_of(spec, result), info=run_info, feeds=feeds, session=built.session)
 
 
 def execute(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -119,20 +119,36 @@ print("thread pools", options.intra_op_num_threads, sorted(session.get_providers
 """
 
 
-def run_and_compare(one: Measured, folder: Path, *, with_info: bool = True) -> str:
-    """Execute the script and compare feeds and outputs; return the script."""
-    script = emit_python(one.trial, one.info if with_info else None)
+def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False) -> str:
+    """Execute the script and compare feeds and outputs; return the script.
+
+    Args:
+        one: the trial.
+        folder: to run it in.
+        drawn: the feeds are random: they lie in the range of the worker's, and are not theirs.
+    """
+    script = emit_python(one.trial, one.info)
     done = execute(script + DUMP, folder)
     assert done.returncode == 0, done.stderr
-    with np.load(folder / "fed.npz") as fed:
+    fed: dict[str, Any] = {}
+    with np.load(folder / "fed.npz") as kept:
         for i, (name, array) in enumerate(one.feeds.arrays.items()):
-            assert fed[f"fed{i}"].dtype == array.dtype, name
-            assert fed[f"fed{i}"].tobytes() == array.tobytes(), name
+            fed[name] = kept[f"fed{i}"]
+            assert (fed[name].dtype, fed[name].shape) == (array.dtype, array.shape), name
+            assert drawn or fed[name].tobytes() == array.tobytes(), name
     with np.load(folder / "got.npz") as got:
-        assert len(got.files) == len(one.outputs) > 0
-        for i, value in enumerate(one.outputs):
+        expected = one.session.run(None, fed)
+        assert len(got.files) == len(expected) > 0
+        for i, value in enumerate(expected):
             np.testing.assert_array_equal(got[f"got{i}"], value)
     return script
+
+
+def drawn_by(one: Measured, folder: Path) -> dict[str, Any]:
+    """What the script of `one` draws."""
+    run_and_compare(one, folder, drawn=True)
+    with np.load(folder / "fed.npz") as kept:
+        return {name: kept[f"fed{i}"] for i, name in enumerate(one.feeds.arrays)}
 
 
 # --- the YAML file ----------------------------------------------------------------------------------------
@@ -176,7 +192,10 @@ def test_a_failed_trial_can_be_taken_away_as_yaml_too() -> None:
 
 
 def test_a_default_trial_is_reproduced(tmp_path: Path) -> None:
-    run_and_compare(measured(tiny_models.mlp(tmp_path / "m.onnx")), tmp_path)
+    one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
+    values = drawn_by(one, tmp_path)["x"]
+    assert 0 <= values.min() < values.max() < 1
+    assert (drawn_by(one, tmp_path)["x"] == values).all()  # the trial's seed
 
 
 @pytest.mark.parametrize("bound", [False, True])
@@ -200,22 +219,28 @@ def test_every_kind_of_session_setting_is_reproduced(tmp_path: Path, bound: bool
         },
         workload={"batch_size": 5, "use_io_binding": bound, "seed": 11},
     )
-    script = run_and_compare(one, tmp_path)
+    script = run_and_compare(one, tmp_path, drawn=True)
     assert "options.intra_op_num_threads = 3" in script
+    assert "default_rng(11)" in script
     assert "disabled_optimizers=['ConvActivationFusion', 'ConstantFolding']" in script
     assert ("run_with_iobinding" in script) is bound
 
 
-def test_every_numeric_type_is_fed_byte_for_byte(tmp_path: Path) -> None:
-    one = measured(tiny_models.every_dtype(tmp_path / "m.onnx"), workload={"batch_size": 3})
-    run_and_compare(one, tmp_path)
+def test_every_numeric_type_is_drawn_from_the_workers_range(tmp_path: Path) -> None:
+    one = measured(tiny_models.every_dtype(tmp_path / "m.onnx"), workload={"batch_size": 30})
+    for name, values in drawn_by(one, tmp_path).items():
+        own = one.feeds.arrays[name]
+        if values.dtype in (np.int8, np.uint8):
+            assert int(values.max()) - int(values.min()) > 200
+        else:
+            assert {0, 1} >= {int(value) for value in (values.min(), values.max(), own.min(), own.max())}
 
 
 def test_integers_keep_to_the_range_of_the_table_they_index(tmp_path: Path) -> None:
     one = measured(
         tiny_models.tokens(tmp_path / "m.onnx"), workload={"batch_size": 2, "dims": dims_of_tokens(tmp_path)}
     )
-    run_and_compare(one, tmp_path)
+    run_and_compare(one, tmp_path, drawn=True)  # an index outside of its table ends the run
 
 
 def dims_of_tokens(folder: Path) -> dict[str, int]:
@@ -238,15 +263,19 @@ def test_fixed_values_are_broadcast_to_the_inputs_shape(tmp_path: Path) -> None:
     run_and_compare(one, tmp_path)
 
 
-def test_ranges_are_drawn_as_the_worker_draws_them(tmp_path: Path) -> None:
+def test_ranges_that_were_asked_for_are_kept(tmp_path: Path) -> None:
     values = {"input_ids": "random:3..6", "attention_mask": "random:1..1"}
     workload = {"batch_size": 2, "dims": dims_of_tokens(tmp_path), "feed_values": values}
     one = measured(tiny_models.tokens(tmp_path / "m.onnx"), workload=workload)
     assert set(np.unique(one.feeds.arrays["input_ids"])) <= {3, 4, 5, 6}
     assert (one.feeds.arrays["attention_mask"] == 1).all()
-    run_and_compare(one, tmp_path)
-    floats = {"batch_size": 3, "feed_values": {"x": "random:-2..2.5"}}
-    run_and_compare(measured(tiny_models.mlp(tmp_path / "f.onnx"), workload=floats), tmp_path)
+    drawn = drawn_by(one, tmp_path)
+    assert set(np.unique(drawn["input_ids"])) <= {3, 4, 5, 6}
+    assert (drawn["attention_mask"] == 1).all()
+    floats = {"batch_size": 30, "feed_values": {"x": "random:-2..2.5"}}
+    values = drawn_by(measured(tiny_models.mlp(tmp_path / "f.onnx"), workload=floats), tmp_path)["x"]
+    assert -2 <= values.min() < -1
+    assert 2 < values.max() <= 2.5
 
 
 def test_an_npz_is_read_as_the_worker_reads_it(tmp_path: Path) -> None:
@@ -312,7 +341,7 @@ def test_the_fp16_copy_is_made_as_the_worker_makes_it(tmp_path: Path, keep: bool
     )
     (fed,) = one.feeds.arrays.values()
     assert fed.dtype == (np.float32 if keep else np.float16)
-    script = run_and_compare(one, tmp_path)
+    script = run_and_compare(one, tmp_path, drawn=True)
     assert f"keep_io_types={keep}" in script
 
 

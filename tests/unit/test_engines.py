@@ -56,7 +56,7 @@ def test_what_an_engine_cannot_is_refused_with_its_name_and_the_ability(ability:
 
 
 def test_a_row_is_all_that_a_new_runtime_needs_outside_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = Engine(label="Other", runs="it", module="other", can=frozenset({"bind", "emit"}), ref="other:one")
+    new = Engine("Other", "it", "other", frozenset({"bind", "emit"}), ref="other:one")
     monkeypatch.setitem(ENGINES, "other", new)  # type: ignore[arg-type]
     spec = spec_from_dict({"model": MODEL, "engine": "other", "workload": {"use_io_binding": True}})
     assert labels([spec_from_dict({"model": MODEL}), spec], 0)[1].startswith("Other")

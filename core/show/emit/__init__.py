@@ -16,11 +16,20 @@ from core.evidence.fed import takes_images
 from core.evidence.measurement import Trial, model_words
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.run.plan import drawn_range, feed_plan, session_plan
-from core.show.emit.parts import BFLOAT16, FP16, IMAGES, NPZ, RANDOM
+from core.show.emit.parts import BFLOAT16, BOUND_RUN, FP16, IMAGES, NORMALIZED, NPZ, VALUES
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
 from core.spec.checks import cpu_list
 from core.wire import engines
 from core.wire.errors import SpecError
+from core.wire.feeding import (
+    IMAGE_MODES,
+    IMAGE_SUFFIXES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    INTEGERS,
+    channel_axis,
+    random_range,
+)
 from core.wire.guard import MARK, breach, else_words, not_judged
 
 _MEASURED = (
@@ -73,7 +82,6 @@ _MACHINE = (
     "variables",
 )
 _CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
-_GPU_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
 # --- outputs that differ ------------------------------------------------------------------------------------
@@ -212,8 +220,8 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
 
     Args:
         trial: what to reproduce.
-        info: the model as `inspect` found it; with it the random feeds are byte for byte those of the trial,
-            without it they keep to values that suit any model.
+        info: the model as `inspect` found it; with it random feeds keep to the trial's ranges, without it to
+            values that suit any model.
         accepted_breach: as of `emit_yaml`.
 
     Raises:
@@ -225,7 +233,7 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
     accepted = _accepted(trial, accepted_breach)
     inputs = _inputs(trial, spec, info)
     blocks = [
-        _head(trial, spec, inputs, accepted),
+        _head(trial, spec, accepted),
         _model(spec),
         _session(spec),
         _feeds(spec, inputs),
@@ -262,33 +270,32 @@ def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
     return any(one["dtype"] == "bfloat16" for one in (*inputs, *outputs))
 
 
-def _head(trial: Trial, spec: TrialSpec, inputs: Sequence[wire.InputPlan], accepted: str) -> str:
-    wanted = {"import os", "import numpy as np", "import onnxruntime as ort"}
-    if spec.model.sha256:
-        wanted |= {"import hashlib", "from pathlib import Path"}
-    if any("random(" in _source(one, spec.workload) for one in inputs):
-        wanted.add("import zlib")
-    if spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds):
-        wanted |= {"from pathlib import Path", "from PIL import Image, ImageOps"}
-    if spec.model.precision == "fp16":
-        wanted |= {"import onnx", f"from onnxruntime.transformers.float16 import {_CONVERTER}"}
-    if spec.session.allow_fallback:
-        wanted.add("import sys")
-    standard = ("import hashlib", "import os", "import sys", "import zlib", "from pathlib import Path")
-    other = sorted(
-        wanted - set(standard), key=lambda line: (line.split()[1].lower(), not line.startswith("import"))
-    )
+def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
+    image_files = spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds)
+    standard = {
+        "import hashlib": spec.model.sha256,
+        "import os": True,
+        "import sys": spec.session.allow_fallback,
+        "from pathlib import Path": spec.model.sha256 or image_files,
+    }
+    other = {
+        "import numpy as np": True,
+        "import onnx": spec.model.precision == "fp16",
+        "import onnxruntime as ort": True,
+        f"from onnxruntime.transformers.float16 import {_CONVERTER}": spec.model.precision == "fp16",
+        "from PIL import Image, ImageOps": image_files,
+    }
     return "\n".join(
         [
             f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
             *_model_lines(trial.result),
             *_doubt_lines(trial),
             *_breach_lines(trial, accepted),
-            *(line for line in standard if line in wanted),
+            *(line for line, needed in standard.items() if needed),
             "",
             'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',
             "",
-            *other,
+            *(line for line, needed in other.items() if needed),
             *_affinity(spec.protocol.cpus),
         ]
     )
@@ -326,7 +333,7 @@ def _session(spec: TrialSpec) -> str:
     lines += ["", "providers = ["]
     lines += [f"    ({one['name']!r}, {one['options']!r})," for one in plan["providers"]]
     lines += ["]"]
-    if any(one["name"] in _GPU_PROVIDERS for one in plan["providers"]):
+    if any(one["name"] in wire.CUDA_PROVIDERS for one in plan["providers"]):
         lines += ["ort.preload_dlls()  # CUDA and cuDNN that came as Python packages"]
     if plan["allow_fallback"]:
         lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
@@ -374,12 +381,13 @@ def _feeds(spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
     workload = spec.workload
     sources = {one["name"]: _source(one, workload) for one in inputs}
     blocks = []
-    if workload.feeds != "random":
-        template = NPZ if _is_npz(workload.feeds) else IMAGES
-        statistics = {"mean": list(workload.image_mean), "std": list(workload.image_std)}
-        blocks.append(template.format(path=workload.feeds, **statistics))
-    if any("random(" in text for text in sources.values()):
-        blocks.append(RANDOM.format(seed=workload.seed))
+    if _is_npz(workload.feeds):
+        blocks.append(
+            NPZ.format(path=workload.feeds, mean=list(workload.image_mean), std=list(workload.image_std))
+        )
+    blocks += [_images(one, workload) for one in inputs if _is_image(one, workload)][:1]
+    if any(text.removeprefix("bfloat16(").startswith("random.") for text in sources.values()):
+        blocks.append(f"random = np.random.default_rng({workload.seed!r})")
     if any(one["dtype"] == "bfloat16" for one in inputs):
         blocks.append(BFLOAT16)
     lines = [f"    {name!r}: {text}," for name, text in sources.items()]
@@ -388,6 +396,12 @@ def _feeds(spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
 
 def _is_npz(feeds: str) -> bool:
     return feeds.lower().endswith(".npz")
+
+
+def _is_image(one: wire.InputPlan, workload: WorkloadSpec) -> bool:
+    asked = one.get("drawn") or one["name"] in workload.feed_values
+    from_files = workload.feeds != "random" and not _is_npz(workload.feeds)
+    return from_files and not asked and takes_images(one["dtype"], one["shape"])
 
 
 def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
@@ -399,98 +413,68 @@ def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
     elif one["name"] in workload.feed_values:
         value = workload.feed_values[one["name"]]
         text = f"np.array(np.broadcast_to(np.asarray({value!r}, {dtype!r}), {shape!r}))"
-    elif _is_npz(workload.feeds) or (workload.feeds != "random" and takes_images(dtype, shape)):
+    elif _is_npz(workload.feeds):
         text = f"from_file({one['name']!r}, {dtype!r}, {shape!r})"
+    elif _is_image(one, workload):
+        text = f"np.ascontiguousarray(images, {dtype!r})"
     else:
         text = _random(one, dtype, shape)
     return f"bfloat16({text})" if one["dtype"] == "bfloat16" else text
 
 
+def _images(one: wire.InputPlan, workload: WorkloadSpec) -> str:
+    """The lines that read the images of an input; without statistics of its own it gets ImageNet's."""
+    shape = one["shape"]
+    axis = channel_axis(shape) or 3
+    height, width = shape[2:] if axis == 1 else shape[1:3]
+    read = IMAGES.format(
+        path=workload.feeds,
+        suffixes=IMAGE_SUFFIXES,
+        rows=shape[0],
+        mode=IMAGE_MODES[shape[axis]],
+        size=(width, height),
+        channels=shape[axis],
+    )
+    lines = [read.strip("\n")]
+    if one["dtype"] != "uint8":
+        mean, std = (IMAGENET_MEAN, IMAGENET_STD) if shape[axis] == 3 else (0, 1)
+        lines.append(NORMALIZED.format(mean=workload.image_mean or mean, std=workload.image_std or std))
+    return "\n".join([*lines, *(["images = np.moveaxis(images, 3, 1)"] if axis == 1 else [])])
+
+
 def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
-    name = one["name"]
+    low, high = random_range(dtype, one["low"], one["high"])
     if dtype == "bool":
-        low, high = int(one["low"] or 0), int(one["high"] or 2)
-        return f"random({name!r}).integers({low}, {high}, {shape!r}).astype(np.bool_)"
-    if "int" in dtype:
-        low, high = _integer_range(one, dtype)
-        return f"random({name!r}).integers({low!r}, {high!r}, {shape!r}, dtype={dtype!r})"
-    high_f = one["high"] if one["high"] is not None else None
-    low_f = one["low"] if one["low"] is not None else min(0.0, (high_f if high_f is not None else 1.0) - 1.0)
-    span = float((high_f if high_f is not None else low_f + 1.0) - low_f)
-    unit = "float64" if dtype == "float64" else "float32"
-    values = f"{float(low_f)!r} + random({name!r}).random({shape!r}, dtype={unit!r}) * np.float32({span!r})"
-    return f"np.asarray({values}).astype({dtype!r})"
-
-
-def _integer_range(one: wire.InputPlan, dtype: str) -> tuple[int, int]:
-    """The range of random integers as the measuring worker chooses it: low is in it, high is not."""
-    bits = int(dtype.lstrip("uint"))
-    least, most = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-    if bits == 8 and one["low"] is None and one["high"] is None:
-        return least, most
-    low = int(one["low"]) if one["low"] is not None else min(0, int(one["high"] or 2) - 1)
-    high = int(one["high"]) if one["high"] is not None else low + 2
-    return max(low, least), min(high, most)
+        return f"random.integers({low!r}, {high!r}, {shape!r}).astype(np.bool_)"
+    if dtype in INTEGERS:
+        return f"random.integers({low!r}, {high!r}, {shape!r}, dtype={dtype!r})"
+    return f"random.uniform({float(low)!r}, {float(high)!r}, {shape!r}).astype({dtype!r})"
 
 
 # --- the run ------------------------------------------------------------------------------------------------
 
 
 def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
-    if spec.workload.use_io_binding:
-        return _bound_run(spec, uses_bfloat16)
-    if uses_bfloat16:
-        lines = [
-            _ORT_VALUES,
-            "",
-            "outputs = session.run_with_ort_values(",
-            "    [one.name for one in session.get_outputs()], feeds",
-            ")",
-        ]
-    else:
-        lines = ["outputs = session.run(None, feeds)"]
-    return "\n".join([*lines, _report(uses_bfloat16)])
-
-
-_ORT_VALUES = """\
-feeds = {  # numpy has no bfloat16, so these travel as ONNX Runtime's own values
-    name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array)
-    for name, array in feeds.items()
-}"""
-
-
-def _bound_run(spec: TrialSpec, uses_bfloat16: bool) -> str:
-    device = '"cpu", 0'
-    lines = []
-    gpu = [one for one in spec.session.providers if one.name in _GPU_PROVIDERS]
+    bound, device, lines = spec.workload.use_io_binding, '"cpu", 0', list[str]()
+    gpu = [one for one in spec.session.providers if bound and one.name in wire.CUDA_PROVIDERS]
     if gpu:
         device_id = int(gpu[0].options.get("device_id", "0"))
         lines += [
-            f"on_gpu = session.get_providers()[0] in {_GPU_PROVIDERS!r}",
+            f"on_gpu = session.get_providers()[0] in {wire.CUDA_PROVIDERS!r}",
             f'device = ("cuda", {device_id!r}) if on_gpu else ("cpu", 0)',
         ]
         device = "*device"
-    if uses_bfloat16:
-        lines += [_ORT_VALUES, ""]
-        bind = "binding.bind_ortvalue_input(name, array)"
+    if bound or uses_bfloat16:
+        lines.append(VALUES.format(device=device))
+    if bound:
+        take = "get_outputs" if uses_bfloat16 else "copy_outputs_to_cpu"
+        lines.append(BOUND_RUN.format(device=device, take=take))
+    elif uses_bfloat16:
+        lines.append(
+            "outputs = session.run_with_ort_values([one.name for one in session.get_outputs()], values)"
+        )
     else:
-        bind = f"binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array, {device}))"
-    outputs = "binding.get_outputs()" if uses_bfloat16 else "binding.copy_outputs_to_cpu()"
-    return "\n".join(
-        [
-            *lines,
-            "binding = session.io_binding()",
-            "for name, array in feeds.items():",
-            f"    {bind}",
-            "for one in session.get_outputs():",
-            f"    binding.bind_output(one.name, {device})",
-            "session.run_with_iobinding(binding)",
-            f"outputs = {outputs}",
-            _report(uses_bfloat16),
-        ]
-    )
-
-
-def _report(uses_bfloat16: bool) -> str:
+        lines.append("outputs = session.run(None, feeds)")
     shape = "value.shape()" if uses_bfloat16 else "list(np.shape(value))"
-    return f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
+    report = f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
+    return "\n".join([*lines, report])

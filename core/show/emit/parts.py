@@ -1,15 +1,6 @@
-"""Pieces of the Python script that `emit.py` writes. Text only; fields in braces are filled by `repr`."""
+"""Pieces of the Python script that `emit` writes. Text only; fields in braces are filled by `repr`."""
 
 from __future__ import annotations
-
-# As the measuring worker does it: the values depend on the seed and on the input's name alone.
-RANDOM = """
-SEED = {seed!r}
-
-
-def random(name):
-    return np.random.default_rng([SEED, zlib.crc32(name.encode())])
-"""
 
 BFLOAT16 = """
 def bfloat16(array):  # the upper half of a float32
@@ -22,7 +13,7 @@ FEEDS = {path!r}
 MEAN, STD = {mean!r}, {std!r}  # of uint8 images in a float input; empty: only scaled to [0, 1]
 
 with np.load(FEEDS, allow_pickle=False) as archive:
-    stored = {{name: archive[name] for name in archive.files}}
+    stored = dict(archive)
 
 
 def from_file(name, dtype, shape):
@@ -30,51 +21,33 @@ def from_file(name, dtype, shape):
     array = stored.get(name, only)
     if array.dtype == np.uint8 and np.issubdtype(dtype, np.floating) and len(shape) == 4:
         if array.ndim == 3:
-            array = array[:, None] if shape[1] == 1 else array[..., None]
+            array = np.expand_dims(array, 1 if shape[1] == 1 else 3)
         elif list(array.shape[1:]) != shape[1:]:
             array = np.moveaxis(array, 3, 1)
-        axis = 1 if shape[1] in (1, 3, 4) else 3
-        channels = [-1 if one == axis else 1 for one in range(4)]
-        array = array.astype(np.float32) / np.float32(255)
-        if MEAN:
-            array = array - np.reshape(MEAN, channels).astype(np.float32)
-        if STD:
-            array = array / np.reshape(STD, channels).astype(np.float32)
+        spread = (-1, 1, 1) if shape[1] in (1, 3, 4) else (-1,)
+        mean, std = (np.reshape(one, spread).astype(np.float32) for one in (MEAN or [0], STD or [1]))
+        array = (array / np.float32(255) - mean) / std
     array = array[tuple(slice(size) for size in shape)]  # the first rows
     return np.ascontiguousarray(array.astype(dtype)).reshape(shape)
 
 """
 
 IMAGES = """
-FEEDS = {path!r}
-MEAN, STD = {mean!r}, {std!r}  # empty: ImageNet's for three channels, nothing for others
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+FEEDS = Path({path!r})
+SUFFIXES = {suffixes!r}
 
-
-def from_file(name, dtype, shape):
-    axis = 1 if shape[1] in (1, 3, 4) else 3
-    height, width = shape[2:] if axis == 1 else shape[1:3]
-    channels = shape[axis]
-    place = Path(FEEDS)
-    files = [place] if place.is_file() else sorted(p for p in place.glob("*") if p.suffix.lower() in SUFFIXES)
-    pixels = []
-    for file in files[: shape[0]]:
-        with Image.open(file) as image:
-            upright = ImageOps.exif_transpose(image).convert({{1: "L", 3: "RGB", 4: "RGBA"}}[channels])
-            resized = upright.resize((width, height), Image.Resampling.BILINEAR)
-        pixels.append(np.asarray(resized, np.uint8).reshape(height, width, channels))
-    array = np.stack(pixels)
-    array = np.moveaxis(array, 3, 1) if axis == 1 else array
-    if dtype != "uint8":
-        spread = [-1 if one == axis else 1 for one in range(4)]
-        mean = MEAN or ([0.485, 0.456, 0.406] if channels == 3 else [0.0] * channels)
-        std = STD or ([0.229, 0.224, 0.225] if channels == 3 else [1.0] * channels)
-        array = array.astype(np.float32) / np.float32(255)
-        array = array - np.reshape(mean, spread).astype(np.float32)
-        array = array / np.reshape(std, spread).astype(np.float32)
-    return np.ascontiguousarray(array.astype(dtype)).reshape(shape)
-
+files = [FEEDS] if FEEDS.is_file() else sorted(p for p in FEEDS.glob("*") if p.suffix.lower() in SUFFIXES)
+pixels = []
+for file in files[:{rows!r}]:
+    with Image.open(file) as image:
+        upright = ImageOps.exif_transpose(image).convert({mode!r})
+        resized = upright.resize({size!r}, Image.Resampling.BILINEAR)
+    pixels.append(np.asarray(resized, np.uint8).reshape(resized.height, resized.width, {channels!r}))
+images = np.stack(pixels)
 """
+
+NORMALIZED = """\
+images = (images / np.float32(255) - np.float32({mean!r})) / np.float32({std!r})"""
 
 FP16 = """
 # The float16 copy, made in memory by ONNX Runtime's own converter.
@@ -102,3 +75,19 @@ for node in model.graph.node:  # a value that two nodes share gets the same Cast
 del model.graph.node[:]
 model.graph.node.extend(nodes)
 """
+
+# What is bound lies where it is computed; numpy has no bfloat16, so that is a value of ONNX Runtime already.
+VALUES = """\
+values = {{
+    name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array, {device})
+    for name, array in feeds.items()
+}}"""
+
+BOUND_RUN = """\
+binding = session.io_binding()
+for name, value in values.items():
+    binding.bind_ortvalue_input(name, value)
+for one in session.get_outputs():
+    binding.bind_output(one.name, {device})
+session.run_with_iobinding(binding)
+outputs = binding.{take}()"""

@@ -11,6 +11,10 @@ from pathlib import Path
 
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
 
+NO_MEMORY = re.compile(
+    r"[Ff]ailed to allocate(?: memory for requested buffer of size (?P<size>\d+))?"
+    r"|bad_alloc|CUDA failure 2\b|CUDNN_STATUS_ALLOC_FAILED|[Oo]ut of memory"
+)
 _MISSING_LIBRARY = re.compile(r"([\w.+-]+\.so[\w.]*): cannot open shared object file")
 _PROVIDER_LIBRARY = re.compile(r"libonnxruntime_providers_(\w+)\.so")
 _PROVIDER_OF_LIBRARY = {
@@ -188,10 +192,7 @@ def _in_node(match: re.Match[str]) -> ModelError:
     )
 
 
-_MEMORY: tuple[Rule, ...] = (
-    (re.compile(r"Failed to allocate memory for requested buffer of size (?P<size>\d+)"), _out_of_memory),
-    (re.compile(r"bad_alloc|CUDA failure 2\b|CUDNN_STATUS_ALLOC_FAILED|[Oo]ut of memory"), _out_of_memory),
-)
+_MEMORY: tuple[Rule, ...] = ((NO_MEMORY, _out_of_memory),)
 
 _SETTINGS: tuple[Rule, ...] = (
     (

@@ -22,6 +22,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from core import wire
+from core.wire import engines
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
 from core.worker.session.feeds import Array, Feeds, make_feeds
 from core.worker.session.feeds.wanted import BFLOAT16
@@ -42,26 +43,10 @@ class BuiltProgram:
     run: Callable[..., Any]  # the program, or what the compiler made of it
     outputs: list[str]
     creation_s: float
-
-    @property
-    def requested(self) -> list[str]:
-        """The engine's name."""
-        return [self.engine]
-
-    @property
-    def effective(self) -> list[str]:
-        """The engine's name: PyTorch has no fallback."""
-        return [self.engine]
-
-    @property
-    def fallback(self) -> bool:
-        """False: see `effective`."""
-        return False
-
-    @property
-    def fallback_reason(self) -> str:
-        """Empty: see `fallback`."""
-        return ""
+    requested: list[str]  # the engine's name
+    effective: list[str]  # likewise: PyTorch has no fallback
+    fallback: bool = False
+    fallback_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +123,8 @@ def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInferenc
         run=run,
         outputs=source["outputs"],
         creation_s=time.perf_counter() - began,
+        requested=[plan["engine"]],
+        effective=[plan["engine"]],
     )
     return _in_place(built, plan["feeds"])
 
@@ -147,12 +134,10 @@ def _refuse_settings(plan: wire.ContestantPlan) -> None:
     session = plan["session"]
     asked = [*session["attributes"], *session["config_entries"], *session["disabled_optimizers"]]
     asked += [one["name"] for one in session["providers"] if one["name"] != "CPUExecutionProvider"]
-    if asked or plan["use_io_binding"]:
-        what = asked[0] if asked else "use_io_binding"
-        raise SpecError(
-            f"`{what}` is a setting of ONNX Runtime, but the engine is `{plan['engine']}`.",
-            hint=f"Leave `{what}` at its default.",
-        )
+    for name in asked:
+        engines.require(plan["engine"], "settings", of=f": `{name}`")
+    if plan["use_io_binding"]:
+        engines.require(plan["engine"], "bind")
 
 
 def _fresh_cache() -> None:

@@ -21,7 +21,7 @@ from dashboard.contestants import Entry
 from dashboard.views.compare import entry_list
 from dashboard.widgets import columns, controls, going_on, live_text, race_results, standings
 from dashboard.widgets.live_text import Field
-from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
@@ -37,7 +37,6 @@ FOLLOWED = "compare.followed"  # the linked comparison whose model was chosen
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
 PAST, DUELS = "compare.past", "compare.duels"
 
-QUICK = "quick"
 PAST_LIMIT = 200
 PAST_ROWS = 8  # more of them scroll
 
@@ -153,17 +152,7 @@ def _builder(record: ModelRecord) -> None:
 def _protocol(found: Mapping[str, Prediction]) -> None:
     """Effort with its predicted time, margin and budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.segmented_control(
-            "Effort",
-            list(PRECISIONS),
-            key=PRECISION,
-            required=True,
-            default=None if PRECISION in st.session_state else QUICK,
-            format_func=lambda one: f"{one} · {format.about(found[one].seconds)}" if one in found else one,
-            persist_state="session",
-            help="How narrow the 95 % interval of every ratio must be before the race ends: "
-            + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
-        )
+        effort(PRECISION, predictions=found)
         st.number_input(
             "Equal within (%)",
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from core.evidence.contrast import PRECISIONS
 from core.run import variants
 from core.run.job import Status
 from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
@@ -24,7 +23,7 @@ from dashboard import contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset
-from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
 # keys of the session
@@ -358,15 +357,7 @@ def _measuring(card: Sequence[Row]) -> None:
     work = needed(card)
     active = [one for one in _jobs() if state.is_active(one)]
     with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
-        st.segmented_control(
-            "Effort of races",
-            list(PRECISIONS),
-            key=PRECISION,
-            required=True,
-            default=None if PRECISION in st.session_state else "quick",
-            persist_state="session",
-            help="More takes longer and narrows the intervals.",
-        )
+        effort(PRECISION, "Effort of races")
         wait_for_quiet()
         st.button(
             "Measuring" if active else "Measure what is missing",

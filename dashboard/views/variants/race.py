@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core.evidence.contrast import PRECISIONS
 from core.run import variants
 from core.spec import ModelRef, ProtocolSpec, TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, state
 from dashboard.views.variants import maker as variant_maker
-from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 
 RACERS, PRECISION = "variants.racers", "variants.precision"
 OFFERED = "variants.racers.offered"  # whom there was to choose from
@@ -42,23 +41,12 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             help=f"At most {MOST} variants; each further one takes more time. All run on ONNX Runtime's "
             "default settings; race other settings on Compare.",
         )
-        precision = st.segmented_control(
-            "Effort",
-            list(PRECISIONS),
-            key=PRECISION,
-            default=None if PRECISION in st.session_state else "quick",
-            required=True,
-            persist_state="session",
-            help="How narrow the interval of every ratio must be: "
-            + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
-        )
+        precision = effort(PRECISION)
         wait_for_quiet()
         if st.button(
             "Start the race", key="variants.race.start", type="primary", icon=":material/play_arrow:"
         ):
-            _start(
-                root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], str(precision)
-            )
+            _start(root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], precision)
 
 
 def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> None:

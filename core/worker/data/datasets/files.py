@@ -16,10 +16,10 @@ import numpy.typing as npt
 from core import wire
 from core.wire.doors import check_files
 from core.wire.errors import SpecError
+from core.wire.feeding import IMAGE_SUFFIXES
 from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular
 from core.worker.data.datasets.images import decoded, image_input, prepared
 from core.worker.data.datasets.labels import Labels, from_text
-from core.worker.session.feeds.images import SUFFIXES
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -138,7 +138,9 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())
+    return sorted(
+        file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and not file.is_dir()
+    )
 
 
 def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import SpecError
-from core.worker.session.feeds.images import BILINEAR, MODES, read_image
+from core.wire.feeding import IMAGE_MODES, channel_axis
+from core.worker.session.feeds.images import BILINEAR, normalised, read_image
 
 if TYPE_CHECKING:
     from PIL import Image as PIL
@@ -39,11 +40,8 @@ class ImageInput:
 def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | None:
     """Return how images go into `one`; None where they do not."""
     shape = one["shape"]
-    fits = one["dtype"] in ("uint8", "float16", "float32", "float64")
-    if len(shape) != 4 or batch_axis != 0 or not fits:
-        return None
-    axis = next((axis for axis in (1, 3) if shape[axis] in MODES), None)
-    if axis is None:
+    axis = channel_axis(shape)
+    if axis is None or batch_axis != 0 or one["dtype"] not in ("uint8", "float16", "float32", "float64"):
         return None
     height, width = shape[2:] if axis == 1 else shape[1:3]
     return ImageInput(
@@ -96,7 +94,7 @@ def _sized(image: Pixels, target: ImageInput, preprocessing: wire.Preprocessing)
     from PIL import Image
 
     picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-    picture = picture.convert("L" if gray else MODES[target.channels])
+    picture = picture.convert("L" if gray else IMAGE_MODES[target.channels])
     if resize is None and crop is None:
         picture = picture.resize((width, height), BILINEAR)
     else:
@@ -153,12 +151,10 @@ def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preproce
                 f"{target.channels} channels.",
                 hint="Give one number per channel.",
             )
-    array = pixels.astype(np.float32) / np.float32(255.0 / preprocessing["scale"])
-    if mean:
-        array -= np.asarray(mean, np.float32)
-    if std:
-        array /= np.asarray(std, np.float32)
-    return array.astype(target.dtype, copy=False)
+    mean, std = (list(one) * (target.channels if len(one) == 1 else 1) for one in (mean, std))
+    return normalised(pixels, 3, mean, std, most=255.0 / preprocessing["scale"]).astype(
+        target.dtype, copy=False
+    )
 
 
 def decoded(file: Path) -> Pixels:
@@ -177,7 +173,7 @@ def _plain(file: Path, picture: PIL.Image) -> PIL.Image:
             f"`{file.name}` has more than 8 bits in a channel, which would be cut off.",
             hint="Convert it to 8 bits, or save the values as an .npz.",
         )
-    return picture if picture.mode in MODES.values() else picture.convert(_plain_mode(picture))
+    return picture if picture.mode in IMAGE_MODES.values() else picture.convert(_plain_mode(picture))
 
 
 def _plain_mode(picture: PIL.Image) -> str:

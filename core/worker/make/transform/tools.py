@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import re
 import warnings
 from collections.abc import Iterator
 
@@ -13,8 +12,8 @@ from core.wire.errors import ModelError, TunerError, WorkerError
 from core.worker.make.transform.whole import TOOL_ERRORS
 from core.worker.models.checking import first_line
 from core.worker.session import ORT_ERRORS
+from core.worker.session.ort_errors import NO_MEMORY
 
-_NO_MEMORY = re.compile(r"[Ff]ailed to allocate|bad_alloc|[Oo]ut of memory")
 _FEWER = "Use fewer calibration rows, the MinMax method, or smaller dimensions."
 _EXCLUDE = "Exclude the node it names, choose other operator types, or simplify the model first."
 
@@ -47,6 +46,6 @@ def tool_errors(what: str) -> Iterator[None]:
     except MemoryError:
         raise WorkerError(f"There is not enough memory to {what}.", hint=_FEWER) from None
     except (*TOOL_ERRORS, *ORT_ERRORS) as error:
-        if _NO_MEMORY.search(str(error)):
+        if NO_MEMORY.search(str(error)):
             raise WorkerError(f"There is not enough memory to {what}.", hint=_FEWER) from None
         raise ModelError(f"ONNX Runtime cannot {what}: {first_line(error)}", hint=_EXCLUDE) from None

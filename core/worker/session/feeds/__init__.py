@@ -4,9 +4,7 @@ numpy only; Pillow is imported when images are asked for and never otherwise. Ev
 in the type that the session declares, and exactly in the planned shape: a source with fewer rows than the
 batch is refused, never repeated. bfloat16, which numpy lacks, is its bit pattern in uint16.
 
-Random ranges, unless the plan gives others: floats uniform in [0, 1), so that roots and logarithms stay
-finite; bool at random; uint8 and int8 the whole type; other integers 0 or 1, valid as a mask and as an index
-into any table. The values of an input depend on the seed and its name alone.
+Random values lie where `wire.feeding` says; those of an input depend on the seed and its name alone.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import ModelError, SpecError, nearest
+from core.wire.feeding import channel_axis, random_range
 from core.worker.session.feeds.archive import opened
 from core.worker.session.feeds.wanted import BFLOAT16, Wanted
 
@@ -35,7 +34,6 @@ _ORT_TYPES = {
     "bool": "bool",
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-_SMALL_INTEGERS = ("int8", "uint8")
 _IMAGE_ARRAY = "test_images"  # the name MedMNIST uses
 
 
@@ -190,39 +188,20 @@ def _final(one: Wanted, array: Array) -> Array:
 
 
 def random(one: Wanted, seed: int) -> Array:
-    """Return the seeded random array for one input, in the range the module docstring states."""
+    """Return the seeded random array for one input, in the range of `random_range`."""
     generator = np.random.default_rng([abs(seed), zlib.crc32(one.name.encode())])
     dtype = one.numpy_dtype
-    if dtype == np.bool_:
-        low, high = int(one.low or 0), int(one.high or 2)  # a mask asks for True only: 1 <= value < 2
-        return np.asarray(generator.integers(low, high, one.shape), np.bool_)
-    if np.issubdtype(dtype, np.integer):
-        low, high = _integer_range(one)
-        return np.asarray(generator.integers(low, high, one.shape, dtype=dtype))
-    low_f, high_f = _float_range(one)
-    unit = generator.random(one.shape, dtype=np.float64 if dtype == np.float64 else np.float32)
-    return np.asarray(low_f + unit * np.float32(high_f - low_f)).astype(dtype)
-
-
-def _integer_range(one: Wanted) -> tuple[int, int]:
-    limits = np.iinfo(one.numpy_dtype)
-    whole = one.dtype in _SMALL_INTEGERS and one.low is None and one.high is None
-    if whole:
-        return int(limits.min), int(limits.max) + 1
-    low = int(one.low) if one.low is not None else min(0, int(one.high or 2) - 1)
-    high = int(one.high) if one.high is not None else low + 2
-    low, high = max(low, int(limits.min)), min(high, int(limits.max) + 1)
+    low, high = random_range(one.dtype, one.low, one.high)
+    if np.issubdtype(dtype, np.floating):
+        unit = generator.random(one.shape, dtype=np.float64 if dtype == np.float64 else np.float32)
+        return np.asarray(low + unit * np.float32(high - low)).astype(dtype)
     if low >= high:
         raise SpecError(
             f"Input `{one.name}` has no {one.dtype} from {one.low} up to, but without, {one.high}.",
             hint="Give it a range that holds a number, or a fixed value.",
         )
-    return low, high
-
-
-def _float_range(one: Wanted) -> tuple[float, float]:
-    low = one.low if one.low is not None else min(0.0, (one.high if one.high is not None else 1.0) - 1.0)
-    return low, one.high if one.high is not None else low + 1.0
+    whole = np.int64 if dtype == np.bool_ else dtype
+    return np.asarray(generator.integers(int(low), int(high), one.shape, dtype=whole), dtype)
 
 
 # -- fixed values ------------------------------------------------------------------------------------------
@@ -365,8 +344,7 @@ def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[st
     from core.worker.session.feeds.images import normalised
 
     notes.append(f"The uint8 images for input `{one.name}` were scaled to [0, 1].")
-    channel_axis = 1 if one.shape[1] in (1, 3, 4) else 3
-    return normalised(array, channel_axis, plan["image_mean"], plan["image_std"])
+    return normalised(array, channel_axis(one.shape) or 3, plan["image_mean"], plan["image_std"])
 
 
 def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:

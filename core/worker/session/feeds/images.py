@@ -19,6 +19,7 @@ import numpy.typing as npt
 from core import wire
 from core.wire.doors import check_files
 from core.wire.errors import SpecError
+from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD, channel_axis
 from core.wire.files import IrregularFile, open_regular, refuse_irregular
 from core.worker.session.feeds.wanted import Wanted
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
-IMAGENET_STD = (0.229, 0.224, 0.225)
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> Pillow's name
 BILINEAR = 2  # `Image.Resampling.BILINEAR`, which is not imported here
 
 
@@ -40,7 +37,7 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
     Raises:
         SpecError: no single image input; no readable images, or fewer than the batch.
     """
-    one, channel_axis = image_input(wanted)
+    one, axis = image_input(wanted)
     rows = one.shape[0]
     files = _files(plan["path"] or "")
     if len(files) < rows:
@@ -48,14 +45,14 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
             f"There are {len(files)} images in `{plan['path']}`, the batch is {rows}.",
             hint=f"Use a batch of at most {len(files)}, or more images.",
         )
-    height, width = one.shape[2:] if channel_axis == 1 else one.shape[1:3]
-    pixels = np.stack([_pixels(file, one.shape[channel_axis], (width, height)) for file in files[:rows]])
-    if channel_axis == 1:
+    height, width = one.shape[2:] if axis == 1 else one.shape[1:3]
+    pixels = np.stack([_pixels(file, one.shape[axis], (width, height)) for file in files[:rows]])
+    if axis == 1:
         pixels = np.moveaxis(pixels, 3, 1)
     if one.dtype == "uint8":
         return {one.name: pixels}
-    mean, std = statistics(one.shape[channel_axis], plan["image_mean"], plan["image_std"])
-    return {one.name: normalised(pixels, channel_axis, mean, std).astype(one.numpy_dtype)}
+    mean, std = statistics(one.shape[axis], plan["image_mean"], plan["image_std"])
+    return {one.name: normalised(pixels, axis, mean, std).astype(one.numpy_dtype)}
 
 
 def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
@@ -76,9 +73,8 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
 
 
 def _channel_axis(one: Wanted) -> int | None:
-    if len(one.shape) != 4 or -1 in one.shape or not (one.dtype == "uint8" or "float" in one.dtype):
-        return None
-    return next((axis for axis in (1, 3) if one.shape[axis] in MODES), None)
+    fits = -1 not in one.shape and (one.dtype == "uint8" or "float" in one.dtype)
+    return channel_axis(one.shape) if fits else None
 
 
 def statistics(
@@ -89,15 +85,17 @@ def statistics(
     return mean or (IMAGENET_MEAN if default else ()), std or (IMAGENET_STD if default else ())
 
 
-def normalised(pixels: Array, channel_axis: int, mean: Sequence[float], std: Sequence[float]) -> Array:
-    """Scale bytes to [0, 1], then subtract `mean` and divide by `std`; an empty one is left out.
+def normalised(
+    pixels: Array, axis: int, mean: Sequence[float], std: Sequence[float], *, most: float = 255.0
+) -> Array:
+    """Scale bytes so that `most` is 1, then subtract `mean` and divide by `std`; an empty one is left out.
 
     Raises:
         SpecError: not one number per channel, or a deviation of zero.
     """
-    scaled = pixels.astype(np.float32) / np.float32(255)
-    channels = pixels.shape[channel_axis]
-    shape = [channels if axis == channel_axis else 1 for axis in range(pixels.ndim)]
+    scaled = pixels.astype(np.float32) / np.float32(most)
+    channels = pixels.shape[axis]
+    shape = [channels if one == axis else 1 for one in range(pixels.ndim)]
     for name, values in (("image_mean", mean), ("image_std", std)):
         if (values and len(values) != channels) or (name == "image_std" and 0 in values):
             raise SpecError(
@@ -123,7 +121,9 @@ def _files(path: str) -> list[Path]:
     if place.is_file():
         return [place]
     files = (
-        sorted(file for file in place.glob("*") if file.suffix.lower() in SUFFIXES) if place.is_dir() else []
+        sorted(file for file in place.glob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        if place.is_dir()
+        else []
     )
     if not files:
         what = "no images" if place.is_dir() else "nothing"
@@ -135,7 +135,7 @@ def _files(path: str) -> list[Path]:
 
 
 def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
-    sized = read_image(file, lambda upright: upright.convert(MODES[channels]).resize(size, BILINEAR))
+    sized = read_image(file, lambda upright: upright.convert(IMAGE_MODES[channels]).resize(size, BILINEAR))
     return np.asarray(sized, np.uint8).reshape(size[1], size[0], channels)
 
 

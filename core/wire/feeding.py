@@ -1,0 +1,42 @@
+"""What feeds are made of: ranges of random values, types and statistics of images. Standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> Pillow's name
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's normalisation for its pretrained classifiers
+IMAGENET_STD = (0.229, 0.224, 0.225)
+INTEGERS = {
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, 2**bits) for bits in (8, 16, 32, 64)},
+}  # the smallest, and the end that none reaches
+
+
+def channel_axis(shape: Sequence[int]) -> int | None:
+    """Return which axis of an input of images holds the channels: 1 in NCHW, 3 in NHWC; None: it is none."""
+    return next((axis for axis in (1, 3) if len(shape) == 4 and shape[axis] in IMAGE_MODES), None)
+
+
+def random_range(dtype: str, low: float | None, high: float | None) -> tuple[float, float]:
+    """Return the smallest random value and the end of the range, which whole numbers do not reach.
+
+    Without a bound floats lie in [0, 1), so that roots and logarithms stay finite; bytes are all bytes; other
+    integers are 0 or 1, valid as a mask and as an index into any table. The type's own limits hold.
+
+    Args:
+        dtype: numpy's name, or "bfloat16".
+        low: smallest value that was asked for; None: none was.
+        high: the end that was asked for.
+    """
+    if dtype == "bool":
+        return int(low or 0), int(high or 2)  # a mask asks for True only: 1 <= value < 2
+    if dtype not in INTEGERS:
+        first = low if low is not None else min(0.0, (high if high is not None else 1.0) - 1.0)
+        return first, high if high is not None else first + 1.0
+    least, end = INTEGERS[dtype]
+    if end - least == 2**8 and low is None and high is None:
+        return least, end
+    start = int(low) if low is not None else min(0, int(high or 2) - 1)
+    return max(start, least), min(int(high) if high is not None else start + 2, end)
