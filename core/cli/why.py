@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core import wire
 from core.cli.grid import visible
 from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
 from core.cli.signals import Interrupted
@@ -64,7 +65,7 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
     try:
         with scheduler(store) as service:
             plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
-            job = service.submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+            job = service.submit_job(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
             return watch(service, job, Progress(sys.stderr, quiet=quiet)).error
     except Interrupted as interrupted:
         interrupted.document = _document(of, None, None)

@@ -20,7 +20,7 @@ from core.evidence.contrast import PRECISIONS, Precision
 from core.evidence.measurement import TrialState
 from core.evidence.record import Entry, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence, self_test_result
-from core.process.runner import Progress
+from core.process.runner import Progress, Run
 from core.run.different_models import Origin, hold_apart, refuse
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
 from core.run.prior import prior_of
@@ -28,7 +28,6 @@ from core.run.race import race
 from core.run.trial import (
     Prepared,
     Resolved,
-    Run,
     about,
     describe,
     explained,

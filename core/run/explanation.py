@@ -28,12 +28,11 @@ from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, Verdict, difference
 from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired
-from core.process.runner import run_job
+from core.process.runner import Run, run_job
 from core.run.plan import contestant_plan
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import spec_from_dict
 from core.store import PRUNED, Store
-from core.store.library import Run
 from core.wire.errors import SpecError, StoreError, WorkerError
 from core.wire.guard import else_words
 from core.wire.profile_passes import Passes, passes_from_dict

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 
@@ -31,14 +31,15 @@ from core.evidence.comparison import Comparison, Configuration, Contestant, line
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RaceRecord
 from core.process.machine_queue import MachineQueue
-from core.process.runner import Progress, run_job
+from core.process.runner import Progress, Run, RunJob, run_job
 from core.run.comparison import Ending, Service, perform_comparison, perform_self_test, protocol_of
 from core.run.job import FINISHED, WAITING_QUIET, End, Job, State, Status
 from core.run.ledger import Ledger, settle
 from core.run.quiet_wait import wait_until_quiet
-from core.run.trial import Resolved, Run, perform_profile, resolve_trial
+from core.run.trial import Resolved, perform_profile, resolve_trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import Store
+from core.wire import Reply
 from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, record_from_error
 
 __all__ = ["FINISHED", "Scheduler", "Status"]
@@ -59,7 +60,7 @@ class Scheduler:
         store: Store,
         *,
         owner: str,
-        run: Callable[..., dict[str, Any]] = run_job,
+        run: RunJob = run_job,
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
@@ -235,7 +236,7 @@ class Scheduler:
         return entry.id
 
     def submit_job(
-        self, job: wire.JobName, payload: Mapping[str, Any], *, what: str, timeout_s: float = 600.0
+        self, job: wire.Request[Any], payload: Mapping[str, Any], *, what: str, timeout_s: float = 600.0
     ) -> str:
         """Queue a job that is no trial, such as an export, and return its id; `status` has its result."""
         return self.submit_task(lambda run: run(job, payload, timeout_s=timeout_s), kind=job, what=what)
@@ -504,20 +505,20 @@ class Scheduler:
         waited = wait_until_quiet(entry.wait_quiet_s, entry.cancel, on_wait)
         entry.notes.append(waited.note)
 
-    def _worker(self, entry: Job) -> Callable[..., dict[str, Any]]:
+    def _worker(self, entry: Job) -> Run:
         """`run_job` with this job's cancel and progress."""
 
-        def run(job: wire.JobName, payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> dict[str, Any]:
+        def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             self._ledger.set_progress(entry, Progress(stage=job, done=0, total=0))
             progress = partial(self._ledger.set_progress, entry)
             return self._run(job, payload, on_progress=progress, cancel=entry.cancel, timeout_s=timeout_s)
 
         return run
 
-    def _describe(self, run: Callable[..., dict[str, Any]], *, refresh: bool = False) -> wire.Environment:
+    def _describe(self, run: Run, *, refresh: bool = False) -> wire.Environment:
         with self._describing:
             if self._environment is None or refresh:
-                self._environment = cast(wire.Environment, run("environment", {}))
+                self._environment = run(wire.ENVIRONMENT, {})
             return self._environment
 
     def _do_profile(self, spec: TrialSpec, model_name: str | None, trial_id: str, entry: Job) -> End:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
+from core import wire
 from core.cli.tables import comparison_lines, history_lines, trial_lines
 from core.evidence.measurement import Trial, model_words
 from core.process.runner import run_job
@@ -38,7 +39,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> dict[str, Any]:
-    return run_job("environment", {})
+    return run_job(wire.ENVIRONMENT, {})
 
 
 @pytest.fixture

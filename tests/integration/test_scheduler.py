@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from core import wire
 from core.evidence.comparison import ANCHOR_LABEL, Configuration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
@@ -44,7 +45,7 @@ def own_folders(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def machine() -> dict[str, Any]:
-    return run_job("environment", {})
+    return run_job(wire.ENVIRONMENT, {})
 
 
 @pytest.fixture

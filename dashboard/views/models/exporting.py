@@ -161,7 +161,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
         return
     try:
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        job = state.scheduler().submit_job("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+        job = state.scheduler().submit_job(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
     except TunerError as error:
         state.keep_error(error, PLACE)
         return

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from core import wire
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.run.explanation import (
@@ -269,7 +270,7 @@ def _job(of: Pair) -> Status | None:
     if what == of.what:
         return state.status(job)
     active = state.scheduler().active()
-    return next((one for one in active if one.kind == "explain" and one.what == of.what), None)
+    return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
 def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
@@ -314,7 +315,7 @@ def _race(of: Pair) -> None:
 def _start(of: Pair) -> None:
     try:
         plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
-        job = state.scheduler().submit_job("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+        job = state.scheduler().submit_job(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
     except TunerError as error:
         state.keep_error(error)
         return
