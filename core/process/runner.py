@@ -48,12 +48,12 @@ class Progress:
 
 
 class Run(Protocol):
-    """`run_job` where it is settled who hears of progress and who may cancel."""
+    """`run_job`, or what is called like it; who hears of progress and may cancel may be settled already."""
 
     def __call__(
-        self, job: wire.Request[Reply], payload: Mapping[str, Any], /, *, timeout_s: float = 600.0
+        self, job: wire.Request[Reply], payload: Mapping[str, Any], /, *args: Any, **options: Any
     ) -> Reply:
-        """Do `job`, within `timeout_s`."""
+        """Do `job`; options are those of `run_job`."""
 
 
 def no_worker(*_: object, **__: object) -> NoReturn:
@@ -63,22 +63,6 @@ def no_worker(*_: object, **__: object) -> NoReturn:
         WorkerError: always.
     """
     raise WorkerError("No worker may be started now.")
-
-
-class RunJob(Protocol):
-    """What is called like `run_job`."""
-
-    def __call__(
-        self,
-        job: wire.Request[Reply],
-        payload: Mapping[str, Any],
-        /,
-        *,
-        on_progress: Callable[[Progress], None] | None = None,
-        cancel: threading.Event | None = None,
-        timeout_s: float = 600.0,
-    ) -> Reply:
-        """As `run_job`."""
 
 
 def run_job(

@@ -31,7 +31,7 @@ from core.evidence.comparison import Comparison, Configuration, Contestant, line
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RaceRecord
 from core.process.machine_queue import MachineQueue
-from core.process.runner import Progress, Run, RunJob, run_job
+from core.process.runner import Progress, Run, run_job
 from core.run.comparison import Ending, Service, perform_comparison, perform_self_test, protocol_of
 from core.run.job import FINISHED, WAITING_QUIET, End, Job, State, Status
 from core.run.ledger import Ledger, settle
@@ -60,7 +60,7 @@ class Scheduler:
         store: Store,
         *,
         owner: str,
-        run: RunJob = run_job,
+        run: Run = run_job,
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
