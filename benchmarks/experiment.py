@@ -49,7 +49,7 @@ CALLED = ("FASTER", "SLOWER")
 
 def contestant(label: str, path: Path, **session: Any) -> Entry:
     """ONNX Runtime's default session on the model at `path`, but for the settings given."""
-    info = run_job("inspect", {"path": str(path)})
+    info = run_job(wire.INSPECT, {"path": str(path)})
     plan: wire.ContestantPlan = {
         "engine": "onnxruntime",
         "model_path": str(path),
@@ -257,7 +257,7 @@ class Machine:
 
 def this_machine() -> Machine:
     """Ask a worker, as the scheduler does."""
-    facts = run_job("environment", {})
+    facts = run_job(wire.ENVIRONMENT, {})
     cpu, versions = facts["cpu"], facts["libraries"]
     ort = versions.get("onnxruntime-gpu") or versions.get("onnxruntime")
     return Machine(

@@ -28,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from core import wire  # noqa: E402
 from core.process.runner import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
 
 TARGET_NS = 500.0
@@ -285,7 +286,7 @@ def mobilenet(folder: Path, given: str | None) -> Path:
 
 def input_of(path: Path) -> tuple[str, list[int]]:
     """The one input's name and shape, free dimensions as 1, asked from a worker."""
-    one = run_job("inspect", {"path": str(path)})["inputs"][0]
+    one = run_job(wire.INSPECT, {"path": str(path)})["inputs"][0]
     return one["name"], [size if isinstance(size, int) else 1 for size in one["shape"]]
 
 
@@ -325,7 +326,7 @@ def share(base: float) -> float:
 
 def machine() -> str:
     """What the numbers hold for, in one line."""
-    facts = run_job("environment", {})
+    facts = run_job(wire.ENVIRONMENT, {})
     versions = facts["libraries"]
     ort = versions.get("onnxruntime-gpu") or versions.get("onnxruntime")
     cpu = facts["cpu"]

@@ -21,6 +21,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
+from core import wire  # noqa: E402
 from core.evidence.verdict import words  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
 from core.run import kinds, variants  # noqa: E402
@@ -57,7 +58,7 @@ def model(store: Store, name: str) -> ModelRecord:
     output = store.folder / f"{name}.onnx"
     if not output.is_file():
         plan = {**sample.plan, "output": str(output), "pretrained": False}
-        run_job("export", plan, timeout_s=EXPORT_TIMEOUT_S)
+        run_job(wire.EXPORT, plan, timeout_s=EXPORT_TIMEOUT_S)
     return library.import_file(store, output, name=name, source="export")
 
 

@@ -23,6 +23,7 @@ from core import wire
 from core.evidence.comparison import Configuration, line_up, same_request
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
+from core.process.runner import no_worker
 from core.run import kinds
 from core.run import trial as trial_run
 from core.run.job import Status
@@ -252,7 +253,7 @@ def check_before(spec: TrialSpec) -> None:
         TunerError: what this server does not admit.
     """
     admit(spec)  # before anything tells what lies at a path
-    trial_run.check_before(spec, store(), trial_run.no_worker)
+    trial_run.check_before(spec, store(), no_worker)
 
 
 def race(asked: Sequence[Configuration], **options: Any) -> str:
@@ -265,7 +266,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> str:
     """
     for one in asked:
         admit(one.spec)
-    trial_run.check_race_before(asked, store(), trial_run.no_worker)
+    trial_run.check_race_before(asked, store(), no_worker)
     return scheduler().submit(kinds.race(asked, **options))
 
 

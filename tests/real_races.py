@@ -43,7 +43,7 @@ class Field:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.info: wire.ModelInfo = run_job("inspect", {"path": str(path)})  # type: ignore[assignment]
+        self.info = run_job(wire.INSPECT, {"path": str(path)})
 
     def entry(
         self,

@@ -24,10 +24,9 @@ from core.cli.output import (
 from core.cli.signals import Interrupted
 from core.cli.tables import table
 from core.cli.watch import Progress, scheduler, watch
-from core.process.runner import run_job
+from core.process.runner import Run, run_job
 from core.run import kinds
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
-from core.run.trial import Run
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Accuracy, Store
 from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error

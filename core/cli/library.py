@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from core import wire
 from core.cli.exports import csv_text, history_records, md_text
 from core.cli.filtering import Filter
 from core.cli.grid import visible
@@ -183,7 +184,7 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
     store = Store()
     name = plan["name"] or Path(plan["path"]).stem
     with scheduler(store) as service:
-        job = kinds.worker("export", plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
+        job = kinds.worker(wire.EXPORT, plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
         status = watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet))
     reply: Any = job_result(status, json_=json_)
     import_file(
@@ -503,7 +504,7 @@ def machine(
     if self_test:
         _self_test(json_=json_, quiet=quiet)
         return
-    environment: Any = run_job("environment", {})
+    environment = run_job(wire.ENVIRONMENT, {})
     if json_:
         print_json(environment)
     else:

@@ -18,9 +18,9 @@ from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_words
 from core.evidence.node_savings import Choice, Unit, choices, halving
+from core.process.runner import Run
 from core.run import kinds
 from core.run.node_errors import Located, check_workload, locate_errors, located, quantized_from
-from core.run.trial import Run
 from core.store import Store
 from core.store.library import resolve_model
 from core.wire.errors import WorkerError

@@ -16,9 +16,9 @@ from core.evidence.comparison import Comparison, Configuration, line_up, several
 from core.evidence.contrast import PRECISIONS
 from core.evidence.documents import ContrastRecord
 from core.evidence.measurement import Trial
-from core.process.runner import run_job
+from core.process.runner import no_worker, run_job
 from core.run.prediction import past, predict
-from core.run.trial import check_race_before, no_worker, resolve_trial
+from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.knobs import knob

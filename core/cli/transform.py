@@ -24,9 +24,9 @@ from core.cli.output import Json, Quiet, Wide, check_place, print_json, print_li
 from core.cli.tables import counted, table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_from_dict, fed_words
+from core.process.runner import Run, no_worker
 from core.run.kinds import task
-from core.run.trial import no_worker
-from core.run.variants import Run, check_request, judged, lineage, make_chain, variant_of
+from core.run.variants import check_request, judged, lineage, make_chain, variant_of
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core import wire
 from core.cli.grid import visible
 from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
 from core.cli.signals import Interrupted
@@ -65,7 +66,7 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
     try:
         with scheduler(store) as service:
             plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
-            job = kinds.worker("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+            job = kinds.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
             return watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)).error
     except Interrupted as interrupted:
         interrupted.document = _document(of, None, None)

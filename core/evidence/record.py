@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from core import wire
 from core.evidence.contrast import ASSUMED, Precision, Prior
@@ -61,7 +60,7 @@ class Ran:
     cost: wire.CostReply | None = None
     footprint: wire.FootprintReply | None = None
     load_peak_rss_bytes: int | None = None
-    shapes: list[dict[str, Any]] = field(default_factory=list)  # batch_size, first_run_ns, next_run_ns
+    shapes: list[wire.NewShape] = field(default_factory=list)
     output_error: wire.OutputError | None = None  # against those of its reference
     not_compared: str = ""  # why there is no `output_error`, in a sentence
     energy_j_per_run: float | None = None

@@ -7,9 +7,7 @@ standard error is kept for the message of a crash. Nothing here knows what a job
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import json
 import os
 import re
 import selectors
@@ -21,18 +19,21 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NoReturn, Protocol, cast
+
+import msgspec
 
 from core import wire
 from core.process import scratch
-from core.wire.errors import Cancelled, TunerError, WorkerError, error_from_record
+from core.wire import Reply
+from core.wire.channel import MAX_LINE_BYTES, Asking, Broken
+from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.files import ROOT
 
 TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
 TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
 EXIT_GRACE_S = 3.0  # a worker that has answered may take this long to leave by itself
 STDERR_TAIL_BYTES = 4096
-MAX_LINE_BYTES = 1 << 30  # an answer larger than this is a flood
 CHUNK_BYTES = 1 << 16
 
 
@@ -46,19 +47,37 @@ class Progress:
     text: str = ""
 
 
+class Run(Protocol):
+    """`run_job`, or what is called like it; who hears of progress and may cancel may be settled already."""
+
+    def __call__(
+        self, job: wire.Request[Reply], payload: Mapping[str, Any], /, *args: Any, **options: Any
+    ) -> Reply:
+        """Do `job`; options are those of `run_job`."""
+
+
+def no_worker(*_: object, **__: object) -> NoReturn:
+    """Stand in for `Run` where no worker may be started beside somebody's measurement.
+
+    Raises:
+        WorkerError: always.
+    """
+    raise WorkerError("No worker may be started now.")
+
+
 def run_job(
-    job: wire.JobName,
+    job: wire.Request[Reply],
     payload: Mapping[str, Any],
     *,
     on_progress: Callable[[Progress], None] | None = None,
     cancel: threading.Event | None = None,
     timeout_s: float = 600.0,
     command: Sequence[str] | None = None,
-) -> dict[str, Any]:
+) -> Reply:
     """Run `job` in a worker of its own and return what it answers.
 
     Args:
-        job: name of the job.
+        job: what to do.
         payload: its plan, plain JSON data.
         on_progress: called in this thread for every step that the worker reports.
         cancel: set it from any thread to stop the worker.
@@ -72,18 +91,38 @@ def run_job(
     """
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
-    request = json.dumps({"job": job, "payload": payload}, separators=(",", ":")).encode() + b"\n"
     with contextlib.ExitStack() as ends:
         environment = worker_environment(job) | _own_folder(ends)
         process = _start(list(command) if command is not None else worker_command(), environment)
         answered = False
         try:
-            with _Conversation(job, process, request) as conversation:
-                value = conversation.answer(on_progress, cancel, time.monotonic() + timeout_s, timeout_s)
+            with _Conversation(job, payload, process, on_progress) as conversation:
+                reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
-            return value
         finally:
             _end(process, answered=answered)
+    return checked(reply, job, f"The worker for `{job}`")
+
+
+def checked(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
+    """Return `reply` as it came, once it is known to have the shape that `request` is replied to with.
+
+    Args:
+        reply: from another process.
+        request: that it is the reply to.
+        who: replied, for the message.
+
+    Raises:
+        WorkerError: a field is missing or holds something else.
+    """
+    try:
+        msgspec.convert(reply, request.reply)  # what it makes of it is not kept: it has 1.0 for 1
+    except msgspec.ValidationError as error:
+        raise WorkerError(
+            f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
+            hint="Check the installation with `python -m core machine`.",
+        ) from error
+    return cast(Reply, reply)
 
 
 def worker_command() -> list[str]:
@@ -105,7 +144,7 @@ PASSED_ON = (
 )
 ONLINE: Mapping[str, Sequence[str]] = {
     # job that downloads -> how it gets there; a proxy's address may hold a password
-    "export": ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    wire.EXPORT: ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 }
 ALSO_VARIABLE = "ORTUNE_WORKER_ENV"  # further names with commas between them
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
@@ -165,12 +204,18 @@ def _cancelled(job: str) -> Cancelled:
 class _Conversation:
     """The three pipes of one worker, read and written without ever blocking on one of them."""
 
-    def __init__(self, job: str, process: subprocess.Popen[bytes], request: bytes) -> None:
+    def __init__(
+        self,
+        job: str,
+        payload: Mapping[str, Any],
+        process: subprocess.Popen[bytes],
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
         self.job = job
         self.process = process
-        self.unsent = memoryview(request)
-        self.line = bytearray()
-        self.lines: collections.deque[bytes] = collections.deque()
+        self.on_progress = on_progress
+        self.asking = Asking()
+        self.unsent = memoryview(self.asking.request(job, payload))
         self.stderr_tail = b""
         self.noise = ""
         self.stage = ""
@@ -190,13 +235,7 @@ class _Conversation:
     def __exit__(self, *_: object) -> None:
         self.selector.close()
 
-    def answer(
-        self,
-        on_progress: Callable[[Progress], None] | None,
-        cancel: threading.Event | None,
-        deadline: float,
-        timeout_s: float,
-    ) -> dict[str, Any]:
+    def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> dict[str, Any]:
         """Talk until the worker has answered, failed, left, or must be stopped."""
         while True:
             if cancel is not None and cancel.is_set():
@@ -205,10 +244,8 @@ class _Conversation:
                 raise self._timed_out(timeout_s)
             left = _has_exited(self.process)
             self._exchange()
-            while self.lines:
-                value = self._handle(self.lines.popleft(), on_progress)
-                if value is not None:
-                    return value
+            if (reply := self._reply()) is not None:
+                return reply
             if left and self._drained():
                 raise self._no_answer()
 
@@ -222,8 +259,7 @@ class _Conversation:
 
     def _drained(self) -> bool:
         """Read what a worker that has left wrote last; a child of it may hold the pipes open for ever."""
-        ready = [key for key, event in self.selector.select(0) if event & selectors.EVENT_READ]
-        return not ready and not self.lines
+        return not any(event & selectors.EVENT_READ for _, event in self.selector.select(0))
 
     def _send(self, key: selectors.SelectorKey) -> None:
         try:
@@ -245,36 +281,26 @@ class _Conversation:
         elif key.fileobj is self.process.stderr:
             self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
         else:
-            self._split(data)
+            try:
+                self.asking.hear(data)
+            except Broken as flood:
+                raise WorkerError(
+                    f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
+                    hint="Use fewer runs.",
+                ) from flood
 
-    def _split(self, data: bytes) -> None:
-        *whole, rest = data.split(b"\n")
-        for part in whole:
-            self.lines.append(bytes(self.line) + part)
-            self.line.clear()
-        self.line += rest
-        if len(self.line) > MAX_LINE_BYTES:
-            raise WorkerError(
-                f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
-                hint="Use fewer runs.",
-            )
+    def _reply(self) -> dict[str, Any] | None:
+        """Return the worker's reply, or raise its error; libraries that print are noise, and remembered."""
+        while True:
+            try:
+                return self.asking.reply(self._progress)
+            except Broken as broken:
+                self.noise = self.noise or shortened(broken.noise or b"")
 
-    def _handle(self, line: bytes, on_progress: Callable[[Progress], None] | None) -> dict[str, Any] | None:
-        """Return the worker's result; raise its error; pass its progress on; remember noise."""
-        message = _decoded(line)
-        match message:
-            case {"event": "result", "value": dict() as value}:
-                return value
-            case {"event": "error", "error": {"type": str(), "message": str(), "hint": str()} as record}:
-                raise error_from_record(record)
-            case {"event": "progress", "stage": str(stage), "done": int(done), "total": int(total)}:
-                self.stage = stage
-                if on_progress is not None:
-                    text = str(message.get("text", ""))
-                    on_progress(Progress(stage=stage, done=done, total=total, text=text))
-            case _:
-                self.noise = self.noise or _shortened(line)
-        return None
+    def _progress(self, stage: str, done: int, total: int, text: str = "") -> None:
+        self.stage = stage
+        if self.on_progress is not None:
+            self.on_progress(Progress(stage=stage, done=done, total=total, text=text))
 
     def _timed_out(self, timeout_s: float) -> WorkerError:
         return WorkerError(
@@ -287,8 +313,7 @@ class _Conversation:
 
     def _no_answer(self) -> TunerError:
         code = _exit_code(self.process)
-        if self.line:
-            self.noise = self.noise or _shortened(bytes(self.line))
+        self.noise = self.noise or shortened(self.asking.unfinished)
         said = last_words(self.stderr_tail)
         if code < 0:
             return crash_error(self.job, -code, self._where(), said)
@@ -302,15 +327,6 @@ class _Conversation:
             f"The worker for `{self.job}` ended with exit code {code} and no result{self._where()}.{said}",
             hint="Check the installation with `python -m core machine`.",
         )
-
-
-def _decoded(line: bytes) -> dict[str, Any]:
-    """Return the JSON object on `line`, or an empty one when it holds none."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 _CRASH_HINTS: Mapping[str, tuple[str, str]] = {
@@ -357,7 +373,8 @@ def _last_line(stderr: bytes) -> str:  # the report itself says only where
     return _clipped(next((line for line in reversed(lines) if line), ""), 300)
 
 
-def _shortened(line: bytes) -> str:
+def shortened(line: bytes) -> str:
+    """Return the beginning of what was written instead of a message, for one that quotes it."""
     return _clipped(line[:400].decode(errors="replace").strip(), 80)
 
 

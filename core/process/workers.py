@@ -9,7 +9,6 @@ knows what a command does, and nothing outlives `Workers`, a context manager, or
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -25,8 +24,18 @@ from typing import IO, Any
 
 import psutil
 
-from core.process.runner import crash_error, last_words, worker_command, worker_environment
-from core.wire.errors import Cancelled, TunerError, WorkerError, error_from_record
+from core import wire
+from core.process.runner import (
+    checked,
+    crash_error,
+    last_words,
+    shortened,
+    worker_command,
+    worker_environment,
+)
+from core.wire import Reply
+from core.wire.channel import Asking, Broken
+from core.wire.errors import Cancelled, TunerError, WorkerError
 
 START_S = 60.0  # to load numpy and onnxruntime on a busy machine
 FREEZE_S = 2.0  # a process that does not stop within this is called unfreezable
@@ -43,70 +52,42 @@ def can_fork() -> bool:
 
 
 class _Line:
-    """Requests and replies as JSON lines over a socket, with a deadline and a way to stop."""
+    """Requests and replies over a socket, with a deadline and a way to stop."""
 
-    def __init__(self, end: socket.socket, who: str, cancel: threading.Event) -> None:
+    def __init__(self, end: socket.socket, cancel: threading.Event) -> None:
         self.socket = end
-        self.who = who
         self.cancel = cancel
-        self.buffer = bytearray()
-        self.asked = 0  # number of the last request
+        self.asking = Asking()
 
-    def send(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
-        self.asked += 1
-        data = json.dumps({"id": self.asked, **message}, separators=(",", ":")).encode() + b"\n"
+    def send(self, do: str, arguments: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
+        data = self.asking.request(do, arguments)
         self.socket.settimeout(START_S)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is noticed by `receive`
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
             self.socket.sendall(data[sent:])
 
-    def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """Return the reply to the last request; None when the other side is gone.
-
-        A reply to an earlier one, which was given up, is passed over; what has no number is for the last.
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """Return the reply to the last request.
 
         Raises:
             Cancelled: the wait was called off.
             TimeoutError: nothing came in time.
+            Broken: the other side is gone, or said what is no message.
+            TunerError: the error that it replied with.
         """
         deadline = time.monotonic() + timeout_s
-        while True:
-            message = self._next(deadline)
-            if message is None or message.get("id") in (None, self.asked):
-                return message
-
-    def _next(self, deadline: float) -> dict[str, Any] | None:
-        while (end := self.buffer.find(b"\n")) < 0:
+        while (reply := self.asking.reply()) is None:
             if self.cancel.is_set():
                 raise Cancelled("The race was cancelled.", hint="Start it again when you want its result.")
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            if not select.select([self.socket], [], [], min(left, TICK_S))[0]:
-                continue
-            try:
-                data = self.socket.recv(CHUNK_BYTES)
-            except ConnectionResetError:
-                return None
-            if not data:
-                return None
-            self.buffer += data
-        line = bytes(self.buffer[:end])
-        del self.buffer[: end + 1]
-        return _decoded(line, self.who)
-
-
-def _decoded(line: bytes, who: str) -> dict[str, Any]:
-    try:
-        message = json.loads(line)
-    except ValueError:
-        message = None
-    if not isinstance(message, dict):
-        raise WorkerError(
-            f"The worker of {who} answered with something that is no reply: `{line[:80]!r}`.",
-            hint="Check the installation with `python -m core machine`.",
-        )
-    return message
+            if select.select([self.socket], [], [], min(left, TICK_S))[0]:
+                try:
+                    self.asking.hear(self.socket.recv(CHUNK_BYTES))
+                except ConnectionResetError:
+                    self.asking.hear(b"")
+        return reply
 
 
 class Worker:
@@ -116,12 +97,12 @@ class Worker:
         self.label = label
         self.pid = pid
         self._owner = owner
-        self._line = _Line(end, f"`{label}`", owner.cancel)
+        self._line = _Line(end, owner.cancel)
         self._stderr = stderr
         self._frozen = False
         self.alive = True
 
-    def ask(self, command: str, arguments: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
         """Thaw the worker, have it obey `command`, and return its reply.
 
         Raises:
@@ -130,29 +111,30 @@ class Worker:
             TunerError: the error that it reported; it lives on.
         """
         self.thaw()
-        self._line.send({"do": command, "with": arguments})
+        self._line.send(command, arguments)
         try:
             reply = self._line.receive(timeout_s)
+        except Broken as broken:
+            raise self._died(command, broken.noise) from None
         except TimeoutError:
             self.kill()
             raise WorkerError(
                 f"The worker of `{self.label}` did not finish `{command}` within {timeout_s:.0f} s.",
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
-        match reply:
-            case {"ok": dict() as value}:
-                return value
-            case {"error": {"type": str(), "message": str(), "hint": str()} as record}:
-                raise error_from_record(record)
-        raise self._died(command, noise="" if reply is None else str(reply)[:80])
+        try:
+            return checked(reply, command, f"The worker of `{self.label}`")
+        except WorkerError:
+            self.kill()
+            raise
 
-    def _died(self, command: str, *, noise: str) -> TunerError:
-        status = None if noise else self._owner.exit_status(self)
+    def _died(self, command: str, noise: bytes | None) -> TunerError:
+        status = self._owner.exit_status(self) if noise is None else None
         said = last_words(self._stderr_tail())
         self.kill()
         if status is not None and status < 0:
             return crash_error(f"{self.label}", -status, f"; it was at `{command}`", said)
-        what = f"answered `{noise}`" if noise else f"ended with exit code {status}"
+        what = f"ended with exit code {status}" if noise is None else f"answered `{shortened(noise)}`"
         return WorkerError(
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
             hint="Check the installation with `python -m core machine`.",
@@ -267,9 +249,7 @@ class Workers:
         try:
             with theirs:
                 if fresh_process or not can_fork():
-                    process = _start(
-                        {"job": "contestant", "payload": {"fd": theirs.fileno()}}, theirs, stderr
-                    )
+                    process = _start(wire.CONTESTANT, theirs, stderr)
                     pid = process.pid
                     self._processes[pid] = process
                 else:
@@ -318,12 +298,10 @@ class _ForkServer:
         ours, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
         with theirs:
-            self._process = _start(
-                {"job": "forkserver", "payload": {"fd": theirs.fileno()}}, theirs, self._stderr
-            )
-        self._line = _Line(ours, "the fork server", cancel)
+            self._process = _start(wire.FORKSERVER, theirs, self._stderr)
+        self._line = _Line(ours, cancel)
         try:
-            self._expect(START_S)
+            self._receive(START_S)
         except BaseException:
             self.close()
             raise
@@ -333,16 +311,14 @@ class _ForkServer:
         return self._process.pid
 
     def fork(self, channel: socket.socket, stderr: IO[bytes]) -> int:
-        self._line.send({"do": "fork"}, (channel.fileno(), stderr.fileno()))
-        return int(self._expect(START_S)["pid"])
+        return self._ask(wire.FORK, {}, START_S, (channel.fileno(), stderr.fileno()))["pid"]
 
     def exit_status(self, pid: int) -> int | None:
         deadline, pause = time.monotonic() + REAP_S, 0.0005
         cancel, self._line.cancel = self._line.cancel, threading.Event()  # also when cancelled
         try:
             while time.monotonic() < deadline:
-                self._line.send({"do": "reap", "with": {"pid": pid}})
-                status = self._expect(REAP_S)["status"]
+                status = self._ask(wire.REAP, {"pid": pid}, REAP_S)["status"]
                 if status is not None:
                     return os.waitstatus_to_exitcode(status)
                 time.sleep(pause)
@@ -353,22 +329,26 @@ class _ForkServer:
             self._line.cancel = cancel
         return None
 
-    def _expect(self, timeout_s: float) -> dict[str, Any]:
+    def _ask(
+        self,
+        do: wire.Request[Reply],
+        arguments: Mapping[str, Any],
+        timeout_s: float,
+        fds: tuple[int, ...] = (),
+    ) -> Reply:
+        self._line.send(do, arguments, fds)
+        return checked(self._receive(timeout_s), do, "The process that starts the workers")
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
         try:
-            reply = self._line.receive(timeout_s)
-        except TimeoutError:
-            reply = None
-        match reply:
-            case {"ok": dict() as value}:
-                return value
-            case {"error": {"type": str(), "message": str(), "hint": str()} as record}:
-                raise error_from_record(record)
-        self._stderr.seek(0)
-        said = last_words(self._stderr.read()[-STDERR_TAIL_BYTES:])
-        raise WorkerError(
-            f"The process that starts the workers is gone or hangs.{said}",
-            hint="Free memory or processes on this machine and try again.",
-        )
+            return self._line.receive(timeout_s)
+        except (Broken, TimeoutError):
+            self._stderr.seek(0)
+            said = last_words(self._stderr.read()[-STDERR_TAIL_BYTES:])
+            raise WorkerError(
+                f"The process that starts the workers is gone or hangs.{said}",
+                hint="Free memory or processes on this machine and try again.",
+            ) from None
 
     def close(self) -> None:
         self._line.socket.close()  # it kills its children and leaves
@@ -383,7 +363,7 @@ class _ForkServer:
         self._stderr.close()
 
 
-def _start(job: Mapping[str, Any], channel: socket.socket, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(job: wire.Request[Any], channel: socket.socket, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start `python -m core.worker` with `job`; stdin stays open, and its end says that we are gone."""
     try:
         process = subprocess.Popen(
@@ -402,5 +382,5 @@ def _start(job: Mapping[str, Any], channel: socket.socket, stderr: IO[bytes]) ->
             hint="Free memory or processes on this machine and try again.",
         ) from error
     assert process.stdin is not None
-    process.stdin.write(json.dumps(job).encode() + b"\n")
+    process.stdin.write(Asking().request(job, {"fd": channel.fileno()}))
     return process

@@ -15,8 +15,8 @@ from typing import Any
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
-from core.process.runner import Progress
-from core.run.trial import Resolved, Run
+from core.process.runner import Progress, Run
+from core.run.trial import Resolved
 from core.spec import TrialSpec
 from core.store import Store
 from core.wire.errors import ErrorRecord, TunerError

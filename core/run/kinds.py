@@ -18,9 +18,10 @@ from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration, Contestant, line_up, same_request
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RaceRecord
+from core.process.runner import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
-from core.run.trial import Run, perform_profile, resolve_trial
+from core.run.trial import perform_profile, resolve_trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import Store
 
@@ -255,7 +256,7 @@ def profile(
     )
 
 
-def worker(job: wire.JobName, payload: Mapping[str, Any], *, what: str, timeout_s: float = 600.0) -> Job:
+def worker(job: wire.Request[Any], payload: Mapping[str, Any], *, what: str, timeout_s: float = 600.0) -> Job:
     """Have one worker do what is no trial, such as an export; its answer is the result of the job."""
     return task(lambda run: run(job, payload, timeout_s=timeout_s), kind=job, what=what)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +20,7 @@ from typing import Any, cast
 from core import wire
 from core.evidence.fed import Fed, fed, fed_from_dict
 from core.evidence.node_savings import Savings, savings
+from core.process.runner import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan
 from core.run.variants import check_feeds, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec, WorkloadSpec
@@ -32,8 +33,6 @@ from core.wire.profile_passes import Passes, passes_from_dict
 VERSION = 1  # of what is left
 QUANTIZED = ("int8_dynamic", "int8_static", "int4")
 TIMEOUT_S = 3600.0  # a large model is quantized and run once per operator
-
-Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +121,11 @@ def locate_errors(
         "calibration": dataset_plan(dataset_from_dict(calibration)) if calibration else None,
     }
     folder = _folder(store, record)
-    errors = cast(wire.NodeErrorsReply, run("node_errors", plan, timeout_s=TIMEOUT_S))
+    errors = run(wire.NODE_ERRORS, plan, timeout_s=TIMEOUT_S)
     note = ""
     try:
-        run("explain", _explain_plan(of.before, record, workload, fingerprint, folder), timeout_s=TIMEOUT_S)
+        explain = _explain_plan(of.before, record, workload, fingerprint, folder)
+        run(wire.EXPLAIN, explain, timeout_s=TIMEOUT_S)
     except Cancelled:
         raise
     except TunerError as error:

@@ -18,19 +18,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import psutil
 
 from core import wire
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
-from core.process.runner import Progress, run_job
+from core.process.runner import Progress, Run, run_job
 from core.run.job import FINISHED, WAITING_QUIET, Ending, Job, Outcome, Queued, Service, Status
 from core.run.ledger import Ledger, settle
 from core.run.quiet_wait import wait_until_quiet
 from core.spec import TrialSpec
 from core.store import Store
+from core.wire import Reply
 from core.wire.errors import Cancelled, TunerError, WorkerError
 
 KEPT = 500  # finished jobs whose status is still known; results of trials are in the store anyway
@@ -47,7 +48,7 @@ class Scheduler:
         store: Store,
         *,
         owner: str,
-        run: Callable[..., dict[str, Any]] = run_job,
+        run: Run = run_job,
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
@@ -241,16 +242,16 @@ class Scheduler:
         waited = wait_until_quiet(wait_s, entry.cancel, on_wait)
         entry.notes.append(waited.note)
 
-    def _describe(self, run: Callable[..., dict[str, Any]], *, refresh: bool = False) -> wire.Environment:
+    def _describe(self, run: Run, *, refresh: bool = False) -> wire.Environment:
         with self._describing:
             if self._environment is None or refresh:
-                self._environment = cast(wire.Environment, run("environment", {}))
+                self._environment = run(wire.ENVIRONMENT, {})
             return self._environment
 
     def _service(self, entry: Queued) -> Service:
         on_progress = partial(self._ledger.set_progress, entry)
 
-        def run(job: wire.JobName, payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> dict[str, Any]:
+        def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))
             return self._run(job, payload, on_progress=on_progress, cancel=entry.cancel, timeout_s=timeout_s)
 

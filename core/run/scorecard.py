@@ -15,11 +15,11 @@ from typing import Any
 from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
 from core.evidence.targets import Condition, Evidence, Judged, State, judge, overall
+from core.process.runner import Run
 from core.run import kinds
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.plan import feed_plan, resolve_batch
 from core.run.scheduler import Scheduler
-from core.run.trial import Run
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store

@@ -12,12 +12,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from core import __version__, wire
 from core.evidence.comparison import Configuration
 from core.evidence.documents import ProviderPart, TrialResult
 from core.process import scratch
+from core.process.runner import Run, no_worker
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
 from core.run.variants import lineage, model_facts, steps_of
 from core.spec import TrialSpec
@@ -33,8 +34,6 @@ PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a num
 PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
 PLACEMENT_S = 0.5  # slow models have fewer
 COPY_TIMEOUT_S = 1800.0  # of an fp16 copy of a model of some gigabytes
-
-Run = Callable[..., dict[str, Any]]  # called like `run_job`; cancel and progress are already bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +78,6 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
     return Resolved(record=record, spec=spec.model_copy(update={"model": model}))
-
-
-def no_worker(*_: object, **__: object) -> dict[str, Any]:
-    """Stand in for `run` where no worker may be started beside somebody's measurement.
-
-    Raises:
-        WorkerError: always.
-    """
-    raise WorkerError("No worker may be started now.")
 
 
 def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
@@ -209,7 +199,7 @@ def _fp16_copy(
             "feeds": [feeds],
             "calibration": None,
         }
-        reply = run("transform", plan, timeout_s=COPY_TIMEOUT_S)
+        reply = run(wire.TRANSFORM, plan, timeout_s=COPY_TIMEOUT_S)
         facts.write_text(json.dumps({"notes": reply["notes"]}))
     except OSError as error:
         raise StoreError(
@@ -373,7 +363,7 @@ def _run_profile(
         "runs": runs,
         "trace_path": str(trace),
     }
-    return cast(wire.ProfileReply, run("profile", plan, timeout_s=float(spec.protocol.timeout_s)))
+    return run(wire.PROFILE, plan, timeout_s=float(spec.protocol.timeout_s))
 
 
 def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:

@@ -11,21 +11,19 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any
 
 from core import wire
 from core.evidence.measurement import Trial
 from core.process import scratch
-from core.process.runner import run_job
+from core.process.runner import Run, run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import ModelError, SpecError, StoreError, nearest
 from core.wire.files import ROOT, IrregularFile, expanded, refuse_irregular
-
-Run = Callable[..., dict[str, Any]]  # run_job, or something that is called like it
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # raise it when `inspect` learns to say more, so that files are looked at again
@@ -58,7 +56,7 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
     cached = store.cached_info(str(path))
     if cached is not None and cached[0] == _stamps(path, _locations(cached[1])):
         return cached[1]
-    info: wire.ModelInfo = run("inspect", {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S)  # type: ignore[assignment]
+    info = _inspect(path, run)
     after = _stamps(path, _locations(info))
     if after[str(path)] == before[str(path)]:  # else it was written to meanwhile: look again next time
         _cache(store, path, after, info)
@@ -72,7 +70,7 @@ def check_loads(path: Path, *, run: Run = run_job) -> str:
         ModelError: ONNX Runtime refuses it.
         WorkerError: it crashed the worker, hung, or took all memory.
     """
-    reply = run("load", {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
+    reply = run(wire.LOADS, {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
     return f"ONNX Runtime {reply['version']} loads it on the CPU; a run was not tried"
 
 
@@ -369,7 +367,7 @@ def new_folder(store: Store) -> Iterator[Path]:
 
 
 def _inspect(path: Path, run: Run) -> wire.ModelInfo:
-    return cast(wire.ModelInfo, run("inspect", {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S))
+    return run(wire.INSPECT, {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S)
 
 
 def _take_in(

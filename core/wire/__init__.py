@@ -1,27 +1,16 @@
 """The typed JSON that crosses the pipe between the parent process and a worker.
 
-Plain dictionaries and the standard library only, so that a measuring worker loads numpy and onnxruntime
-and nothing else. The parent validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and
-sends a plan; the worker obeys it to the letter. Seconds and bytes; nanoseconds where raw samples are kept.
+Every request and its reply stand at the end; `channel` says how they travel. Plain dictionaries and the
+standard library only, so that a measuring worker loads numpy and onnxruntime and nothing else. The parent
+validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and sends a plan; the worker obeys
+it to the letter. Seconds and bytes; nanoseconds where raw samples are kept.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, Protocol, TypedDict
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
-JobName = Literal[
-    "environment",
-    "inspect",
-    "load",
-    "profile",
-    "export",
-    "transform",
-    "accuracy",
-    "node_errors",
-    "forkserver",
-    "contestant",
-    "explain",
-]
 CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 
 
@@ -30,6 +19,17 @@ class Progress(Protocol):
 
     def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
         """Report `done` of `total` steps of `stage`."""
+
+
+class Nothing(TypedDict):
+    """No fields."""
+
+
+class LoadsReply(TypedDict):
+    """What the job `load` (with: path) answers: ONNX Runtime loads the model."""
+
+    version: str
+    creation_s: float
 
 
 class ProviderPlan(TypedDict):
@@ -163,14 +163,20 @@ class TensorInfo(TypedDict):
 
 # --- a race: the commands that a contestant obeys, and its replies ------------------------------------------
 #
-# They talk over a socket, a JSON object a line. Request: {"id": 7, "do": NAME, "with": {…}};
-# Reply: {"id": 7, "ok": {…}} or {"id": 7, "error": ErrorRecord}. The id keeps the reply to a request that was
-# given up from being taken for that of the next. A contestant does one thing at a time; between two commands
-# it waits, and the parent stops it (SIGSTOP) so that its spinning threads do not disturb the others.
+# A contestant does one thing at a time; between two commands it waits, and the parent stops it (SIGSTOP) so
+# that its spinning threads do not disturb the others.
 
-Command = Literal[
-    "load", "warm", "block", "cost", "footprint", "new_shapes", "save_outputs", "compare_outputs"
-]
+
+class Child(TypedDict):
+    """`fork`: a contestant."""
+
+    pid: int
+
+
+class Reaped(TypedDict):
+    """`reap` (with: a Child): how it ended."""
+
+    status: int | None  # as from `waitpid`; None while it lives
 
 
 class LoadPlan(ContestantPlan):
@@ -650,3 +656,48 @@ class Passes(TypedDict):
     sides: list[PassSide]
     fingerprint: str
     created_at: float  # seconds since the epoch
+
+
+# --- what the parent may ask --------------------------------------------------------------------------------
+
+Reply = TypeVar("Reply", bound=Mapping[str, Any])
+
+
+class Request(str, Generic[Reply]):
+    """The name of a job or command; it knows the type of its reply."""
+
+    reply: type[Reply]
+
+    def __new__(cls, name: str, reply: type[Reply]) -> Request[Reply]:
+        """Name a request that is replied to with `reply`."""
+        one = super().__new__(cls, name)
+        one.reply = reply
+        return one
+
+
+# jobs, of a worker each
+ENVIRONMENT = Request("environment", Environment)
+INSPECT = Request("inspect", ModelInfo)
+LOADS = Request("load", LoadsReply)
+PROFILE = Request("profile", ProfileReply)
+EXPORT = Request("export", ExportReply)
+TRANSFORM = Request("transform", TransformReply)
+ACCURACY = Request("accuracy", AccuracyReply)
+NODE_ERRORS = Request("node_errors", NodeErrorsReply)
+EXPLAIN = Request("explain", ExplainReply)
+FORKSERVER = Request("forkserver", Nothing)
+CONTESTANT = Request("contestant", Nothing)
+
+# of a fork server
+FORK = Request("fork", Child)
+REAP = Request("reap", Reaped)
+
+# commands of a contestant
+LOAD = Request("load", LoadReply)
+WARM = Request("warm", WarmReply)
+BLOCK = Request("block", BlockReply)
+COST = Request("cost", CostReply)
+FOOTPRINT = Request("footprint", FootprintReply)
+NEW_SHAPES = Request("new_shapes", NewShapesReply)
+SAVE_OUTPUTS = Request("save_outputs", Nothing)
+COMPARE_OUTPUTS = Request("compare_outputs", OutputError)

@@ -1,28 +1,25 @@
-"""The worker process: one job in on stdin, JSON lines out on what was stdout, then exit.
+"""The worker process: one request on stdin (`wire.channel`), its reply on what was stdout, then exit.
 
-Run as `python -m core.worker`. The job is one JSON line; stdin then stays open, and its end means that the
+Run as `python -m core.worker`. The request names a job; stdin then stays open, and its end means that the
 parent is gone. File descriptor 1 is moved away at the start and replaced by stderr, so that a library that
 prints cannot break the protocol. Each job imports its own modules when it starts: a measuring worker loads
-numpy and onnxruntime and nothing else. This is the one place that catches every exception of a job.
+numpy and onnxruntime and nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
 import sys
-import traceback
-from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, BinaryIO
 
+from core import wire
 from core.wire import Progress, limits
-from core.wire.errors import TunerError, WorkerError, record_from_exception
+from core.wire.channel import Command, obey
 from core.worker import lifeline
-
-# The payload is a TypedDict of `wire`, built by the parent.
-Job = Callable[[Any, Progress], Mapping[str, Any]]
 
 
 def _environment(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -37,7 +34,7 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return inspect_model(payload["path"])
 
 
-def _load(payload: Any, progress: Progress) -> Mapping[str, Any]:
+def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.session.loading import loads
 
     limits.cap_memory()
@@ -108,18 +105,18 @@ def _cap_memory(plan: Any) -> None:
         limits.cap_memory()
 
 
-JOBS: dict[str, Job] = {
-    "environment": _environment,
-    "inspect": _inspect,
-    "load": _load,
-    "profile": _profile,
-    "export": _export,
-    "transform": _transform,
-    "accuracy": _accuracy,
-    "node_errors": _node_errors,
-    "forkserver": _forkserver,
-    "contestant": _contestant,
-    "explain": _explain,
+JOBS: dict[str, Command] = {
+    wire.ENVIRONMENT: _environment,
+    wire.INSPECT: _inspect,
+    wire.LOADS: _loads,
+    wire.PROFILE: _profile,
+    wire.EXPORT: _export,
+    wire.TRANSFORM: _transform,
+    wire.ACCURACY: _accuracy,
+    wire.NODE_ERRORS: _node_errors,
+    wire.EXPLAIN: _explain,
+    wire.FORKSERVER: _forkserver,
+    wire.CONTESTANT: _contestant,
 }
 
 
@@ -130,52 +127,27 @@ def main() -> None:
     lifeline.die_with_parent()
     request = sys.stdin.buffer.readline()
     with contextlib.suppress(BrokenPipeError):  # nobody is left to hear it
-        _send(protocol, _answer(request, protocol))
+        jobs = {name: partial(_do, job) for name, job in JOBS.items()}
+        obey(request, jobs, partial(_send, protocol), who="worker")
     os._exit(0)  # the answer is out: no destructor of a native library may turn it into a crash
 
 
-def _claim_stdout() -> TextIO:
-    protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
+def _claim_stdout() -> BinaryIO:
+    protocol = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return protocol
 
 
-def _send(protocol: TextIO, line: str) -> None:
-    protocol.write(line + "\n")
+def _send(protocol: BinaryIO, line: bytes) -> None:
+    protocol.write(line)
     protocol.flush()
 
 
-def _line(**event: Any) -> str:
-    return json.dumps(event, separators=(",", ":"))
-
-
-def _answer(request: bytes, protocol: TextIO) -> str:
-    """Do the job; whatever happens, return the line that says so."""
-
-    def progress(stage: str, done: int, total: int, text: str = "") -> None:
-        _send(protocol, _line(event="progress", stage=stage, done=done, total=total, text=text))
-
-    try:
-        job, payload = _parse(request)
-        if job is not _forkserver:  # that one must have one thread only, and watches stdin itself
-            lifeline.offer_to_oom_killer()
-            lifeline.exit_when_stdin_closes()
-        return _line(event="result", value=job(payload, progress))
-    except Exception as error:
-        if not isinstance(error, TunerError | MemoryError):
-            traceback.print_exc()
-        return _line(event="error", error=record_from_exception(error))
-
-
-def _parse(request: bytes) -> tuple[Job, Any]:
-    try:
-        message = json.loads(request)
-        return JOBS[message["job"]], message["payload"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise WorkerError(
-            f"The worker was sent no job that it knows: {request[:80]!r}.",
-            hint="Start workers through ORTune's commands.",
-        ) from error
+def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
+    if job is not _forkserver:  # that one must have one thread only, and watches stdin itself
+        lifeline.offer_to_oom_killer()
+        lifeline.exit_when_stdin_closes()
+    return job(payload, progress)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 A contestant that is forked starts in milliseconds, because numpy and onnxruntime are in memory already. The
 server never creates a session: native threads and locks would not survive the fork. It has a single thread,
 which waits for requests on an inherited socket; when that socket or stdin ends, the parent is gone, and every
-contestant is killed and reaped. Requests and replies are JSON objects, one a line, with ids as in `wire`:
-
-    {"do": "fork"} with two descriptors, the contestant's channel and its log -> {"ok": {"pid": 17}}
-    {"do": "reap", "with": {"pid": 17}} -> {"ok": {"status": 9}}, as from `waitpid`; null while it lives
+contestant is killed and reaped. It obeys `wire.FORK`, with which come two descriptors, the contestant's
+channel and its log, and `wire.REAP`; that it is ready it says unasked.
 
 A fork is answered when the child is tied to the server: whoever is told of a child may freeze it, and one
 that was frozen before it had asked to die with its parent would stay for ever.
@@ -17,16 +15,17 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from core.wire.errors import WorkerError, record_from_exception
+from core import wire
+from core.wire.channel import Command, Lines, line, obey
+from core.wire.errors import WorkerError
 from core.worker import lifeline
 
 _CHUNK_BYTES = 1 << 16
@@ -43,7 +42,7 @@ def serve(descriptor: int) -> None:
         server = _Server(channel)
         signal.signal(signal.SIGTERM, server.leave)
         try:
-            server.send({"ok": {"ready": True}})
+            channel.sendall(line({"ok": {}}))
             server.obey()
         except OSError:  # nobody is left to read the reply
             pass
@@ -68,9 +67,10 @@ class _Server:
     def __init__(self, channel: socket.socket) -> None:
         self._pid = os.getpid()
         self._channel = channel
-        self._unread = b""
+        self._requests = Lines()
         self._descriptors: list[int] = []  # received and not used yet
         self._children: dict[int, int | None] = {}  # pid -> wait status; None while it lives
+        self._commands: dict[str, Command] = {wire.FORK: self._fork, wire.REAP: self._reap}
 
     def obey(self) -> None:
         """Answer requests until the socket or stdin ends."""
@@ -83,10 +83,6 @@ class _Server:
                     return
                 if self._channel.fileno() in ready and not self._receive():
                     return
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Write one line to the parent."""
-        self._channel.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def end_all(self) -> None:
         """Kill and reap every contestant that lives, stopped or not."""
@@ -108,31 +104,11 @@ class _Server:
         """Read what has come and answer every whole line; False at the end of the socket."""
         data, descriptors, _, _ = socket.recv_fds(self._channel, _CHUNK_BYTES, 8)
         self._descriptors += descriptors
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            self.send(self._answer(line))
+        for request in self._requests.cut(data):
+            obey(request, self._commands, self._channel.sendall, who="fork server")
         return bool(data)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        message = _decoded(line)
-        number = message.get("id") if isinstance(message, dict) else None
-        return {"id": number, **self._reply(line, message)}
-
-    def _reply(self, line: bytes, message: Any) -> dict[str, Any]:
-        try:
-            match message:
-                case {"do": "fork"}:
-                    return {"ok": {"pid": self._fork()}}
-                case {"do": "reap", "with": {"pid": int(pid)}} if pid in self._children:
-                    return {"ok": {"status": self._reap(pid)}}
-            raise WorkerError(
-                f"The fork server was sent no request that it knows: {line[:80]!r}.",
-                hint="Start contestants through ORTune's commands.",
-            )
-        except Exception as error:
-            return {"error": record_from_exception(error)}
-
-    def _fork(self) -> int:
+    def _fork(self, arguments: wire.Nothing, progress: wire.Progress) -> wire.Child:
         given, self._descriptors = self._descriptors[:2], self._descriptors[2:]
         try:
             if len(given) != 2:
@@ -150,24 +126,22 @@ class _Server:
                 os.close(tie)
                 with open(tied, "rb", buffering=0) as wait:  # noqa: PTH123 - a descriptor
                     wait.read(1)  # until it is tied, or gone
-            return pid
+            return {"pid": pid}
         finally:
             for descriptor in given:
                 os.close(descriptor)
 
-    def _reap(self, pid: int) -> int | None:
+    def _reap(self, child: wire.Child, progress: wire.Progress) -> wire.Reaped:
+        pid = child["pid"]
+        if pid not in self._children:
+            raise WorkerError(
+                f"The fork server has no contestant with the process id {pid}.",
+                hint="Start contestants through ORTune's commands.",
+            )
         if self._children[pid] is None:
             reaped, status = os.waitpid(pid, os.WNOHANG)
             self._children[pid] = status if reaped else None
-        return self._children[pid]
-
-
-def _decoded(line: bytes) -> Any:
-    """The JSON value on `line`; None where there is none."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
+        return {"status": self._children[pid]}
 
 
 def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoReturn:

@@ -601,7 +601,14 @@ def test_sequences_and_text_are_compared_member_by_member(tmp_path: Path) -> Non
 
 
 def ask(contestant: Contestant, command: str, arguments: Any = None) -> dict[str, Any]:
-    return contestant.answer(json.dumps({"do": command, "with": arguments}).encode())
+    return answer(contestant, json.dumps({"do": command, "with": arguments}).encode())
+
+
+def answer(contestant: Contestant, line: bytes) -> dict[str, Any]:
+    said: list[bytes] = []
+    contestant.obey(line, said.append)
+    (reply,) = said
+    return json.loads(reply)
 
 
 def test_the_whole_life_of_a_contestant_over_its_protocol(tmp_path: Path) -> None:
@@ -629,13 +636,14 @@ def test_a_reply_has_the_number_of_its_request(tmp_path: Path) -> None:
         (b'{"id": 7, "do": "block", "with": {"block_ns": 0, "min_runs": 1, "max_runs": 1}}', 7),  # an error
         (b'{"id": 8, "do": "block", "with": {"no": 1}}', 8),  # a surprise
         (b'{"do": "block"}', None),
+        (b'{"id": 9, "do": "sing"}', 9),
+        (b"nonsense", None),
     ):
-        reply = contestant.answer(line)
+        reply = answer(contestant, line)
         assert (reply["id"], list(reply)) == (number, ["id", "error"])
     plan = contestant_plan(tiny_models.mul(tmp_path / "m.onnx"))
-    reply = contestant.answer(json.dumps({"id": "x", "do": "load", "with": plan}).encode())
+    reply = answer(contestant, json.dumps({"id": "x", "do": "load", "with": plan}).encode())
     assert (reply["id"], list(reply)) == ("x", ["id", "ok"])
-    assert list(contestant.answer(b"nonsense")) == ["error"]  # it has no number
 
 
 def test_errors_are_replies_and_the_contestant_goes_on(tmp_path: Path) -> None:
@@ -652,7 +660,7 @@ def test_errors_are_replies_and_the_contestant_goes_on(tmp_path: Path) -> None:
     "line", [b"nonsense", b'{"do": "sing"}', b"[]", b"{}", b'{"do": ["load"]}', b'{"do": "block"', b"\xff"]
 )
 def test_what_is_no_command_is_refused(line: bytes) -> None:
-    assert "no command that it knows" in Contestant().answer(line)["error"]["message"]
+    assert "no request that it knows" in answer(Contestant(), line)["error"]["message"]
 
 
 def test_a_surprise_is_a_worker_error_with_its_words(

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 
+from core import wire
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
 from core.process.runner import Progress, run_job
@@ -59,7 +60,7 @@ def contestant(path: Path, level: str, **changes: Any) -> Any:
 def explain(path: Path, tmp_path: Path, **how: Any) -> tuple[Passes, dict[str, Any]]:
     output = tmp_path / "passes.json"
     sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")]
-    reply = run_job("explain", {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
+    reply = run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
     assert not list(output.parent.glob("*.part"))
     return passes_from_dict(json.loads(output.read_text())), reply
 
@@ -119,7 +120,7 @@ def test_a_model_of_one_loop_keeps_its_body_apart(tmp_path: Path) -> None:
         ]
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
-    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     passes = passes_from_dict(json.loads(output.read_text()))
     inner = [node for node in passes.sides[0].nodes if node.path == ("repeat",)]
     assert {node.name for node in inner} == {"body_matmul", "body_cond"}
@@ -135,7 +136,7 @@ def test_weights_in_another_file_are_left_where_they_are(tmp_path: Path) -> None
         ]
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
-    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     passes = passes_from_dict(json.loads(output.read_text()))
     assert [[one.nodes for one in side.origins or ()] for side in passes.sides] == [[("fc",)], [("fc",)]]
     assert sorted(one.name for one in path.parent.iterdir()) == ["m.onnx", "weights.bin"]
@@ -149,7 +150,7 @@ def test_a_side_that_falls_back_says_so_and_is_traced_all_the_same(tmp_path: Pat
     asked["session"]["allow_fallback"] = True
     output = tmp_path / "passes.json"
     sides = [contestant(path, "ORT_DISABLE_ALL"), asked]
-    run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+    run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     side = passes_from_dict(json.loads(output.read_text())).sides[1]
     assert (side.fallback, side.effective_providers) == (True, (CPU,))
     assert side.fallback_reason
@@ -161,7 +162,7 @@ def test_a_side_that_cannot_run_is_the_error_and_nothing_is_written(tmp_path: Pa
     sides = [contestant(path, "ORT_ENABLE_ALL"), contestant(tmp_path / "gone.onnx", "ORT_ENABLE_ALL")]
     output = tmp_path / "passes.json"
     with pytest.raises(ModelError):
-        run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+        run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     assert not output.exists()
 
 
@@ -175,7 +176,7 @@ def test_a_result_that_cannot_be_written_says_where(tmp_path: Path) -> None:
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "no folder" / "passes.json"
     with pytest.raises(StoreError, match="cannot be kept in"):
-        run_job("explain", {"sides": sides, "fingerprint": "", "output": str(output)})
+        run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
 
 
 def test_it_can_be_cancelled(tmp_path: Path) -> None:

@@ -114,13 +114,13 @@ class Server(Line):
                 start_new_session=True,
             )
             assert self.process.stdin is not None
-            request = {"job": job, "payload": {"fd": theirs.fileno()}}
+            request = {"do": job, "with": {"fd": theirs.fileno()}}
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
         super().__init__(ours)
         self.contestants: list[Contestant] = []
         if job == "forkserver":
-            assert json.loads(self.replies.readline()) == {"ok": {"ready": True}}
+            assert json.loads(self.replies.readline()) == {"ok": {}}
         self.folder = folder
 
     def fork(self) -> Contestant:
@@ -389,7 +389,7 @@ ours, theirs = socket.socketpair()
 worker = subprocess.Popen(
     [sys.executable, "-m", "core.worker"], stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]
 )
-worker.stdin.write(json.dumps({"job": "forkserver", "payload": {"fd": theirs.fileno()}}).encode() + b"\\n")
+worker.stdin.write(json.dumps({"do": "forkserver", "with": {"fd": theirs.fileno()}}).encode() + b"\\n")
 worker.stdin.flush()
 theirs.close()
 replies = ours.makefile("rb")
@@ -472,14 +472,17 @@ def test_a_child_that_dies_before_it_is_tied_is_answered_and_reaped(tmp_path: Pa
 # -- requests ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "line", [b"nonsense", b'{"do": "sing"}', b'{"do": "reap", "with": {"pid": 1}}', b"[]"]
-)
+@pytest.mark.parametrize("line", [b"nonsense", b'{"do": "sing"}', b'{"do": ["fork"]}', b"[]"])
 def test_a_request_it_does_not_know_is_refused_and_it_goes_on(server: Server, line: bytes) -> None:
     server.socket.sendall(line + b"\n")
     error = json.loads(server.replies.readline())["error"]
     assert error["type"] == "WorkerError"
     assert "no request that it knows" in error["message"]
+    assert server.fork().ok("probe")["threads"] == 1
+
+
+def test_only_its_own_children_are_reaped(server: Server) -> None:
+    assert "no contestant with the process id 1" in server.ask("reap", {"pid": 1})["error"]["message"]
     assert server.fork().ok("probe")["threads"] == 1
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from core import wire
 from core.evidence import standing
 from core.evidence.contrast import Precision
 from core.evidence.record import Key, RaceRecord
@@ -303,7 +304,7 @@ class TestFreezing:
     def test_a_frozen_worker_can_be_killed(self, field: Field) -> None:
         with Workers(threading.Event()) as workers:
             worker = workers.start("one")
-            worker.ask("load", field.entry().plan, timeout_s=60)
+            worker.ask(wire.LOAD, field.entry().plan, timeout_s=60)
             assert worker.freeze()
             worker.kill()
             assert not psutil.pid_exists(worker.pid)

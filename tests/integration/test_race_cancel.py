@@ -87,11 +87,11 @@ class Moments:
         self.cancel = threading.Event()
         send = _Line.send
 
-        def tell(line: _Line, message: Any, fds: tuple[int, ...] = ()) -> None:
-            send(line, message, fds)
+        def tell(line: _Line, do: str, arguments: Any, fds: tuple[int, ...] = ()) -> None:
+            send(line, do, arguments, fds)
             generation = len(watch.processes) - 1
-            same = [one for one in self.seen if (one.command, one.generation) == (message["do"], generation)]
-            moment = Moment(command=message["do"], generation=generation, nth=len(same))
+            same = [one for one in self.seen if (one.command, one.generation) == (do, generation)]
+            moment = Moment(command=do, generation=generation, nth=len(same))
             self.seen.append(moment)
             if moment == self.at:
                 self.cancel.set()

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from core import wire
 from core.evidence.record import Key, RaceRecord
 from core.process import workers as workers_module
 from core.process.workers import Worker
@@ -180,7 +181,7 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
         if asked.command == "block" and asked.key is not None:
             place = (asked.generation, asked.key)
             if place not in found:
-                found[place] = ask(asked.worker, "where", {}, timeout_s=60)
+                found[place] = ask(asked.worker, wire.Request("where", dict), {}, timeout_s=60)
 
     watch.before = look
     record = run(field.duel(), settings(runs=80))

@@ -16,11 +16,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core import wire
 from core.process import runner
 from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, WorkerError
 
 ROOT = Path(__file__).parents[2]
+WORK = wire.Request("work", dict)
+SAYS = """
+import json, os, signal, sys, time
+def say(**message):
+    print(json.dumps({"id": 1, **message}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def worker(tmp_path):
 
     def make(code: str) -> list[str]:
         script = tmp_path / "worker.py"
-        script.write_text("import json, os, signal, sys, time\n" + textwrap.dedent(code))
+        script.write_text(SAYS + textwrap.dedent(code))
         return [sys.executable, str(script)]
 
     return make
@@ -54,54 +61,72 @@ def assert_gone(pid: int) -> None:
 def test_answer_and_progress_come_through(worker):
     command = worker("""
         request = json.loads(sys.stdin.readline())
-        print(json.dumps({"event": "progress", "stage": "runs", "done": 3, "total": 9, "text": "half"}))
-        print(json.dumps({"event": "result", "value": {"got": request}}))
+        say(live={"stage": "runs", "done": 3, "total": 9, "text": "half"})
+        say(ok={"got": request})
     """)
     seen: list[Progress] = []
-    value = run_job("measure", {"runs": 3}, command=command, on_progress=seen.append)
-    assert value == {"got": {"job": "measure", "payload": {"runs": 3}}}
+    value = run_job(WORK, {"runs": 3}, command=command, on_progress=seen.append)
+    assert value == {"got": {"id": 1, "do": "work", "with": {"runs": 3}}}
     assert seen == [Progress(stage="runs", done=3, total=9, text="half")]
 
 
 def test_error_of_the_worker_arrives_as_the_same_class(worker):
     command = worker("""
         error = {"type": "ModelError", "message": "It is no model.", "hint": "Export it again."}
-        print(json.dumps({"event": "error", "error": error}))
+        say(error=error)
     """)
     with pytest.raises(ModelError, match="It is no model") as caught:
-        run_job("inspect", {}, command=command)
+        run_job(WORK, {}, command=command)
     assert caught.value.hint == "Export it again."
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ({"version": "1.31.1"}, "missing required field `creation_s`"),
+        ({"version": 1, "creation_s": 0.5}, r"Expected `str`, got `int` - at `\$.version`"),
+    ],
+)
+def test_a_reply_of_the_wrong_shape_is_an_error_that_names_the_field(worker, reply, words):
+    with pytest.raises(WorkerError, match=rf"worker for `load` answered .* wrong shape: .*{words}"):
+        run_job(wire.LOADS, {}, command=worker(f"say(ok={reply!r})"))
+
+
+def test_a_reply_is_returned_as_it_came(worker):
+    command = worker("say(ok={'version': '1', 'creation_s': 1, 'more': [1]})")
+    reply = run_job(wire.LOADS, {}, command=command)
+    assert repr(reply) == "{'version': '1', 'creation_s': 1, 'more': [1]}"
 
 
 def test_noise_around_the_protocol_is_ignored_when_a_result_comes(worker):
     command = worker("""
         print("Welcome to libnoise 1.0")
         print(json.dumps(["no", "event"]))
-        print(json.dumps({"event": "progress", "stage": 3}))
-        print(json.dumps({"event": "result", "value": "not an object"}))
+        say(live={"stage": 3})
+        say(ok="not an object")
         sys.stdout.buffer.write(b"\\xff\\xfe broken text\\n")
         print("[" * 100_000)
-        print(json.dumps({"event": "result", "value": {"ok": True}}))
+        say(ok={"ok": True})
     """)
-    assert run_job("measure", {}, command=command) == {"ok": True}
+    assert run_job(WORK, {}, command=command) == {"ok": True}
 
 
 def test_noise_instead_of_an_answer_is_quoted(worker):
     command = worker('print("Segments loaded: 12"); sys.stderr.write("a warning\\n")')
     with pytest.raises(WorkerError, match=r"no result: `Segments loaded: 12`.*a warning"):
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
 
 
 def test_last_line_without_newline_counts_as_noise(worker):
     command = worker('sys.stdout.write("half a mess"); sys.stdout.flush()')
     with pytest.raises(WorkerError, match="half a mess"):
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
 
 
 def test_early_exit_tells_the_code_and_the_last_words(worker):
     command = worker('sys.stderr.write("first\\nImportError: no numpy\\n\\n"); sys.exit(3)')
     with pytest.raises(WorkerError, match=r"exit code 3 and no result\. .*: ImportError: no numpy"):
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
 
 
 def test_stderr_flood_neither_blocks_nor_fills_the_message(worker):
@@ -111,7 +136,7 @@ def test_stderr_flood_neither_blocks_nor_fills_the_message(worker):
         sys.exit(1)
     """)
     with pytest.raises(WorkerError, match="warning number 199999") as caught:
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
     assert len(caught.value.message) < 500
 
 
@@ -126,12 +151,12 @@ def test_stderr_flood_neither_blocks_nor_fills_the_message(worker):
 )
 def test_crash_names_the_signal_and_the_stage(worker, number, words):
     command = worker(f"""
-        print(json.dumps({{"event": "progress", "stage": "warmup", "done": 0, "total": 1}}), flush=True)
+        say(live={{"stage": "warmup", "done": 0, "total": 1, "text": ""}})
         os.kill(os.getpid(), {int(number)})
         time.sleep(60)
     """)
     with pytest.raises(WorkerError, match=words + ".*stage `warmup`") as caught:
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
     assert caught.value.hint.endswith(".")
 
 
@@ -144,7 +169,7 @@ def test_real_segfault_leaves_out_the_stack_of_pythons_own_report(worker):
         ctypes.string_at(0)
     """)
     with pytest.raises(WorkerError, match=r"SIGSEGV.*last words: loading the library") as caught:
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
     assert "worker.py" not in caught.value.message
 
 
@@ -155,12 +180,12 @@ def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path,
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
-        print(json.dumps({{"event": "progress", "stage": "runs", "done": 1, "total": 9}}), flush=True)
+        say(live={{"stage": "runs", "done": 1, "total": 9, "text": ""}})
         while True:
             time.sleep(1)
     """)
     with pytest.raises(WorkerError, match=r"did not finish within 2 s; it was at stage `runs`"):
-        run_job("measure", {}, command=command, timeout_s=2)
+        run_job(WORK, {}, command=command, timeout_s=2)
     assert_gone(pid_from(tmp_path))
 
 
@@ -175,7 +200,7 @@ def test_cancel_ends_a_busy_worker_at_once(worker, tmp_path):
 
     def job() -> None:
         try:
-            run_job("measure", {}, command=command, cancel=cancel)
+            run_job(WORK, {}, command=command, cancel=cancel)
         except Cancelled as error:
             raised.append(error)
 
@@ -193,52 +218,52 @@ def test_cancel_set_before_the_start_starts_nothing(tmp_path):
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(Cancelled):
-        run_job("measure", {}, command=["/no/such/program"], cancel=cancel)
+        run_job(WORK, {}, command=["/no/such/program"], cancel=cancel)
 
 
 def test_program_that_cannot_start_is_a_worker_error():
     with pytest.raises(WorkerError, match="could not be started: No such file"):
-        run_job("measure", {}, command=["/no/such/program"])
+        run_job(WORK, {}, command=["/no/such/program"])
 
 
 def test_answer_of_twenty_megabytes_arrives_whole(worker):
     command = worker("""
-        print(json.dumps({"event": "result", "value": {"latencies_ns": list(range(2_000_000, 4_500_000))}}))
+        say(ok={"latencies_ns": list(range(2_000_000, 4_500_000))})
     """)
-    value = run_job("measure", {}, command=command)
+    value = run_job(WORK, {}, command=command)
     assert value["latencies_ns"] == list(range(2_000_000, 4_500_000))
 
 
 def test_large_request_to_a_worker_that_answers_without_reading_does_not_block(worker):
-    command = worker('print(json.dumps({"event": "result", "value": {"read": 0}}))')
-    assert run_job("measure", {"values": "x" * 5_000_000}, command=command) == {"read": 0}
+    command = worker('say(ok={"read": 0})')
+    assert run_job(WORK, {"values": "x" * 5_000_000}, command=command) == {"read": 0}
 
 
 def test_large_request_arrives_whole(worker):
     command = worker("""
-        payload = json.loads(sys.stdin.readline())["payload"]
-        print(json.dumps({"event": "result", "value": {"length": len(payload["values"])}}))
+        payload = json.loads(sys.stdin.readline())["with"]
+        say(ok={"length": len(payload["values"])})
     """)
-    assert run_job("measure", {"values": "x" * 5_000_000}, command=command) == {"length": 5_000_000}
+    assert run_job(WORK, {"values": "x" * 5_000_000}, command=command) == {"length": 5_000_000}
 
 
 def test_worker_that_will_not_leave_after_its_answer_is_ended(worker, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "EXIT_GRACE_S", 0.3)
     command = worker(f"""
         open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
-        print(json.dumps({{"event": "result", "value": {{"ok": 1}}}}), flush=True)
+        say(ok={{"ok": 1}})
         time.sleep(600)
     """)
-    assert run_job("measure", {}, command=command) == {"ok": 1}
+    assert run_job(WORK, {}, command=command) == {"ok": 1}
     assert_gone(pid_from(tmp_path))
 
 
 def test_crash_after_the_answer_does_not_take_the_answer_back(worker):
     command = worker("""
-        print(json.dumps({"event": "result", "value": {"ok": 1}}), flush=True)
+        say(ok={"ok": 1})
         os.kill(os.getpid(), signal.SIGSEGV)
     """)
-    assert run_job("measure", {}, command=command) == {"ok": 1}
+    assert run_job(WORK, {}, command=command) == {"ok": 1}
 
 
 def test_child_that_keeps_the_pipes_open_does_not_hide_a_crash(worker, tmp_path):
@@ -249,14 +274,14 @@ def test_child_that_keeps_the_pipes_open_does_not_hide_a_crash(worker, tmp_path)
         os.kill(os.getpid(), signal.SIGSEGV)
     """)
     with pytest.raises(WorkerError, match="SIGSEGV"):
-        run_job("measure", {}, command=command, timeout_s=120)
+        run_job(WORK, {}, command=command, timeout_s=120)
     assert_gone(pid_from(tmp_path))
 
 
 def test_failing_progress_callback_leaves_no_process(worker, tmp_path):
     command = worker(f"""
         open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
-        print(json.dumps({{"event": "progress", "stage": "runs", "done": 1, "total": 9}}), flush=True)
+        say(live={{"stage": "runs", "done": 1, "total": 9, "text": ""}})
         time.sleep(600)
     """)
 
@@ -264,24 +289,24 @@ def test_failing_progress_callback_leaves_no_process(worker, tmp_path):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_job("measure", {}, command=command, on_progress=broken)
+        run_job(WORK, {}, command=command, on_progress=broken)
     assert_gone(pid_from(tmp_path))
 
 
 def test_no_file_descriptor_and_no_zombie_is_left(worker):
-    command = worker('print(json.dumps({"event": "result", "value": {}}))')
-    run_job("measure", {}, command=command)
+    command = worker("say(ok={})")
+    run_job(WORK, {}, command=command)
     process = psutil.Process()
     before, children = process.num_fds(), len(process.children())
     for _ in range(5):
-        run_job("measure", {}, command=command)
+        run_job(WORK, {}, command=command)
     assert process.num_fds() == before
     assert len(process.children()) == children
 
 
 def test_real_worker_refuses_a_job_that_it_does_not_know():
-    with pytest.raises(WorkerError, match="no job that it knows"):
-        run_job("dance", {})  # type: ignore[arg-type]
+    with pytest.raises(WorkerError, match="no request that it knows"):
+        run_job(wire.Request("dance", dict), {})
 
 
 def test_files_in_the_users_folder_do_not_replace_modules(tmp_path):
@@ -289,8 +314,9 @@ def test_files_in_the_users_folder_do_not_replace_modules(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "__init__.py").write_text("raise SystemExit('hijacked')")
     code = (
-        "from core.process.runner import run_job\nfrom core.wire.errors import ModelError\n"
-        "try:\n    run_job('inspect', {'path': 'missing.onnx'})\nexcept ModelError:\n    print('fine')\n"
+        "from core import wire\nfrom core.process.runner import run_job\n"
+        "from core.wire.errors import ModelError\n"
+        "try:\n    run_job(wire.INSPECT, {'path': 'missing.onnx'})\nexcept ModelError:\n    print('fine')\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
@@ -309,9 +335,9 @@ def test_killed_parent_takes_its_worker_along(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import json, subprocess, sys, threading, time, psutil\n"
-        "from core.process import runner\n"
+        "from core import wire\nfrom core.process import runner\n"
         "plan = json.loads(sys.argv[1])\n"
-        "threading.Thread(target=runner.run_job, args=('export', plan), daemon=True).start()\n"
+        "threading.Thread(target=runner.run_job, args=(wire.EXPORT, plan), daemon=True).start()\n"
         "while not psutil.Process().children():\n    time.sleep(0.01)\n"
         "print(psutil.Process().children()[0].pid, flush=True)\n"
         "time.sleep(600)\n"
@@ -350,7 +376,7 @@ def test_what_a_worker_leaves_among_temporary_files_goes_with_it(worker, tmp_pat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     last = {
         "cancelled": "while True: time.sleep(1)",
-        "answered": 'print(json.dumps({"event": "result", "value": {}}))',
+        "answered": "say(ok={})",
         "crashed": "os.kill(os.getpid(), signal.SIGKILL)",
     }[ends]
     command = worker(f"""
@@ -364,15 +390,15 @@ def test_what_a_worker_leaves_among_temporary_files_goes_with_it(worker, tmp_pat
     if ends == "cancelled":
         thread.start()
     with contextlib.suppress(Cancelled, WorkerError):
-        run_job("measure", {}, command=command, cancel=cancel)
+        run_job(WORK, {}, command=command, cancel=cancel)
     assert pid_from(tmp_path)
     assert list((tmp_path / "tmp").rglob("*")) == []
 
 
 def test_a_worker_runs_where_it_can_have_no_folder_of_its_own(worker, tmp_path, monkeypatch):
     monkeypatch.setattr("core.process.scratch.folder", no_folder)
-    command = worker('print(json.dumps({"event": "result", "value": {"ok": 1}}))')
-    assert run_job("measure", {}, command=command) == {"ok": 1}
+    command = worker('say(ok={"ok": 1})')
+    assert run_job(WORK, {}, command=command) == {"ok": 1}
 
 
 @contextlib.contextmanager

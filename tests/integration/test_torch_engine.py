@@ -218,9 +218,9 @@ def test_compiled_computes_the_same_and_compiles_in_its_first_run(
     outputs.save(str(tmp_path / "outputs.npz"), by_onnx_runtime(plan))
     with Workers(threading.Event()) as workers:
         worker = workers.start("torch-compile", fresh_process=True)
-        loaded = worker.ask("load", plan, timeout_s=240)
-        warm = worker.ask("warm", {}, timeout_s=60)
-        error = worker.ask("compare_outputs", {"path": str(tmp_path / "outputs.npz")}, timeout_s=60)
+        loaded = worker.ask(wire.LOAD, plan, timeout_s=240)
+        warm = worker.ask(wire.WARM, {}, timeout_s=60)
+        error = worker.ask(wire.COMPARE_OUTPUTS, {"path": str(tmp_path / "outputs.npz")}, timeout_s=60)
     assert loaded["effective_providers"] == ["torch-compile"]
     assert "compiled" in loaded["notes"][0]
     assert loaded["first_run_ns"] > 20 * warm["median_ns"]  # the compiler's time is not hidden
@@ -303,16 +303,16 @@ def test_pytorch_and_onnx_runtime_answer_the_same_commands(from_pt2: ModelRecord
     with Workers(threading.Event()) as workers:
         onnxruntime = workers.start("onnxruntime")
         pytorch = workers.start("torch-eager", fresh_process=True)
-        onnxruntime.ask("load", plan_of(from_pt2, "onnxruntime"), timeout_s=60)
-        loaded = pytorch.ask("load", plan_of(from_pt2, "torch-eager"), timeout_s=60)
+        onnxruntime.ask(wire.LOAD, plan_of(from_pt2, "onnxruntime"), timeout_s=60)
+        loaded = pytorch.ask(wire.LOAD, plan_of(from_pt2, "torch-eager"), timeout_s=60)
         assert loaded["effective_providers"] == ["torch-eager"]
         assert loaded["baseline_rss_bytes"] > 100 << 20  # torch itself is no part of the model
         assert loaded["load_peak_rss_bytes"] < 100 << 20
-        assert pytorch.ask("warm", {}, timeout_s=60)["median_ns"] > 0
+        assert pytorch.ask(wire.WARM, {}, timeout_s=60)["median_ns"] > 0
         arguments = {"block_ns": 1_000_000, "min_runs": 5, "max_runs": 10}
-        assert len(pytorch.ask("block", arguments, timeout_s=60)["latencies_ns"]) >= 5
-        onnxruntime.ask("save_outputs", file, timeout_s=60)
-        error = pytorch.ask("compare_outputs", file, timeout_s=60)
+        assert len(pytorch.ask(wire.BLOCK, arguments, timeout_s=60)["latencies_ns"]) >= 5
+        onnxruntime.ask(wire.SAVE_OUTPUTS, file, timeout_s=60)
+        error = pytorch.ask(wire.COMPARE_OUTPUTS, file, timeout_s=60)
     assert error["difference"] == ""
     assert error["max_rel"] is not None
     assert error["max_rel"] < 1e-4

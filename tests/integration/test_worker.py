@@ -48,21 +48,21 @@ def start(workers: list[Worker], *command: str) -> Worker:
 
 def send(worker: Worker, job: str, payload: Any) -> None:
     assert worker.stdin is not None
-    worker.stdin.write(json.dumps({"job": job, "payload": payload}).encode() + b"\n")
+    worker.stdin.write(json.dumps({"id": 7, "do": job, "with": payload}).encode() + b"\n")
     worker.stdin.flush()
 
 
-def events(worker: Worker) -> list[dict[str, Any]]:
-    """All events until the worker leaves; stdin stays open meanwhile, as the protocol wants."""
+def messages(worker: Worker) -> list[dict[str, Any]]:
+    """All messages until the worker leaves; stdin stays open meanwhile, as the protocol wants."""
     assert worker.stdout is not None
     return [json.loads(line) for line in worker.stdout]
 
 
 def ask(workers: list[Worker], job: str, payload: Any) -> dict[str, Any]:
-    """The last event of a worker that does `job`."""
+    """The last message of a worker that does `job`."""
     worker = start(workers)
     send(worker, job, payload)
-    answer = events(worker)[-1]
+    answer = messages(worker)[-1]
     assert worker.wait(30) == 0
     return answer
 
@@ -79,7 +79,7 @@ def with_job(body: str) -> tuple[str, str]:
 def wait_for_progress(worker: Worker, stage: str) -> None:
     assert worker.stdout is not None
     for line in worker.stdout:
-        if json.loads(line).get("stage") == stage:
+        if json.loads(line).get("live", {}).get("stage") == stage:
             return
     raise AssertionError("the worker left before that stage")
 
@@ -106,11 +106,11 @@ def test_a_job_goes_out_and_its_answer_comes_back(workers: list[Worker], tmp_pat
     worker = start(workers)
     model = tiny_models.mlp(tmp_path / "m.onnx")
     send(worker, "profile", profile_plan(model, tmp_path / "trace.json", batch=3, runs=10))
-    seen = events(worker)
-    assert [event["event"] for event in seen[:-1]] == ["progress"] * (len(seen) - 1)
-    assert seen[-1]["event"] == "result"
-    assert len(seen[-1]["value"]["unprofiled_latencies_ns"]) == 10
-    assert seen[-1]["value"]["batch_size"] == 3
+    seen = messages(worker)
+    assert [list(one) for one in seen] == [["id", "live"]] * (len(seen) - 1) + [["id", "ok"]]
+    assert {one["id"] for one in seen} == {7}
+    assert len(seen[-1]["ok"]["unprofiled_latencies_ns"]) == 10
+    assert seen[-1]["ok"]["batch_size"] == 3
     assert worker.wait(30) == 0
 
 
@@ -127,9 +127,9 @@ return {"done": True}
 """),
     )
     send(worker, "extra", {})
-    assert events(worker) == [
-        {"event": "progress", "stage": "half", "done": 1, "total": 2, "text": ""},
-        {"event": "result", "value": {"done": True}},
+    assert messages(worker) == [
+        {"id": 7, "live": {"stage": "half", "done": 1, "total": 2, "text": ""}},
+        {"id": 7, "ok": {"done": True}},
     ]
     assert worker.stderr is not None
     noise = worker.stderr.read()
@@ -140,7 +140,7 @@ return {"done": True}
 def test_an_error_of_ours_crosses_with_type_message_and_hint(workers: list[Worker], tmp_path: Path) -> None:
     plan = profile_plan(tiny_models.mlp(tmp_path / "m.onnx"), tmp_path / "trace.json")
     answer = ask(workers, "profile", plan | {"model_path": str(tmp_path / "none.onnx")})
-    assert answer["event"] == "error"
+    assert answer["id"] == 7
     assert answer["error"]["type"] == "ModelError"
     assert "no model file" in answer["error"]["message"]
     assert answer["error"]["hint"]
@@ -160,28 +160,26 @@ def test_an_unexpected_error_is_a_worker_error_with_its_words(
 ) -> None:
     worker = start(workers, *with_job(body))
     send(worker, "extra", {})
-    answer = events(worker)[-1]
-    assert answer["event"] == "error"
+    answer = messages(worker)[-1]
+    assert answer["id"] == 7
     assert answer["error"]["type"] == "WorkerError"
     assert message in answer["error"]["message"]
     assert worker.wait(30) == 0
 
 
-@pytest.mark.parametrize(
-    "request_line", [b"nonsense\n", b'{"job": "sing", "payload": {}}\n', b"[]\n", b"{}\n"]
-)
+@pytest.mark.parametrize("request_line", [b"nonsense\n", b'{"do": "sing", "with": {}}\n', b"[]\n", b"{}\n"])
 def test_a_job_it_does_not_know_is_refused(workers: list[Worker], request_line: bytes) -> None:
     worker = start(workers)
     assert worker.stdin is not None
     worker.stdin.write(request_line)
     worker.stdin.flush()
-    assert "no job that it knows" in events(worker)[-1]["error"]["message"]
+    assert "no request that it knows" in messages(worker)[-1]["error"]["message"]
 
 
 def test_a_crash_leaves_its_signal_and_its_stack(workers: list[Worker]) -> None:
     worker = start(workers, *with_job("import ctypes\nctypes.string_at(0)"))
     send(worker, "extra", {})
-    assert events(worker) == []
+    assert messages(worker) == []
     assert worker.wait(30) == -signal.SIGSEGV
     assert worker.stderr is not None
     assert b"in extra" in worker.stderr.read()
@@ -206,14 +204,14 @@ return {"changed": after != before, "hard": after[1] == before[1]}
 """),
     )
     send(worker, "extra", provider)
-    assert events(worker)[-1]["value"] == {"changed": capped, "hard": True}
+    assert messages(worker)[-1]["ok"] == {"changed": capped, "hard": True}
 
 
 @needs_linux
 def test_the_worker_offers_itself_to_the_oom_killer(workers: list[Worker]) -> None:
     worker = start(workers, *with_job("return {'score': open('/proc/self/oom_score_adj').read().strip()}"))
     send(worker, "extra", {})
-    assert events(worker)[-1]["value"] == {"score": "1000"}
+    assert messages(worker)[-1]["ok"] == {"score": "1000"}
 
 
 # -- it never outlives its parent --------------------------------------------------------------------------
@@ -262,7 +260,7 @@ def test_a_killed_parent_leaves_no_worker(
 ) -> None:
     """With stdin kept open by somebody else, only the parent-death signal can end the worker."""
     plan = profile_plan(tiny_models.slow(tmp_path / "m.onnx"), tmp_path / "trace.json")
-    job = {"job": "profile", "payload": plan}
+    job = {"do": "profile", "with": plan}
     line = json.dumps(job).encode() + b"\n"
     code = (
         PARENT.format(stdin="None", send="")
@@ -292,7 +290,7 @@ def test_a_worker_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> No
     environment = {key: value for key, value in os.environ.items() if key not in ("CI", "XDG_CACHE_HOME")}
     (home := tmp_path / "home").mkdir()
     plan = profile_plan(tiny_models.mul(tmp_path / "m.onnx"), tmp_path / "trace.json")
-    request = {"job": "profile", "payload": plan}
+    request = {"do": "profile", "with": plan}
     with subprocess.Popen(
         [sys.executable, "-m", "core.worker"],
         env=environment | {"HOME": str(home), "ORT_DISABLE_TELEMETRY": "0"},
@@ -303,5 +301,5 @@ def test_a_worker_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> No
         assert worker.stdout is not None
         worker.stdin.write(json.dumps(request).encode() + b"\n")
         worker.stdin.flush()
-        assert b'"result"' in worker.stdout.read()
+        assert b'"ok"' in worker.stdout.read()
     assert list(home.rglob("*")) == []

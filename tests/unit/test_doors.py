@@ -216,5 +216,5 @@ def test_a_real_worker_sees_the_allowed_variables_only(monkeypatch: pytest.Monke
     monkeypatch.setenv("ORTUNE_WORKER_ENV", "my_password, OTHER")
     assert worker_environment()["MY_PASSWORD"] == "hunter2"
     assert worker_environment()["PATH"] == os.environ["PATH"]
-    machine = run_job("environment", {})
+    machine = run_job(wire.ENVIRONMENT, {})
     assert machine["variables"]["ORT_SOMETHING"] == "1"

@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from core import wire
 from core.evidence.record import Entry
 from core.process import workers as module
 from core.process.workers import Worker, Workers, _ForkServer, _Line
 from core.run.race import passes
 from core.run.race.blocks import Pace
+from core.wire.channel import Broken
 from core.wire.errors import Cancelled, ModelError, WorkerError
 from tests import races
 
@@ -42,99 +44,45 @@ class Far:
 def ends() -> Iterator[tuple[_Line, Far]]:
     ours, theirs = socket.socketpair()
     far = Far(theirs)
-    yield _Line(ours, "`one`", threading.Event()), far
+    yield _Line(ours, threading.Event()), far
     ours.close()
     far.close()
 
 
-class TestWhoseReply:
-    def test_every_request_has_a_number_of_its_own(self, ends: tuple[_Line, Far]) -> None:
+class TestLine:
+    def test_a_wait_that_ended_leaves_its_reply_to_nobody(self, ends: tuple[_Line, Far]) -> None:
         line, far = ends
-        for _ in range(3):
-            line.send({"do": "x", "with": {"n": 1}})
-        assert [far.asked() for _ in range(3)] == [
-            {"id": number, "do": "x", "with": {"n": 1}} for number in (1, 2, 3)
-        ]
-
-    @pytest.mark.parametrize("late", [1, 3])
-    def test_a_reply_to_what_was_given_up_is_not_taken_for_the_next_ones(
-        self, ends: tuple[_Line, Far], late: int
-    ) -> None:
-        line, far = ends
-        for number in range(1, late + 1):
-            line.send({"do": "fork"})
-            with pytest.raises(TimeoutError):
-                line.receive(0.0)
-            assert far.asked()["id"] == number
-        line.send({"do": "reap"})
-        for number in range(1, late + 1):
-            far.answer(number, ok={"pid": 17})
-        far.answer(late + 1, ok={"status": 9})
-        assert line.receive(5.0) == {"id": late + 1, "ok": {"status": 9}}
-
-    def test_nor_when_the_wait_was_cancelled(self, ends: tuple[_Line, Far]) -> None:
-        line, far = ends
+        line.send("fork", {})
+        with pytest.raises(TimeoutError):
+            line.receive(0.0)
         line.cancel.set()
-        line.send({"do": "fork"})
+        line.send("load", {})
         with pytest.raises(Cancelled):
             line.receive(5.0)
-        far.answer(1, ok={"pid": 17})
         line.cancel = threading.Event()
-        line.send({"do": "reap"})
-        far.answer(2, ok={"status": None})
-        assert line.receive(5.0) == {"id": 2, "ok": {"status": None}}
+        line.send("reap", {"pid": 17})
+        for number in (1, 2, 3):
+            assert far.asked()["id"] == number
+            far.answer(number, ok={"to": number})
+        assert line.receive(5.0) == {"to": 3}
 
-    def test_an_error_of_what_was_given_up_is_passed_over_too(self, ends: tuple[_Line, Far]) -> None:
+    @pytest.mark.parametrize("noise", [b"", b"Segmentation fault\n"])
+    def test_the_other_sides_end_and_noise_end_the_wait(self, ends: tuple[_Line, Far], noise: bytes) -> None:
         line, far = ends
-        line.send({"do": "load"})
-        line.send({"do": "block"})
-        far.answer(1, error={"type": "ModelError", "message": "It broke.", "hint": ""})
-        far.answer(2, ok={})
-        assert line.receive(5.0) == {"id": 2, "ok": {}}
-
-    def test_what_has_no_number_is_for_the_last(self, ends: tuple[_Line, Far]) -> None:
-        """The word that the fork server is ready, and the refusal of what could not be read."""
-        line, far = ends
-        far.answer(None, ok={"ready": True})
-        assert line.receive(5.0) == {"id": None, "ok": {"ready": True}}
-        line.send({"do": "x"})
-        far.socket.sendall(b'{"error": {"type": "WorkerError"}}\n')
-        assert line.receive(5.0) == {"error": {"type": "WorkerError"}}
-
-    def test_replies_may_come_in_pieces_and_together(self, ends: tuple[_Line, Far]) -> None:
-        line, far = ends
-        line.send({"do": "x"})
-        line.send({"do": "x"})
-        far.socket.sendall(b'{"id": 1, "ok": {}}\n{"id": 2, "ok": {"a"')
-        with pytest.raises(TimeoutError):
-            line.receive(0.05)
-        far.socket.sendall(b': 1}}\n{"id": 3, "ok": {}}\n')
-        assert line.receive(5.0) == {"id": 2, "ok": {"a": 1}}
-        line.send({"do": "x"})
-        assert line.receive(5.0) == {"id": 3, "ok": {}}
-
-    def test_the_other_sides_end_is_none_also_behind_a_late_reply(self, ends: tuple[_Line, Far]) -> None:
-        line, far = ends
-        line.send({"do": "x"})
-        line.send({"do": "y"})
-        far.answer(1, ok={})
-        far.socket.shutdown(socket.SHUT_RDWR)
-        assert line.receive(5.0) is None
-
-    @pytest.mark.parametrize("noise", [b"Segmentation fault\n", b"[1]\n", b"17\n", b"\xff\n", b"null\n"])
-    def test_noise_is_told_as_such(self, ends: tuple[_Line, Far], noise: bytes) -> None:
-        line, far = ends
+        line.send("load", {})
         far.socket.sendall(noise)
-        with pytest.raises(WorkerError, match="`one` answered with something that is no reply"):
+        far.socket.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(Broken) as caught:
             line.receive(5.0)
+        assert caught.value.noise == (noise.rstrip() or None)
 
     def test_the_fork_server_hears_of_reaping_and_not_of_the_fork_that_was_given_up(self) -> None:
         """A fork whose answer nobody awaited any more, and a worker that must be reaped after it."""
         ours, theirs = socket.socketpair()
         far = Far(theirs)
         server = _ForkServer.__new__(_ForkServer)
-        server._line = _Line(ours, "the fork server", threading.Event())
-        server._line.send({"do": "fork"})
+        server._line = _Line(ours, threading.Event())
+        server._line.send("fork", {})
 
         def serve() -> None:
             far.answer(far.asked()["id"], ok={"pid": 21})
@@ -146,7 +94,7 @@ class TestWhoseReply:
         try:
             assert server.exit_status(17) == -9
         finally:
-            server._line.send({"do": "end"})
+            server._line.send("end", {})
             thread.join(30)
             ours.close()
             far.close()
@@ -227,8 +175,49 @@ class TestEnds:
         worker = Worker(owner, "one", 17, ours, io.BytesIO(b"out of luck\n"))
         theirs.close()
         with pytest.raises(WorkerError, match=r"`one` ended with exit code 3 at `block`.*out of luck"):
-            worker.ask("block", {}, timeout_s=5.0)
+            worker.ask(wire.BLOCK, {}, timeout_s=5.0)
         assert not worker.alive
+
+    @pytest.mark.parametrize(
+        ("reply", "words"),
+        [
+            (b"Segmentation fault", r"`one` answered `Segmentation fault` at `warm`"),
+            (
+                b'{"id": 1, "ok": {"latencies_ns": [1], "steady": true, "median_ns": "7"}}',
+                r"`one` answered `warm` with a reply of the wrong shape: Expected `int`, got `str` - at "
+                r"`\$\.median_ns`",
+            ),
+            (
+                b'{"id": 1, "ok": {"latencies_ns": [1, 2.5], "steady": true, "median_ns": 7}}',
+                r"Expected `int`, got `float` - at `\$\.latencies_ns\[1\]`",
+            ),
+            (b'{"id": 1, "ok": {"steady": true, "median_ns": 7}}', r"missing required field `latencies_ns`"),
+        ],
+    )
+    def test_a_worker_that_answers_nonsense_is_gone(self, reply: bytes, words: str) -> None:
+        ours, theirs = socket.socketpair()
+        ended: list[Worker] = []
+        owner: Any = type(
+            "Owner", (), {"cancel": threading.Event(), "end": lambda _, one: ended.append(one)}
+        )()
+        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        with theirs:
+            theirs.sendall(reply + b"\n")
+            with pytest.raises(WorkerError, match=words):
+                worker.ask(wire.WARM, {}, timeout_s=5.0)
+        assert ended == [worker]
+        assert not worker.alive
+
+    def test_an_error_that_it_reports_leaves_it_alive(self) -> None:
+        ours, theirs = socket.socketpair()
+        owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda *_: None})()
+        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        with theirs:
+            theirs.sendall(b'{"id": 1, "error": {"type": "ModelError", "message": "No.", "hint": ""}}\n')
+            with pytest.raises(ModelError, match=r"No\."):
+                worker.ask(wire.LOAD, {}, timeout_s=5.0)
+            assert worker.alive
+        worker.kill()
 
 
 def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0  # a page that inspects a model or looks at the machine starts 
 @pytest.fixture(scope="session")
 def machine() -> wire.Environment:
     """This machine, looked at once."""
-    return run_job("environment", {})  # type: ignore[return-value]
+    return run_job(wire.ENVIRONMENT, {})
 
 
 @pytest.fixture(autouse=True)

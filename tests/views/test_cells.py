@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial, latency_summary
 from core.evidence.verdict import words
@@ -225,7 +226,7 @@ def test_what_differs_between_two_machines_is_said() -> None:
             result={"environment": environment},
         )
 
-    here = run_job("environment", {})
+    here = run_job(wire.ENVIRONMENT, {})
     there = {**here, "kernel": "0.0.1"}
     assert cells.differences(trial("f", here), trial("f", here)) == []
     [line] = cells.differences(trial("f", here), trial("g", there))

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from core import wire
+from core.process.runner import Run
 from core.run.accuracy.numbers import (
     DELTA,
     calibration_note,
@@ -32,7 +33,7 @@ from core.run.accuracy.numbers import (
     summary,
 )
 from core.run.plan import feed_plan, session_plan
-from core.run.trial import Resolved, Run, describe, looked_at, prepare_trial, resolve_trial
+from core.run.trial import Resolved, describe, looked_at, prepare_trial, resolve_trial
 from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -92,7 +93,7 @@ def measure_accuracy(
     """
     asked = _asked(spec)
     resolved = resolve_trial(spec, store, run)
-    machine, unknown = describe(environment or (lambda: cast(wire.Environment, run("environment", {}))))
+    machine, unknown = describe(environment or (lambda: run(wire.ENVIRONMENT, {})))
     fingerprint = machine["fingerprint"] if machine is not None else ""
     model = resolved.record.content_sha256
     known = known_accuracy(store, resolved.spec, model_sha256=model, fingerprint=fingerprint)
@@ -104,7 +105,7 @@ def measure_accuracy(
     plan, notes = _plan(asked, resolved, store, run)
     one = secrets.token_hex(8)
     plan["scores_path"] = str(store.scores_path(one))
-    reply = cast(wire.AccuracyReply, run("accuracy", plan, timeout_s=TIMEOUT_S))
+    reply = run(wire.ACCURACY, plan, timeout_s=TIMEOUT_S)
     reply["notes"] = [*reply["notes"], *notes, *unknown]
     if calibrated is not None:
         reply["calibration"] = calibration_rows(reply["scores_path"], calibrated)

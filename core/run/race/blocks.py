@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import cast
 
 from core import wire
 from core.evidence.interference import discard_reason
@@ -86,11 +85,11 @@ def start_loaded(
     if layout_seed is not None:
         plan["layout_seed"] = layout_seed
     try:
-        reply = worker.ask("load", plan, timeout_s=timeout_s)
+        reply = worker.ask(wire.LOAD, plan, timeout_s=timeout_s)
     except BaseException:
         worker.kill()
         raise
-    return worker, cast(wire.LoadReply, reply)
+    return worker, reply
 
 
 def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
@@ -101,7 +100,7 @@ def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
         "max_runs": pace.max_runs,
         "refill": pace.refill,
     }
-    return cast(wire.BlockReply, worker.ask("block", arguments, timeout_s=pace.timeout_s))
+    return worker.ask(wire.BLOCK, arguments, timeout_s=pace.timeout_s)
 
 
 def park(worker: Worker) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from core import wire
 from core.evidence.record import Entry, Generation, Key, RaceRecord
@@ -109,7 +108,7 @@ class Crew:
         index, _ = key
         known_ns = self.known_ns.get(index)
         arguments = {"known_ns": known_ns, "cap_s": cap_s}
-        reply = cast(wire.WarmReply, self.live[key].ask("warm", arguments, timeout_s=self.timeout_s))
+        reply = self.live[key].ask(wire.WARM, arguments, timeout_s=self.timeout_s)
         self.park(key)
         ran = self.record.ran[index]
         ran.warm = ran.warm or reply

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from core import wire
 from core.evidence.record import Entry, RaceRecord, Ran, Reference
@@ -49,18 +48,17 @@ def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
 def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
     """Ask for CPU time per run and while idle; errors as of `Worker.ask`."""
     asked = {"seconds": IDLE_S, "window_s": CPU_WINDOW_S}
-    reply = worker.ask("cost", asked, timeout_s=pace.timeout_s)
+    reply = worker.ask(wire.COST, asked, timeout_s=pace.timeout_s)
     park(worker)
-    return cast(wire.CostReply, reply)
+    return reply
 
 
 def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
     """Read the peak memory of a slow model's process, which has done nothing but run; others: `footprint`."""
     if pace.refill:
         return
-    reply = worker.ask("footprint", {"runs": 0}, timeout_s=pace.timeout_s)
+    ran.footprint = worker.ask(wire.FOOTPRINT, {"runs": 0}, timeout_s=pace.timeout_s)
     park(worker)
-    ran.footprint = cast(wire.FootprintReply, reply)
 
 
 def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
@@ -70,7 +68,7 @@ def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool
         Cancelled: the race was cancelled.
     """
     try:
-        worker.ask("save_outputs", {"path": str(path)}, timeout_s=timeout_s)
+        worker.ask(wire.SAVE_OUTPUTS, {"path": str(path)}, timeout_s=timeout_s)
         park(worker)
     except Cancelled:
         raise
@@ -138,8 +136,7 @@ def _compare(worker: Worker, kept: Mapping[int, Path], record: RaceRecord, timeo
         try:
             if lost is not None:
                 raise lost
-            reply = worker.ask("compare_outputs", {"path": str(path)}, timeout_s=timeout_s)
-            ran.output_error = cast(wire.OutputError, reply)
+            ran.output_error = worker.ask(wire.COMPARE_OUTPUTS, {"path": str(path)}, timeout_s=timeout_s)
         except Cancelled:
             raise
         except TunerError as error:
@@ -187,8 +184,7 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
 def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
     worker, load = start_loaded(workers, entry, timeout_s)
     try:
-        reply = worker.ask("footprint", {"runs": FOOTPRINT_RUNS}, timeout_s=pace.timeout_s)
-        found = cast(wire.FootprintReply, reply)
+        found = worker.ask(wire.FOOTPRINT, {"runs": FOOTPRINT_RUNS}, timeout_s=pace.timeout_s)
         if ran.footprint is not None:
             found["run_peak_rss_bytes"] = max(
                 found["run_peak_rss_bytes"], ran.footprint["run_peak_rss_bytes"]
@@ -196,8 +192,8 @@ def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout
         ran.footprint = found
         ran.load_peak_rss_bytes = max(ran.load_peak_rss_bytes or 0, load["load_peak_rss_bytes"])
         if entry.shapes and not ran.shapes:
-            reply = worker.ask("new_shapes", {"feeds": list(entry.shapes)}, timeout_s=timeout_s)
-            ran.shapes = list(reply["shapes"])
+            reply = worker.ask(wire.NEW_SHAPES, {"feeds": list(entry.shapes)}, timeout_s=timeout_s)
+            ran.shapes = reply["shapes"]
     finally:
         worker.kill()
 
@@ -224,7 +220,7 @@ def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: R
 
         def run(seconds: float, worker: Worker = worker, pace: Pace = paces[index]) -> int:
             arguments = {"block_ns": int(seconds * 1e9), "min_runs": 1, "max_runs": MOST_RUNS}
-            reply = worker.ask("block", arguments, timeout_s=TIMEOUT_FACTOR * seconds + pace.timeout_s)
+            reply = worker.ask(wire.BLOCK, arguments, timeout_s=TIMEOUT_FACTOR * seconds + pace.timeout_s)
             park(worker)
             return len(reply["latencies_ns"]) + 1
 

@@ -10,15 +10,16 @@ import json
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from core import wire
 from core.evidence.fed import Fed, fed
+from core.process.runner import Run, no_worker
 from core.run.plan import batch_addresses, check_feeds_file, drawn_inputs, feed_plan
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec
@@ -36,8 +37,6 @@ from core.store.library import (
     take_folder,
 )
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
-
-Run = Callable[..., dict[str, Any]]  # called like `run_job`
 
 CHECK_BATCHES = (1, 2, 4)  # rows of the feeds that outputs are compared on, one seed each
 ASSUMED_DIM = 8  # size of any other free dimension that nobody gave a size
@@ -147,7 +146,7 @@ def check_request(
         dataset_plan(calibration)
     if workload is not None:
         check_feeds_file(workload)
-    task = _Task(store=store, run=_no_run, dims=dims, workload=workload, source=record, step=steps[0])
+    task = _Task(store=store, run=no_worker, dims=dims, workload=workload, source=record, step=steps[0])
     task.feeds()
     if not name.strip():
         return
@@ -157,10 +156,6 @@ def check_request(
     known = _known_result(store, record, steps, dims=dims, calibration=calibration, workload=workload)
     if known is None or known.content_sha256 != holder.content_sha256:
         raise name_taken(holder)
-
-
-def _no_run(*_: object, **__: object) -> dict[str, Any]:
-    raise WorkerError("No worker may be started to check a request.")
 
 
 def _known_result(
@@ -180,7 +175,7 @@ def _known_result(
         data = calibration if step.type.needs_calibration else None
         task = _Task(
             store=store,
-            run=_no_run,
+            run=no_worker,
             dims=dims,
             workload=workload,
             source=found,
@@ -350,7 +345,7 @@ class _Task:
                 "feeds": list(feeds),
                 "calibration": data,
             }
-            reply = cast(wire.TransformReply, self._run(plan, note))
+            reply = self._run(plan, note)
             details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
             record, new = take_folder(
                 self.store,
@@ -363,9 +358,9 @@ class _Task:
             )
         return record if new else self._told(record, details)
 
-    def _run(self, plan: wire.TransformPlan, note: str) -> dict[str, Any]:
+    def _run(self, plan: wire.TransformPlan, note: str) -> wire.TransformReply:
         try:
-            return self.run("transform", plan, timeout_s=TRANSFORM_TIMEOUT_S)
+            return self.run(wire.TRANSFORM, plan, timeout_s=TRANSFORM_TIMEOUT_S)
         except (ModelError, SpecError) as error:
             if not note:
                 raise

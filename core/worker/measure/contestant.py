@@ -2,27 +2,28 @@
 
 It holds numpy, onnxruntime and the standard library; only a PyTorch engine brings torch. The parent decides
 when it runs and freezes it in between, so nothing here runs unasked: no thread, no collector, no timer.
-Commands and replies are those of `wire`, one JSON object a line.
+Commands and replies are those of `wire`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
-import json
 import os
 import socket
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy.random  # noqa: F401 - numpy loads it at its first use, which must not count as the model's
 
 from core import wire
 from core.wire import engines, limits
-from core.wire.errors import SpecError, TunerError, WorkerError, record_from_exception
+from core.wire.channel import Command, obey
+from core.wire.errors import SpecError, WorkerError
 from core.worker.measure import footprint, outputs, timing, warmup
 from core.worker.measure.counters import Meter
 from core.worker.measure.inference import Contender, count_rows, translated
@@ -34,13 +35,13 @@ from core.worker.session.feeds import Array
 def serve(descriptor: int) -> None:
     """Obey the commands that come over an inherited stream socket, until it ends."""
     contestant = Contestant()
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
-        for line in requests:
-            reply = json.dumps(contestant.answer(line), separators=(",", ":"))
-            try:
-                channel.sendall(reply.encode() + b"\n")
-            except OSError:  # the parent is gone
-                return
+    with (
+        contextlib.suppress(OSError),  # the parent is gone
+        socket.socket(fileno=descriptor) as channel,
+        channel.makefile("rb") as requests,
+    ):
+        for request in requests:
+            contestant.obey(request, channel.sendall)
 
 
 class Contestant:
@@ -49,19 +50,14 @@ class Contestant:
     def __init__(self) -> None:
         self._loaded: _Loaded | None = None
         self._reference: dict[str, Array] | None = None  # outputs of one run, for all that are compared
+        self._commands: dict[str, Command] = {name: partial(self._do, do) for name, do in _COMMANDS.items()}
 
-    def answer(self, line: bytes) -> dict[str, Any]:
-        """Do what one line asks; whatever happens, return what to reply."""
-        try:
-            command, arguments, number = _parse(line)
-        except WorkerError as error:
-            return {"error": record_from_exception(error)}
-        try:
-            return {"id": number, "ok": command(self, arguments)}
-        except Exception as error:
-            if not isinstance(error, TunerError | MemoryError):
-                traceback.print_exc()
-            return {"id": number, "error": record_from_exception(error)}
+    def obey(self, request: bytes, send: Callable[[bytes], object]) -> None:
+        """Do what one line asks and send the reply, as `wire.channel.obey`."""
+        obey(request, self._commands, send, who="contestant")
+
+    def _do(self, do: _Do, arguments: Any, _: wire.Progress) -> Mapping[str, Any]:
+        return do(self, arguments)
 
     @translated()
     def load(self, plan: wire.LoadPlan) -> wire.LoadReply:
@@ -221,7 +217,7 @@ class Contestant:
         return {"shapes": [_new_shape(self._need().contender, plan) for plan in feeds]}
 
     @translated()
-    def save_outputs(self, *, path: str) -> dict[str, Any]:
+    def save_outputs(self, *, path: str) -> wire.Nothing:
         """Write the outputs of one run to `path`, for `compare_outputs` of another contestant."""
         contender = self._need().contender
         outputs.save(path, contender.arrays(contender.call()))
@@ -255,28 +251,17 @@ class _Loaded:
     layout: Draw
 
 
-_COMMANDS: dict[str, Callable[[Contestant, Any], Mapping[str, Any]]] = {
-    "load": Contestant.load,
-    "warm": lambda contestant, arguments: contestant.warm(**arguments),
-    "block": lambda contestant, arguments: contestant.block(**arguments),
-    "cost": lambda contestant, arguments: contestant.cost(**arguments),
-    "footprint": lambda contestant, arguments: contestant.footprint(**arguments),
-    "new_shapes": lambda contestant, arguments: contestant.new_shapes(**arguments),
-    "save_outputs": lambda contestant, arguments: contestant.save_outputs(**arguments),
-    "compare_outputs": lambda contestant, arguments: contestant.compare_outputs(**arguments),
+_Do = Callable[[Contestant, Any], Mapping[str, Any]]
+_COMMANDS: dict[str, _Do] = {
+    wire.LOAD: Contestant.load,
+    wire.WARM: lambda contestant, arguments: contestant.warm(**arguments),
+    wire.BLOCK: lambda contestant, arguments: contestant.block(**arguments),
+    wire.COST: lambda contestant, arguments: contestant.cost(**arguments),
+    wire.FOOTPRINT: lambda contestant, arguments: contestant.footprint(**arguments),
+    wire.NEW_SHAPES: lambda contestant, arguments: contestant.new_shapes(**arguments),
+    wire.SAVE_OUTPUTS: lambda contestant, arguments: contestant.save_outputs(**arguments),
+    wire.COMPARE_OUTPUTS: lambda contestant, arguments: contestant.compare_outputs(**arguments),
 }
-
-
-def _parse(line: bytes) -> tuple[Callable[[Contestant, Any], Mapping[str, Any]], Any, Any]:
-    """Command, its arguments, and the number of the request."""
-    try:
-        message = json.loads(line)
-        return _COMMANDS[message["do"]], message.get("with") or {}, message.get("id")
-    except (ValueError, KeyError, TypeError) as error:
-        raise WorkerError(
-            f"The contestant was sent no command that it knows: {line[:80]!r}.",
-            hint="Start contestants through ORTune's commands.",
-        ) from error
 
 
 # -- load --------------------------------------------------------------------------------------------------

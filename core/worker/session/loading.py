@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import onnxruntime as ort
 
+from core import wire
 from core.worker.session import CPU, build_session
 
 
-def loads(path: str) -> Mapping[str, Any]:
+def loads(path: str) -> wire.LoadsReply:
     """Load the model at `path` and say which version of ONNX Runtime did.
 
     Raises:

@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from core import wire
+from core.process.runner import Run
 from core.run import kinds, variants
 from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
 from core.run.job import Status
-from core.run.trial import Run
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store

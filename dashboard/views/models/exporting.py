@@ -162,7 +162,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
         return
     try:
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        export = kinds.worker("export", plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+        export = kinds.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
         job = state.scheduler().submit(export)
     except TunerError as error:
         state.keep_error(error, PLACE)

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from core.evidence.node_savings import Choice, Savings, choices, halving, without
+from core.process.runner import Run
 from core.run import node_errors as node_error_run
 from core.run import variants
 from core.run.node_errors import Located, located_at, quantized_from
@@ -85,7 +86,7 @@ def _start(record: ModelRecord) -> None:
         state.keep_error(error, variant_job.ERRORS)
         return
 
-    def task(run: variants.Run) -> Mapping[str, Any]:
+    def task(run: Run) -> Mapping[str, Any]:
         return node_error_run.locate_errors(store, record, run=run, fingerprint=fingerprint, workload=sizes)
 
     variant_job.start(variant_job.ERRORS, task, f"error {variant_maker.about(record)}")

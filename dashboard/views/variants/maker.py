@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from core.process.runner import Run
 from core.run import variants
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
@@ -205,7 +206,7 @@ def start(
         state.keep_error(error)
         return
 
-    def task(run: variants.Run) -> Mapping[str, Any]:
+    def task(run: Run) -> Mapping[str, Any]:
         made = variants.make_chain(
             store, source, steps, run=run, dims=sizes, calibration=calibration, name=name, workload=fed
         )

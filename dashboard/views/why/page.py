@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from core import wire
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.evidence.verdict import is_rejected
@@ -272,7 +273,7 @@ def _job(of: Pair) -> Status | None:
     if what == of.what:
         return state.status(job)
     active = state.scheduler().active()
-    return next((one for one in active if one.kind == "explain" and one.what == of.what), None)
+    return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
 def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
@@ -317,7 +318,7 @@ def _race(of: Pair) -> None:
 def _start(of: Pair) -> None:
     try:
         plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
-        explain = kinds.worker("explain", plan, what=of.what, timeout_s=TIMEOUT_S)
+        explain = kinds.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
         job = state.scheduler().submit(explain)
     except TunerError as error:
         state.keep_error(error)
