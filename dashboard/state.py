@@ -26,7 +26,7 @@ from core.process.machine_queue import MachineQueue
 from core.process.runner import no_worker
 from core.run import kinds
 from core.run import trial as trial_run
-from core.run.job import Status
+from core.run.job import Job, Status
 from core.run.plan import feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
@@ -256,8 +256,8 @@ def check_before(spec: TrialSpec) -> None:
     trial_run.check_before(spec, store(), no_worker)
 
 
-def race(asked: Sequence[Configuration], **options: Any) -> str:
-    """Queue a race and return its id; see `kinds.race` for the options.
+def race(asked: Sequence[Configuration], **options: Any) -> Job:
+    """Return the checked job of a race, for `submit`; see `kinds.race` for the options.
 
     One that cannot run does not keep the others from racing; its result says why.
 
@@ -267,7 +267,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> str:
     for one in asked:
         admit(one.spec)
     trial_run.check_race_before(asked, store(), no_worker)
-    return scheduler().submit(kinds.race(asked, **options))
+    return kinds.race(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +49,7 @@ from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run import kinds
 from core.run.job import Job, Status
+from core.run.study import Found, Heat, Known, Study, measured_before, once
 from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
 from core.run.trial import check_before, resolve_trial
 from core.spec import spec_from_dict
@@ -252,14 +254,15 @@ def sweep(
             hint="Give lists: `--batch-size 1,2,4,8`, `--intra-op-num-threads 1,2` or `--dim NAME=64,128`.",
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
-    study, points = _study(axes), expand(resolved.spec, axes, resolved.record.info)
+    points = expand(resolved.spec, axes, resolved.record.info)
     for point in points:
         check_before(point.spec, store, run_job)
-    found = _Sweep(study=study, axes=axes, points=points, wait_quiet_s=patience_s)
+    study = _study(_study_name(axes), points, resolved.record, patience_s)
+    found = _Sweep(store=store, study=study, axes=axes, points=points)
     try:
-        _measure(store, found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
+        _measure(found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
     except Interrupted as interrupted:
-        found.read(store)
+        found.known = found.study.look(store).known
         if json_:
             interrupted.document = found.document()
         else:
@@ -270,53 +273,44 @@ def sweep(
 
 @dataclass(slots=True, kw_only=True)
 class _Sweep:
-    """The points of a sweep, and what became of them."""
+    """A sweep, and what became of its points."""
 
-    study: str
+    store: Store
+    study: Study
     axes: Sequence[Axis]
     points: Sequence[Point]
-    wait_quiet_s: float
-    earlier: dict[str, Trial] = field(default_factory=dict)  # key of a spec -> measured before
-    race: str = ""  # id of the comparison; empty where every point was measured before
-    trials: dict[str, Trial] = field(default_factory=dict)  # key -> what the race left
-    comparison: Comparison | None = None
+    known: Known = field(default_factory=dict)
 
-    def missing(self) -> list[Point]:
-        """Points that have to be measured."""
-        return [one for one in self.points if one.spec.key() not in self.earlier]
+    @property
+    def race(self) -> Comparison | None:
+        """The race of the points; None where every one was measured before."""
+        return next((one.race for one in self.known.values() if not one.reused), None)
 
-    def read(self, store: Store) -> None:
-        """Fetch what the race has left in the store."""
-        if self.race:
-            self.comparison = store.comparison(self.race)
-            own = (store.trial(one.trial) for one in self.comparison.contestants if one.role == "candidate")
-            self.trials = {trial.key: trial for trial in own}
-
-    def ended(self) -> list[tuple[Point, Trial, bool]]:
-        """Points with their trial, and whether it is an earlier one."""
-        found = []
-        for point in self.points:
-            key = point.spec.key()
-            if (trial := self.earlier.get(key) or self.trials.get(key)) is not None:
-                found.append((point, trial, key in self.earlier))
-        return found
+    def ended(self) -> list[tuple[Point, Found]]:
+        """Points with what is known of them."""
+        keys = ((point, point.spec.key()) for point in self.points)
+        return [(point, self.known[key]) for point, key in keys if key in self.known]
 
     def rows(self) -> list[Measured]:
         return [
-            measured(point, trial, reused=reused, race=None if reused else self.comparison)
-            for point, trial, reused in self.ended()
+            measured(point, one.trial, reused=one.reused, race=None if one.reused else one.race)
+            for point, one in self.ended()
         ]
 
     def document(self) -> dict[str, Any]:
         return {
-            "study": self.study,
+            "study": self.study.name,
             "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
+            "comparison": self.race.to_dict() if self.race is not None else None,
             "points": [
-                {"values": dict(point.values), "reused": reused, **trial.to_dict()}
-                for point, trial, reused in self.ended()
+                {"values": dict(point.values), "reused": one.reused, **self._whole(one).to_dict()}
+                for point, one in self.ended()
             ],
         }
+
+    def _whole(self, one: Found) -> Trial:
+        """The trial with its samples, where it was measured now."""
+        return one.trial if one.reused else self.store.trial(one.trial.id)
 
 
 def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
@@ -335,7 +329,7 @@ def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
     return (rest | {"dims": dims} if dims else rest), axes
 
 
-def _study(axes: Sequence[Axis]) -> str:
+def _study_name(axes: Sequence[Axis]) -> str:
     """One axis: the name by which the browser finds the curve again."""
     token = secrets.token_hex(4)
     if len(axes) == 1:
@@ -343,31 +337,33 @@ def _study(axes: Sequence[Axis]) -> str:
     return f"sweep {' × '.join(one.name for one in axes)} #{token}"
 
 
-def _measure(store: Store, found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bool) -> None:
+def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: float) -> Study:
+    """All points at once, in one race."""
+
+    def race(asked: Sequence[Configuration]) -> Job:
+        what = f"sweep of {len(asked)} points of {model.name}"
+        return kinds.race(asked, study=name, model_name=model.name, what=what, wait_quiet_s=patience_s)
+
+    asked = [Configuration(spec=one.spec, label=_label(one)) for one in points]
+    return Study(name=name, strategy=once(Heat(asked=asked, job=race)))
+
+
+def _measure(found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bool) -> None:
     """Race the points that were not measured before, all at once."""
+    store = found.store
+
+    def begin(heats: Sequence[Heat]) -> None:
+        announce(store, [one for heat in heats for one in heat.asked], progress)
+
     with scheduler(store) as service:
         if reuse:
             fingerprint = service.environment()["fingerprint"]
-            for point in found.points:
-                key = point.spec.key()
-                known = store.find_complete(key, fingerprint, model_sha256=model.content_sha256)
-                if known is not None and point.spec.repeatable:
-                    found.earlier[key] = known
-        missing = found.missing()
-        if not missing:
-            return
-        asked = [Configuration(spec=one.spec, label=_label(one)) for one in missing]
-        announce(store, asked, progress)
-        what = f"sweep of {len(asked)} points of {model.name}"
-        found.race = service.submit(
-            kinds.race(
-                asked, study=found.study, model_name=model.name, what=what, wait_quiet_s=found.wait_quiet_s
-            )
-        )
-        watch(service, found.race, progress)
-    found.read(store)
-    if found.comparison is not None:
-        report_precision(found.comparison, progress)
+            earlier = measured_before(store, fingerprint=fingerprint, model_sha256=model.content_sha256)
+            found.study = replace(found.study, earlier=earlier)
+        follow = partial(watch, service, progress=progress)
+        found.known = found.study.run(store, service.submit, begin=begin, follow=follow).known
+    if found.race is not None:
+        report_precision(found.race, progress)
 
 
 def _label(point: Point) -> str:
@@ -383,13 +379,12 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
         print_lines([md_text(sweep_table(found.rows()))])
     else:
         print_lines(sweep_lines(found.rows()))
-    trials = [trial for _, trial, _ in found.ended()]
-    errors = [trial.error for trial in trials if trial.error is not None]
+    ended = found.ended()
+    errors = [one.trial.error for _, one in ended if one.trial.error is not None]
     if errors:
-        complain(f"{len(errors)} of {len(trials)} points failed. {errors[0]['message']}", errors[0]["hint"])
-    if errors:
+        complain(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
         raise typer.Exit(ending_code(errors))
-    result = (found.comparison.result if found.comparison is not None else None) or {}
+    result = found.race.facts if found.race is not None else {}
     if is_rejected(result):
         complain(f"Graded F: {result['grade_reason']}", result["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

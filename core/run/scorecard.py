@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from core.evidence.comparison import Configuration, same_request
@@ -20,6 +21,7 @@ from core.run import kinds
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.plan import feed_plan, resolve_batch
 from core.run.scheduler import Scheduler
+from core.run.study import Heat, Study, once
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
@@ -286,13 +288,20 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
         StoreError: a race cannot be kept, so it is not run either.
     """
     study = f"scorecard #{secrets.token_hex(4)}"
-    jobs = []
-    for size, subjects in work.races.items():
-        for first in range(0, len(subjects), MOST_AT_ONCE):
-            part = subjects[first : first + MOST_AT_ONCE]
-            asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
-            what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
-            jobs.append(service.submit(kinds.race(asked, study=study, what=what, wait_quiet_s=wait_quiet_s)))
+
+    def heat(size: int, part: Sequence[Subject]) -> Heat:
+        what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
+        return Heat(
+            asked=[Configuration(spec=one.at_batch(size), label=one.label) for one in part],
+            job=partial(kinds.race, study=study, what=what, wait_quiet_s=wait_quiet_s),
+        )
+
+    heats = [
+        heat(size, subjects[first : first + MOST_AT_ONCE])
+        for size, subjects in work.races.items()
+        for first in range(0, len(subjects), MOST_AT_ONCE)
+    ]
+    jobs = Study(name=study, strategy=once(*heats)).advance(service.store, service.submit)
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

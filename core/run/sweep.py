@@ -17,6 +17,7 @@ from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Grade
+from core.run.study import Found, Known
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.knobs import MAX_BATCH, MAX_THREADS, check_range, knob
 from core.wire.errors import SpecError, nearest
@@ -303,40 +304,15 @@ def _ties(trial: str, race: Comparison | None) -> frozenset[str] | None:
     return next((frozenset(one["ties"]) for one in ranks if one["trial"] == trial), None)
 
 
-def join(
-    points: Sequence[Point],
-    own: Sequence[Trial],
-    earlier: Mapping[str, Trial] | None = None,
-    races: Mapping[str, Comparison] | None = None,
-) -> list[Measured]:
-    """Put each point together with the trial that measured it.
-
-    Args:
-        points: of the sweep.
-        own: trials of this sweep, newest first.
-        earlier: key of a spec -> a complete trial of the same settings from before; it counts where this
-            sweep has no trial of its own, or only a cancelled one.
-        races: id -> the comparison in which trials of either kind ran.
-
-    Returns:
-        One entry per point, in the points' order; state "NEW" where there is nothing yet.
-    """
-    newest: dict[str, Trial] = {}
-    for trial in own:
-        newest.setdefault(trial.key, trial)
-    return [_joined(point, newest.get(point.spec.key()), earlier or {}, races or {}) for point in points]
+def join(points: Sequence[Point], known: Known) -> list[Measured]:
+    """Put each point together with what its study knows of it, in the points' order; "NEW": nothing yet."""
+    return [_joined(point, known.get(point.spec.key())) for point in points]
 
 
-def _joined(
-    point: Point, own: Trial | None, earlier: Mapping[str, Trial], races: Mapping[str, Comparison]
-) -> Measured:
-    before = earlier.get(point.spec.key())
-    if before is not None and (own is None or own.state == "CANCELLED" or own.id == before.id):
-        reused = own is None or own.id != before.id
-        return measured(point, before, reused=reused, race=races.get(before.comparison))
-    if own is None:
+def _joined(point: Point, found: Found | None) -> Measured:
+    if found is None:
         return Measured(values=point.values, trial="", state="NEW", reused=False)
-    return measured(point, own, reused=False, race=races.get(own.comparison))
+    return measured(point, found.trial, reused=found.reused, race=found.race)
 
 
 def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p95_s", "p50_s")) -> str:

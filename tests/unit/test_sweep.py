@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, latency_summary
+from core.run.study import Found, Known
 from core.run.sweep import (
     BATCH,
     MAX_POINTS,
@@ -358,11 +359,15 @@ def in_race(spec: TrialSpec, name: str) -> Trial:
     return replace(found, result={**(found.result or {}), "grade": "B"})
 
 
+def known(trials: Sequence[Trial], race: Comparison | None) -> Known:
+    return {one.key: Found(trial=one, race=race, reused=False) for one in trials}
+
+
 def test_a_point_carries_its_verdict_against_the_default_and_its_ties() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
     trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
     default = in_race(BASE, "default")
-    rows = join(points, trials, {}, {"race": race([*trials, default])})
+    rows = join(points, known(trials, race([*trials, default])))
     assert [row.contrast and row.contrast["ratio"] for row in rows] == [1.5, 1.5]
     assert [row.ties for row in rows] == [frozenset({"other"})] * 2
     assert [(row.race, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
@@ -373,7 +378,7 @@ def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:
     trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
     contrast = {"candidate": "t1", "baseline": "t0", "ratio": 1.5}
     own = race(trials, last_role="candidate", contrasts=[contrast])  # nobody was added: the first is it
-    rows = join(points, trials, {}, {"race": own})
+    rows = join(points, known(trials, own))
     assert [row.is_default for row in rows] == [True, False]
     assert [row.contrast for row in rows] == [None, contrast]
 
@@ -381,14 +386,14 @@ def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:
 def test_a_verdict_against_another_baseline_is_none_against_the_default() -> None:
     (point,) = expand(BASE, [axis(BATCH, [8])], info())
     own, pinned = in_race(point.spec, "t"), in_race(BASE, "pinned")
-    (row,) = join([point], [own], {}, {"race": race([own, pinned], last_role="baseline")})
+    (row,) = join([point], known([own], race([own, pinned], last_role="baseline")))
     assert row.contrast is None
 
 
 def test_a_race_that_ranks_nobody_leaves_the_ties_open() -> None:
     (point,) = expand(BASE, [axis(BATCH, [8])], info())
     own, default = in_race(point.spec, "t"), in_race(BASE, "default")
-    (row,) = join([point], [own], {}, {"race": race([own, default], ranks=[])})
+    (row,) = join([point], known([own], race([own, default], ranks=[])))
     assert row.ties is None
-    (alone,) = join([point], [own])
+    (alone,) = join([point], known([own], None))
     assert (alone.ties, alone.contrast) == (None, None)

@@ -297,13 +297,14 @@ def _start() -> None:
     if record is None:
         return
     try:
-        comparison_id = state.race(
+        job = state.race(
             _asked(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,
             wait_quiet_s=wait_quiet_s(),
             different_models=entry_list.different_models(),
         )
+        comparison_id = state.scheduler().submit(job)
     except TunerError as error:
         state.keep_error(error)
         return

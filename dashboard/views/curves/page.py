@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import streamlit as st
@@ -11,6 +11,8 @@ import streamlit as st
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run import prediction, sweep
+from core.run.job import Job
+from core.run.study import Heat, Study, measured_before, once
 from core.run.sweep import Axis, Measured, Point
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -58,11 +60,13 @@ def page() -> None:
     except TunerError as error:
         state.report(error)
         return
-    rows, races = _rows(record, points)
+    known = _shown(record, points).look(state.store()).known
+    rows = sweep.join(points, known)
     race = _race()
     _run_box(record, base, points, rows)
     _live(race)
-    busy = {known.id: verdict.busy_words(known.result) for known in races.values()}
+    races = [found.race for found in known.values() if found.race is not None]
+    busy = {one.id: verdict.busy_words(one.result) for one in races}
     curve_results.results(one, points, rows, race, busy, partial(_go_on, race, rows))
 
 
@@ -210,32 +214,24 @@ def _axis_label(name: str) -> str:
 # --- what is measured already -------------------------------------------------------------------------
 
 
-def _rows(record: ModelRecord, points: Sequence[Point]) -> tuple[list[Measured], Mapping[str, Comparison]]:
-    """Each point with its trial of this sweep, or an earlier one of the same settings on this machine.
+Earlier = Callable[[TrialSpec], Trial | None]
 
-    Returns:
-        The points, and the races by id in which they were measured.
-    """
-    study = st.session_state.get(STUDY)
-    own = state.store().trials(study=study) if study else []
+
+def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Earlier) -> Study:
+    """All points at once, in one race."""
+
+    def race(asked: Sequence[Configuration]) -> Job:
+        what = f"curve of {len(asked)} points of {record.name}"
+        return state.race(asked, study=name, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s())
+
+    return Study(name=name, strategy=once(Heat(asked=_asked(points), job=race)), earlier=earlier)
+
+
+def _shown(record: ModelRecord, points: Sequence[Point]) -> Study:
+    """The sweep that is shown, beside what was measured before of these points on this machine."""
     fingerprint = state.environment()["fingerprint"]
-    earlier: dict[str, Trial] = {}
-    for point in points:
-        key = point.spec.key()
-        if point.spec.repeatable and (
-            found := state.store().find_complete(key, fingerprint, model_sha256=record.content_sha256)
-        ):
-            earlier[key] = found
-    ids = {trial.comparison for trial in (*own, *earlier.values()) if trial.comparison}
-    races = {one: race for one in ids if (race := _comparison(one))}
-    return sweep.join(points, own, earlier, races), races
-
-
-def _comparison(comparison_id: str) -> Comparison | None:
-    try:
-        return state.store().comparison(comparison_id)
-    except TunerError:  # deleted since
-        return None
+    earlier = measured_before(state.store(), fingerprint=fingerprint, model_sha256=record.content_sha256)
+    return _study(st.session_state.get(STUDY) or "", record, points, earlier)
 
 
 def _race() -> Comparison | None:
@@ -312,16 +308,20 @@ def _start(record: ModelRecord) -> None:
     try:
         one = sweep.axis(name, sweep.parse_values(st.session_state[_values_key(name)], name=name))
         points = sweep.expand(state.current_spec(), [one], record.info)
-        todo = _todo(points, _rows(record, points)[0])
+        known = _shown(record, points).look(state.store()).known
+        todo = {point.spec.key() for point in _todo(points, sweep.join(points, known))}
         study = sweep.study_name(one, uuid.uuid4().hex[:8])
-        what = f"curve of {len(todo)} points of {record.name}"
-        race = state.race(
-            _asked(todo), study=study, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s()
-        )
+
+        def earlier(spec: TrialSpec) -> Trial | None:
+            return None if spec.key() in todo else known[spec.key()].trial
+
+        jobs = _study(study, record, points, earlier).advance(state.store(), state.scheduler().submit)
     except TunerError as error:
         state.keep_error(error)
         return
-    state.follow(race, "curves", study=study)
+    if not jobs:
+        return
+    state.follow(jobs[0], "curves", study=study)
     st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
 
 

@@ -58,12 +58,13 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             workload=variant_maker.workload(root),
             protocol=ProtocolSpec(precision=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )
-        comparison = state.race(
+        job = state.race(
             variants.race_of_family([root, *racers], base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,
             wait_quiet_s=wait_quiet_s(),
         )
+        comparison = state.scheduler().submit(job)
     except TunerError as error:
         state.report(error)
         return

@@ -303,12 +303,13 @@ def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
 def _race(of: Pair) -> None:
     """Queue the race that would tell which one is faster, and show it."""
     try:
-        comparison = state.race(
+        job = state.race(
             race_of(of),
             study=f"why #{secrets.token_hex(4)}",
             model_name=of.candidate.model_name,
             different_models=of.different_models,
         )
+        comparison = state.scheduler().submit(job)
     except TunerError as error:
         state.report(error)
         return
