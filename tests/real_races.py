@@ -53,9 +53,10 @@ class Field:
         shapes: bool = False,
         path: Path | None = None,
         fresh_process: bool = False,
+        warmup_runs: int | None = 20,
         **session: Any,
     ) -> Entry:
-        """A contestant; `path` is another file of the same model."""
+        """A contestant; `path` is another file of the same model. None warm-up runs: until it is steady."""
         feeds = feed_plan(WorkloadSpec(batch_size=batch_size), self.info)
         plan: wire.ContestantPlan = {
             "engine": "onnxruntime",
@@ -64,7 +65,7 @@ class Field:
             "session": session_plan(session_from_dict(session)),
             "feeds": feeds,
             "use_io_binding": False,
-            "warmup_runs": None,
+            "warmup_runs": warmup_runs,
             "cpus": [],
         }
         other = (feed_plan(WorkloadSpec(batch_size=7), self.info),) if shapes else ()

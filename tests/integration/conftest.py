@@ -64,10 +64,16 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def acquainted(tmp_path_factory: pytest.TempPathFactory, mlp: str) -> Path:
+def square(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cheapest model, `m`, that nobody writes to."""
+    return tiny_models.mul(tmp_path_factory.mktemp("shared") / "m.onnx")
+
+
+@pytest.fixture(scope="session")
+def acquainted(tmp_path_factory: pytest.TempPathFactory, mlp: str, square: Path) -> Path:
     """A home where a worker has inspected the models that most tests measure, and nothing else happened."""
     line = CommandLine(tmp_path_factory.mktemp("acquainted"))
-    for model in (mlp, str(ROOT / "sample_models" / "digits_cnn.onnx")):
+    for model in (mlp, str(square), str(ROOT / "sample_models" / "digits_cnn.onnx")):
         assert line.run("inspect", model).code == 0
     return line.home
 

@@ -70,10 +70,10 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Field:
 
 
 def duel(slow: Field) -> list[Entry]:
-    basic = {"graph_optimization_level": "ORT_ENABLE_BASIC"}
+    given = {"batch_size": ROWS, "warmup_runs": None, "intra_op_num_threads": 1}
     return [
-        slow.entry(batch_size=ROWS, intra_op_num_threads=1),
-        slow.entry("basic", batch_size=ROWS, intra_op_num_threads=1, **basic),
+        slow.entry(**given),
+        slow.entry("basic", **given, graph_optimization_level="ORT_ENABLE_BASIC"),
     ]
 
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -37,7 +38,8 @@ WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
+def own_folders(tmp_path, monkeypatch, acquainted):
+    shutil.copytree(acquainted, tmp_path / "home")
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
 
@@ -178,14 +180,14 @@ def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
     assert (one.status(first).state, one.status(second).state) == ("CANCELLED", "COMPLETE")
 
 
-def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, tmp_path):
-    one, path = schedulers(run=FakeRun(free=True)), tiny_models.mul(tmp_path / "m.onnx")
+def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, square):
+    one = schedulers(run=FakeRun(free=True))
     with MachineQueue().turn("somebody", "measure vit"):
-        trial = one.submit(kinds.duel(spec(path)))
+        trial = one.submit(kinds.duel(spec(square)))
         wait_until(lambda: one.status(trial).holder, "it never queued")
         status = one.status(trial)
         assert (status.state, status.place, status.holder) == ("WAITING", 1, "somebody: measure vit")
-        after = one.submit(kinds.duel(spec(path)))
+        after = one.submit(kinds.duel(spec(square)))
         assert (one.status(after).place, one.status(after).holder) == (2, "somebody: measure vit")
         one.cancel(trial)
         one.cancel(after)
@@ -326,6 +328,7 @@ class FakeRace:
         self.labels: list[str] = []
         self.lost: dict[int, Exception] = {}
         monkeypatch.setattr(comparison_run, "race", self)
+        monkeypatch.setattr(comparison_run, "placement", lambda *_: (None, None, []))
 
     def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None):
         assert len(entries) == len(self.medians_s)
@@ -359,12 +362,12 @@ class FakeRace:
 ONE_THREAD = {"session": {"intra_op_num_threads": 1}}
 
 
-def test_a_duel_is_one_job_with_its_references(schedulers, tmp_path, monkeypatch):
+def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002, 0.003])
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    asked = spec(path, **ONE_THREAD)
+    one = schedulers()
+    asked = spec(square, **ONE_THREAD)
     baseline = Configuration(
-        spec=spec(path, session={"enable_cpu_mem_arena": False}), label="no arena", role="baseline"
+        spec=spec(square, session={"enable_cpu_mem_arena": False}), label="no arena", role="baseline"
     )
     trial = one.submit(kinds.duel(asked, baseline=baseline, study="s"))
     assert fake.running.wait(WAIT_S)
@@ -403,12 +406,12 @@ def test_a_duel_is_one_job_with_its_references(schedulers, tmp_path, monkeypatch
     assert [entry["when"] for entry in one.store.self_tests(ended.fingerprint)] == ["during"]
 
 
-def test_what_asks_for_the_same_does_not_race_twice(schedulers, tmp_path, monkeypatch):
+def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    first = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=spec(path, **ONE_THREAD)))
-    second = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=spec(path)))
+    one = schedulers()
+    first = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
+    second = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=spec(square)))
     assert one.join(WAIT_S)
     for trial, label in ((first, ANCHOR_LABEL), (second, "baseline")):
         race = one.store.comparison(one.store.trial(trial).comparison)
@@ -416,10 +419,10 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, tmp_path, monkey
         assert race.baseline == race.contestants[1].trial
 
 
-def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, tmp_path, monkeypatch):
+def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
+    one = schedulers()
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -432,11 +435,11 @@ def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, tmp_path, mon
     assert one.store.find_complete(stored.key, stored.fingerprint) is None
 
 
-def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, tmp_path, monkeypatch):
+def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002, 0.003], groups=[[0, 2], [1, 2]])
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
+    one = schedulers()
     asked = [
-        Configuration(spec=spec(path, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
+        Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
     race = one.submit(kinds.race(asked))
     assert fake.running.wait(WAIT_S)
@@ -445,13 +448,13 @@ def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, 
     assert [entry.state for entry in one.store.trials_of(race)] == ["COMPLETE", "CANCELLED", "CANCELLED"]
 
 
-def test_a_contestant_that_crashes_fails_alone(schedulers, tmp_path, monkeypatch):
+def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002, 0.003])
     fake.lost[1] = WorkerError("It crashed.", hint="Try another.")
     fake.go.set()
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
+    one = schedulers()
     asked = [
-        Configuration(spec=spec(path, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
+        Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
     race = one.submit(kinds.race(asked, what="two of them"))
     assert one.join(WAIT_S)
@@ -465,27 +468,27 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, tmp_path, monkeypatch
     assert one.status(race).what == "two of them"
 
 
-def test_a_race_of_which_nobody_is_left_failed(schedulers, tmp_path, monkeypatch):
+def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.lost[0] = WorkerError("It crashed.")
     fake.go.set()
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
+    one = schedulers()
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert (race.state, race.error["message"]) == ("FAIL", "It crashed.")
     assert [entry.state for entry in one.store.trials_of(race.id)] == ["FAIL", "COMPLETE"]
 
 
-def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, tmp_path, monkeypatch):
+def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, square, monkeypatch):
     def broken(*_: Any, **__: Any) -> Any:
         raise WorkerError("No worker could be started.", hint="Free memory.")
 
     monkeypatch.setattr(comparison_run, "race", broken)
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
+    one = schedulers()
     asked = [
-        Configuration(spec=spec(path, **ONE_THREAD), label="fine"),
-        Configuration(spec=spec(path, workload={"dims": {"no": 3}}), label="impossible"),
+        Configuration(spec=spec(square, **ONE_THREAD), label="fine"),
+        Configuration(spec=spec(square, workload={"dims": {"no": 3}}), label="impossible"),
     ]
     race = one.submit(kinds.race(asked))
     assert one.join(WAIT_S)
@@ -497,11 +500,11 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
     assert any("`impossible` could not race" in warning for warning in ended.warnings)
 
 
-def test_without_a_candidate_nobody_races(schedulers, tmp_path, monkeypatch):
+def test_without_a_candidate_nobody_races(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [])
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    baseline = Configuration(spec=spec(path), label="fine", role="baseline")
-    trial = one.submit(kinds.duel(spec(path, workload={"dims": {"no": 3}}), baseline=baseline))
+    one = schedulers()
+    baseline = Configuration(spec=spec(square), label="fine", role="baseline")
+    trial = one.submit(kinds.duel(spec(square, workload={"dims": {"no": 3}}), baseline=baseline))
     assert one.join(WAIT_S)
     assert not fake.running.is_set()
     stored = one.store.trial(trial)
@@ -511,12 +514,14 @@ def test_without_a_candidate_nobody_races(schedulers, tmp_path, monkeypatch):
     assert one.store.comparison(stored.comparison).error == stored.error
 
 
-def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(schedulers, tmp_path, monkeypatch):
+def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
+    schedulers, tmp_path, square, monkeypatch
+):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
+    one = schedulers()
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
-    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD), baseline=baseline))
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=baseline))
     assert one.join(WAIT_S)
     assert fake.labels == ["candidate", f"{ANCHOR_LABEL} (m)"]
     stored = one.store.trial(trial)
@@ -526,10 +531,10 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(scheduler
     assert [entry.state for entry in one.store.trials_of(race.id)] == ["COMPLETE", "FAIL", "COMPLETE"]
 
 
-def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, tmp_path, monkeypatch):
+def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
+    one = schedulers()
     for name in ("update_trial", "update_comparison"):
         original = getattr(one.store, name)
 
@@ -539,7 +544,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, t
             return original(row_id, **changes)
 
         monkeypatch.setattr(one.store, name, full)
-    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.status(trial).comparison
     assert one.status(trial).state == one.status(race).state == "FAIL"
@@ -552,11 +557,11 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, t
 
 
 def test_comparison_whose_candidates_are_deleted_while_it_runs_does_not_come_back(
-    schedulers, tmp_path, monkeypatch
+    schedulers, square, monkeypatch
 ):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
-    one, path = schedulers(), tiny_models.mul(tmp_path / "m.onnx")
-    trial = one.submit(kinds.duel(spec(path, **ONE_THREAD)))
+    one = schedulers()
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     fake.go.set()
@@ -840,13 +845,12 @@ def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_p
     assert one.status(missing).error == one.store.trial(missing).error
 
 
-def test_another_models_hash_is_refused_with_both_hashes(schedulers, tmp_path):
+def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
     one = schedulers()
-    path = tiny_models.mul(tmp_path / "m.onnx")
-    asked = spec_from_dict({"model": {"path": str(path), "sha256": "ab" * 32}})
+    asked = spec_from_dict({"model": {"path": str(square), "sha256": "ab" * 32}})
     trial = finished(one, one.submit(kinds.duel(asked)))
     assert trial.error["type"] == "SpecError"
-    own = one.store.cached_info(str(path))[1]["sha256"]
+    own = one.store.cached_info(str(square))[1]["sha256"]
     assert "another model" in trial.error["message"]
     assert f"`{own[:12]}`" in trial.error["message"]
     assert "`abababababab`" in trial.error["message"]
@@ -861,11 +865,9 @@ def test_model_that_moved_is_found_in_the_library_by_its_hash(schedulers, tmp_pa
     assert trial.spec["model"]["path"] == record.path
 
 
-def test_provider_without_its_library_fails_and_names_it(schedulers, tmp_path):
+def test_provider_without_its_library_fails_and_names_it(schedulers, square):
     one = schedulers()
-    asked = spec(
-        tiny_models.mul(tmp_path / "m.onnx"), session={"providers": [{"name": "CUDAExecutionProvider"}]}
-    )
+    asked = spec(square, session={"providers": [{"name": "CUDAExecutionProvider"}]})
     trial = finished(one, one.submit(kinds.duel(asked)))
     if trial.state == "COMPLETE":
         pytest.skip("this machine has CUDA")
@@ -912,32 +914,32 @@ def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_p
     assert one.store.trial(after).state == "COMPLETE"
 
 
-def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, tmp_path):
+def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square):
     def run(job, payload, **options):
         if job == "profile":
             raise WorkerError("The profiler broke.")
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx")))))
+    trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
     assert any("The profiler broke" in note for note in trial.result["notes"])
 
 
-def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedulers, tmp_path):
+def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedulers, square):
     def run(job, payload, **options):
         if job == "environment":
             raise WorkerError("No idea where we are.")
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx")))))
+    trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
     assert any("No idea where we are" in note for note in trial.result["notes"])
 
 
 def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
-    schedulers, tmp_path, monkeypatch
+    schedulers, square, monkeypatch
 ):
     one = schedulers()
     original = one.store.update_trial
@@ -948,7 +950,7 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
         return original(trial_id, **changes)
 
     monkeypatch.setattr(one.store, "update_trial", full)
-    trial = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    trial = one.submit(kinds.duel(spec(square)))
     assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
     status = one.status(trial)
@@ -961,7 +963,7 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
     assert (stored.state, len(stored.result["latencies_s"])) == ("COMPLETE", 20)
 
 
-def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, monkeypatch):
+def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, square, monkeypatch):
     one = schedulers()
     elsewhere = tmp_path / "rescued-x.json"
     original = one.store.update_trial
@@ -973,7 +975,7 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, mo
 
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
-    trial = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "m.onnx"))))
+    trial = one.submit(kinds.duel(spec(square)))
     assert one.join(WAIT_S)
     error = one.status(trial).error
     assert str(elsewhere) in error["message"]
