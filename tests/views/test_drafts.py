@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,8 @@ from dashboard import drafts, fields, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import dataset
 from tests.views import invented
+from tests.views.page import Add, Open, texts
 from tests.views.test_history import select
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.subheader]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")
 
 
 def address(at: AppTest) -> dict[str, str]:

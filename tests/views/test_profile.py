@@ -15,14 +15,7 @@ from dashboard import state
 from dashboard.widgets.profile_results import matching
 from tests import tiny_models
 from tests.views import invented
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
+from tests.views.page import Add, Open, figure, texts
 
 
 @pytest.fixture
@@ -31,15 +24,6 @@ def put(mlp: ModelRecord) -> Callable[..., Any]:
     return lambda **changes: invented.put_profile(
         state.store(), mlp, invented.spec_for(mlp, runs=20), **changes
     )
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
-
-
-def figure(at: AppTest) -> dict[str, Any]:
-    return dict(json.loads(at.get("plotly_chart")[0].proto.spec))
 
 
 def view(at: AppTest, name: str) -> AppTest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,19 +21,7 @@ from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from tests import tiny_models
 from tests.views import invented
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+from tests.views.page import Add, Open, texts
 
 
 def add_target(at: AppTest, metric: str, limit: str, **conditions: Any) -> str:

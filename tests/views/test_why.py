@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +14,12 @@ from core.run.scheduler import Status
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, WorkerError, record_from_error
 from dashboard import state
-from tests import invented_passes, tiny_models
-from tests.invented_passes import fused, node, passes, side, unfused
+from tests import builders, tiny_models
+from tests.builders import fused, node, passes, side, unfused
 from tests.views import invented
+from tests.views.page import Add, Open, texts
 
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-US = invented_passes.US
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
+US = builders.US
 
 
 @pytest.fixture
@@ -49,11 +42,6 @@ def open_why(open_page: Open, record: ModelRecord, duel: invented.Duel | None = 
         at.run()
         assert not at.exception
     return at
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
 
 
 def metrics(at: AppTest) -> dict[str, tuple[str, str]]:
@@ -166,7 +154,7 @@ def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
 def test_nodes_that_moved_have_a_view_of_their_own(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:
-    moved = [{**one, "provider": invented_passes.CUDA} for one in unfused()["nodes"]]
+    moved = [{**one, "provider": builders.CUDA} for one in unfused()["nodes"]]
     put_passes(duel.baseline, duel.trial, unfused(), side(moved))
     at = view(open_why(open_page, mlp, duel), "Moved (4)")
     assert set(at.dataframe[0].value["candidate ran on"]) == {"CUDA"}
