@@ -225,22 +225,11 @@ def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
     for rows in (3, 5):
         spec = invented.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
         invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
-    at = open_page("curves")
-    at.query_params["study"] = study
-    at.run()
-    assert not at.exception
+    at = open_page("curves", study=study)
     assert at.text_input(key="curves.values.batch_size").value == "3, 5"
     assert lines(at, 1)["CPUExecutionProvider"]["x"] == [3, 5]
     assert at.session_state["knob.intra_op_num_threads"] == 1
     assert list(table(at)["state"]) == ["complete", "complete"]
-
-
-def test_a_link_to_a_sweep_that_is_not_here_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("curves", model=mlp)
-    at.query_params["study"] = "curve batch_size=1 #nothere"
-    at.run()
-    assert "There is no sweep called" in texts(at)
-    assert not at.exception
 
 
 def test_the_best_point_becomes_the_settings_of_tune(

@@ -189,6 +189,28 @@ def test_a_link_of_a_reloaded_form_holds_it_as_well(open_page: Open, add_model: 
     assert json.loads(text)["values"][fields.key("batch_size")] == 7
 
 
+@pytest.mark.parametrize(
+    ("page", "query", "words"),
+    [
+        ("tune", {"trial": "0123456789abcdef"}, "0123456789abcdef"),
+        ("compare", {"comparison": "deadbeef"}, "There is no comparison"),
+        ("curves", {"study": "curve batch_size=1 #nothere"}, "There is no sweep called"),
+        ("profile", {"trial": "nosuchtrial"}, "nosuchtrial"),
+        ("why", {"a": "nosuchtrial"}, "nosuchtrial"),
+        ("export", {"trial": "feedfeedfeedfeed"}, "is not a finished measurement here"),
+    ],
+)
+def test_a_link_to_nothing_is_said_and_the_page_works(
+    open_page: Open, add_model: Add, page: str, query: dict[str, str], words: str
+) -> None:
+    at = open_page(page, model=add_model(), **query)
+    assert words in texts(at)
+    if page in ("tune", "compare"):
+        assert not set(query) & set(address(at))
+    if page == "tune":
+        assert not at.button(key="run").disabled
+
+
 # --- pages open with what is stored
 
 

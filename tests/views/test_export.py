@@ -292,13 +292,6 @@ def test_settings_that_cannot_be_used_are_said_instead_of_a_file(open_page: Open
     assert not at.get("download_button")
 
 
-def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("export", model=mlp)
-    at.query_params["trial"] = "feedfeedfeedfeed"
-    at.run()
-    assert "is not a finished measurement here" in texts(at)
-
-
 def test_a_trial_of_a_deleted_model_still_exports(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
     conv = add_model(tiny_models.conv)
     trial = put(conv)

@@ -178,9 +178,7 @@ def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) ->
 
 def test_a_link_opens_a_reference_that_the_list_leaves_out(open_page: Open, mlp: ModelRecord) -> None:
     reference = duel(mlp).baseline
-    at = open_page("history")
-    at.query_params["trial"] = reference.id
-    at.run()
+    at = open_page("history", trial=reference.id)
     assert "This is the baseline itself" in at.header[0].value
 
 
@@ -194,9 +192,7 @@ def test_a_selected_failure_shows_its_error_and_hint(open_page: Open, mlp: Model
 def test_a_link_opens_its_trial(open_page: Open, mlp: ModelRecord) -> None:
     put(mlp, 2_000_000.0)
     linked = put(mlp, 1_000_000.0, latency_s=0.5)
-    at = open_page("history")
-    at.query_params["trial"] = linked.id
-    at.run()
+    at = open_page("history", trial=linked.id)
     assert next(one.value for one in at.metric if one.label == "p50 latency").startswith("53")
 
 

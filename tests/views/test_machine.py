@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.run import comparison
 from core.run.scheduler import Status
 from core.wire.errors import WorkerError
 from dashboard import state
@@ -212,7 +213,10 @@ def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pyte
     assert not at.error
 
 
-def test_the_test_really_runs_and_leaves_an_answer(open_page: Open, machine: wire.Environment) -> None:
+def test_the_test_really_runs_and_leaves_an_answer(
+    open_page: Open, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "SELF_TEST", replace(comparison.SELF_TEST, budget_s=4))
     at = open_page("machine")
     at.button(key="machine.test").click().run()
     assert not at.exception

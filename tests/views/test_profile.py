@@ -235,20 +235,9 @@ def test_a_link_opens_the_profile_it_names(
 def test_a_link_to_a_measured_trial_offers_to_profile_it(open_page: Open, mlp: ModelRecord) -> None:
     spec = invented.spec_for(mlp, batch_size=16, intra_op_num_threads=1)
     trial = invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=16)
-    at = open_page("profile", model=mlp)
-    at.query_params["trial"] = trial.id
-    at.run()
-    assert not at.exception
+    at = open_page("profile", model=mlp, trial=trial.id)
     assert at.get_by_key("profile.source").value == "A measured trial"
     assert at.selectbox(key="profile.measured").value == trial.id
-
-
-def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("profile", model=mlp)
-    at.query_params["trial"] = "nosuchtrial"
-    at.run()
-    assert len(at.error) == 1
-    assert not at.exception
 
 
 def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> None:

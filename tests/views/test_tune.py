@@ -850,13 +850,6 @@ def test_a_link_opens_the_same_trial_with_its_settings(open_page: Open, mlp: Mod
     assert "p50 latency" in metrics(at)
 
 
-def test_a_link_to_nothing_is_said_and_the_page_works(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page(model=mlp, trial="0123456789abcdef")
-    assert len(at.error) == 1
-    assert not at.button(key="run").disabled
-    assert "trial" not in at.query_params
-
-
 def test_a_link_to_a_trial_of_a_deleted_model_shows_the_result_and_says_why(
     open_page: Open, add_model: Add, mlp: ModelRecord
 ) -> None:
