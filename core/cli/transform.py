@@ -142,6 +142,8 @@ def transform(
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
     data = _calibration(calibration, steps, part)
     workload = workload_of(given, dims)
+    if output is not None:
+        output.is_dir()  # what can be no path is refused before anything is made
     store = Store()
     _check_before(store, model, steps, dims=dims, calibration=data, name=name, workload=workload)
     with scheduler(store) as service:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -201,7 +201,7 @@ def drift(samples: Sequence[float]) -> float | None:
 # --- distributions: the two quantiles the intervals need ----------------------------------------------
 
 
-@lru_cache(maxsize=4096)  # a bisection of 60 steps, asked for the same few values after every round
+@lru_cache(maxsize=4096)  # half a millisecond, asked for the same few values after every round
 def t_quantile(p: float, df: float) -> float:
     """Return the p-quantile of Student's t with `df` degrees of freedom, for p >= 0.5."""
     if p <= 0.5:
@@ -211,16 +211,22 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """Return the p-quantile of the beta distribution with the shapes `a` and `b`, both above 0."""
-    return _bisect(lambda x: _beta_cdf(x, a, b), p)
+    """Return the p-quantile of the beta distribution with the shapes `a` and `b`, both above 0.
 
-
-def _bisect(cdf: Callable[[float], float], p: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):  # 2**-60: beyond what a float can tell
-        middle = (low + high) / 2
-        low, high = (middle, high) if cdf(middle) < p else (low, middle)
-    return (low + high) / 2
+    Newton's steps, and halves of what is left where one leads out of it: 9 steps as a rule, where halves
+    alone take 60. A step of a part in 10**8 is the last: the error is about its square.
+    """
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    low, high, x = 0.0, 1.0, a / (a + b)
+    while low < x < high:  # until no float is left between them
+        excess = _beta_cdf(x, a, b) - p
+        low, high = (x, high) if excess < 0 else (low, x)
+        density = (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) - log_beta  # its log
+        step = excess / math.exp(density) if abs(density) < 700 else 1.0
+        if abs(step) <= 1e-8 * min(x, 1 - x):
+            return x - step
+        x = x - step if low < x - step < high else (low + high) / 2
+    return x
 
 
 def _beta_cdf(x: float, a: float, b: float) -> float:

@@ -335,8 +335,7 @@ HOSTILE: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "backup of 100,000": lambda folder: ("backup", "n" * 100_000),
     "restore of a pipe": lambda folder: ("restore", str(_pipe(folder / "kept.db"))),
     "list that is a pipe": lambda folder: (
-        # read in a worker: on a busy machine a line of progress comes before
-        *("accuracy", "sample_models/digits_cnn.onnx", "--data", str(_pipe(folder / "list.csv")), "--quiet"),
+        *("accuracy", "sample_models/digits_cnn.onnx", "--quiet", "--data", str(_pipe(folder / "list.csv"))),
     ),
     "trial of 100,000": lambda folder: ("emit", "n" * 100_000),
     "calibration of nobody": lambda folder: (

@@ -38,6 +38,7 @@ from dashboard.charts.profile_charts import (
     timeline_info,
     with_medians,
 )
+from tests import builders
 
 DATA = Path(__file__).parents[1] / "data"
 FELL_BACK = Ran(
@@ -55,17 +56,7 @@ def trial(*, latencies_s: list[float], warmup_s: list[float] | None = None, **re
         "requested_providers": ["CPUExecutionProvider"],
         "fallback": False,
     }
-    return Trial(
-        id="0123456789ab",
-        kind="measure",
-        state="COMPLETE",
-        spec={"model": {"path": "m.onnx"}},
-        model_name="digits",
-        model_sha256="",
-        key="",
-        created_at=0.0,
-        result=facts | result,
-    )
+    return builders.trial("0123456789ab", model_name="digits", result=facts | result)
 
 
 def point(batch: int, *, p50: float, p95: float | None = None, throughput: float, **changes: Any) -> Measured:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.evidence.cold_start import BreakEven, break_even
+from tests import builders
 
 
 def result(*, creation_s: float | None, first_s: float = 0.002, p50_s: float = 0.001, rows: int = 1) -> Any:
@@ -18,13 +19,8 @@ def result(*, creation_s: float | None, first_s: float = 0.002, p50_s: float = 0
     }
 
 
-def contrast(ratio: float, verdict: str = "", half: float = 0.1) -> dict[str, Any]:
-    return {
-        "ratio": ratio,
-        "ratio_low": ratio / (1 + half),
-        "ratio_high": ratio * (1 + half),
-        "verdict": verdict or ("FASTER" if ratio > 1 else "SLOWER"),
-    }
+def contrast(ratio: float, verdict: str = "") -> dict[str, Any]:
+    return builders.contrast(ratio, 0.1, **({"verdict": verdict} if verdict else {}))
 
 
 def found(candidate: Any, baseline: Any, of: dict[str, Any]) -> BreakEven:

@@ -19,20 +19,15 @@ from dashboard.charts.compare_charts import (
     live_height,
     ratio_ticks,
 )
+from tests import builders
 
 LABELS = {"a": "intra_op_num_threads 1", "b": "<b>bold</b>", "c": "PyTorch eager", "base": "ORT default"}
 
 
 def contrast(candidate: str, ratio: float, half: float | None, verdict: str) -> dict[str, Any]:
-    return {
-        "candidate": candidate,
-        "baseline": "base",
-        "ratio": ratio,
-        "ratio_low": None if half is None else ratio * (1 - half),
-        "ratio_high": None if half is None else ratio * (1 + half),
-        "verdict": verdict,
-        "rounds": 16,
-    }
+    unknown = {"ratio_low": None, "ratio_high": None} if half is None else {}
+    facts = {"candidate": candidate, "baseline": "base", "verdict": verdict, **unknown}
+    return builders.contrast(ratio, half or 0.0, **facts)
 
 
 FOUND = [
@@ -138,7 +133,7 @@ def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() 
     points, *bars = option["series"]
     assert [math.exp(x) for x, _ in points["data"]] == pytest.approx([1.42, 1.003, 0.7])
     assert [bar["data"][0][1] for bar in bars] == [0, 1]
-    assert math.exp(bars[0]["data"][0][0]) == pytest.approx(1.42 * 0.97)
+    assert math.exp(bars[0]["data"][0][0]) == pytest.approx(1.42 / 1.03)
     assert math.exp(option["xAxis"]["min"]) < 0.7
     assert not option["animation"]
     few = forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02, final=False)

@@ -13,7 +13,6 @@ from core.evidence.comparison import (
     ANCHOR_LABEL,
     Comparison,
     Configuration,
-    Contestant,
     line_up,
     same_request,
 )
@@ -21,17 +20,14 @@ from core.evidence.contrast import Prior
 from core.evidence.record import Block, Discarded
 from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.run.plan import session_plan
-from core.spec import TrialSpec, session_from_dict, spec_from_dict
+from core.spec import session_from_dict
 from core.wire.errors import WorkerError
 from core.wire.guard import judge
-from tests import races
+from tests import builders, races
+from tests.builders import spec
 from tests.races import evidence
 
 SHA = "ab" * 32
-
-
-def spec(**parts: Any) -> TrialSpec:
-    return spec_from_dict({"model": {"path": "m.onnx"}, **parts})
 
 
 def candidate(**parts: Any) -> Configuration:
@@ -82,17 +78,7 @@ def test_a_candidate_that_is_the_default_stands_first_and_is_the_baseline():
 
 
 def stored(lined: list[Configuration]) -> Comparison:
-    return Comparison(
-        id="c",
-        state="WAITING",
-        model_name="m",
-        model_sha256="",
-        contestants=tuple(
-            Contestant(trial=f"t{number}", label=one.label, role=one.role) for number, one in enumerate(lined)
-        ),
-        protocol={},
-        created_at=0.0,
-    )
+    return builders.comparison({f"t{number}": one.role for number, one in enumerate(lined)})
 
 
 def test_everybody_is_measured_as_well_as_the_first_candidate_asks():

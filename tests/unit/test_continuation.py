@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from core.evidence import continuation
-from core.evidence.comparison import Comparison, Contestant
+from core.evidence.comparison import Comparison
 from core.evidence.contrast import PRECISIONS
 from core.evidence.measurement import Trial
 from core.evidence.record import RaceRecord
 from core.evidence.result import Evidence
 from core.store import PRUNED
 from core.wire.errors import SpecError
-from tests import clockwork, races
+from tests import builders, clockwork, races
 from tests.clockwork import Model
 
 QUICK = PRECISIONS["quick"]
@@ -26,18 +26,7 @@ def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Tria
     """A race and its trials as the store gives them back."""
     found = races.evidence(record)
     trials = [
-        Trial(
-            id=entrant.trial,
-            kind="measure",
-            state="COMPLETE",
-            spec={},
-            model_name="m",
-            model_sha256="",
-            key="k",
-            created_at=0.0,
-            comparison="c1",
-            result=found.trial_result(index),
-        )
+        builders.trial(entrant.trial, comparison="c1", result=found.trial_result(index))
         for index, entrant in enumerate(found.entrants)
     ]
     return raced(found.to_dict(), [one.trial for one in found.entrants], **protocol), trials
@@ -45,14 +34,9 @@ def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Tria
 
 def raced(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:
     facts = {"precision": "quick", "looks": list(QUICK.looks), "runs": None, "margin": 0.02, "seed": 5}
-    return Comparison(
-        id="c1",
-        state="COMPLETE",
-        model_name="m",
-        model_sha256="",
-        contestants=tuple(Contestant(trial=one, label=one, role="candidate") for one in trials),
+    return builders.comparison(
+        dict.fromkeys(trials, "candidate"),
         protocol={**facts, "target": QUICK.target, "budget_s": 30, **protocol},
-        created_at=0.0,
         result=result,
     )
 

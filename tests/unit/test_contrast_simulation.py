@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from core.evidence import continuation
-from core.evidence.comparison import Comparison
 from core.evidence.contrast import (
     ASSUMED,
     PRECISIONS,
@@ -29,6 +28,7 @@ from core.evidence.ranking import ranks
 from core.evidence.record import Settings
 from core.evidence.standing import Standing
 from core.run.prior import spread
+from tests import builders
 
 QUICK = PRECISIONS["quick"]
 MARGIN = 0.02
@@ -442,16 +442,7 @@ def gone_on(row, first=QUICK, then=QUICK, times=1):
     found = duel(row, first, most=made)
     wrong = found.verdict in DIFFERENT
     for part in range(2, times + 2):
-        race = Comparison(
-            id="r",
-            state="COMPLETE",
-            model_name="m",
-            model_sha256="",
-            contestants=(),
-            protocol=protocol,
-            created_at=0.0,
-            result={"generations": [{}] * found.generations},
-        )
+        race = builders.comparison({}, protocol=protocol, result={"generations": [{}] * found.generations})
         protocol = continuation.protocol(race, then.name, None)
         looks = tuple(look for look in protocol["looks"] if look > found.generations)
         asked = type(then)(name=then.name, target=then.target, budget_s=then.budget_s, looks=looks)

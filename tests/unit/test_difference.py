@@ -19,7 +19,7 @@ from core.wire.errors import WorkerError
 from core.wire.profile import middle_half
 from core.wire.profile_passes import passes_from_dict
 from core.worker.measure.profile_parser import parse_profile
-from tests.invented_passes import (
+from tests.builders import (
     CPU,
     CUDA,
     STEADY,

@@ -10,6 +10,7 @@ import pytest
 from core.evidence.measurement import Trial
 from core.run.explanation import Pair, end_to_end, race_of, raced_together
 from core.store import PRUNED
+from tests import builders
 
 MACHINE = {
     "cpu": {
@@ -29,37 +30,17 @@ MACHINE = {
 }
 
 
-def trial(name: str, p50_s: float, **changes: Any) -> Trial:
-    comparison, fingerprint = changes.pop("comparison", ""), changes.pop("fingerprint", "f")
-    spread = changes.pop("spread", 0.01)
+def trial(name: str, p50_s: float, *, spread: float = 0.01, **changes: Any) -> Trial:
+    facts = {key: changes.pop(key, value) for key, value in {"comparison": "", "fingerprint": "f"}.items()}
     latency = {"p50_s": p50_s, "p50_s_low": p50_s * (1 - spread), "p50_s_high": p50_s * (1 + spread)}
     result = {"latency": latency, "batch_size": 1, "environment": MACHINE, **changes}
-    return Trial(
-        id=name,
-        kind="measure",
-        state="COMPLETE",
-        spec={},
-        model_name="m",
-        model_sha256="s",
-        key="k",
-        created_at=0.0,
-        comparison=comparison,
-        fingerprint=fingerprint,
-        result=result,
-    )
+    return builders.trial(name, result=result, **facts)
 
 
 def stored(candidate: str, baseline: str, ratio: float = 2.0, **changes: Any) -> dict[str, Any]:
-    return {
-        "candidate": candidate,
-        "baseline": baseline,
-        "ratio": ratio,
-        "ratio_low": ratio * 0.8,
-        "ratio_high": ratio * 1.25,
-        "verdict": "FASTER",
-        "rounds": 16,
-        **changes,
-    }
+    """By one pair of processes, as earlier versions had them."""
+    found = builders.contrast(ratio, 0.25, candidate=candidate, baseline=baseline, rounds=16)
+    return {name: value for name, value in found.items() if name not in ("generations", "holds")} | changes
 
 
 def blocks(median_s: float, count: int = 12) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from core.cli.tables import (
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
+from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
 
@@ -34,13 +35,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def trial(name: str = "0123456789abcdef", **changes: Any) -> Trial:
     facts: dict[str, Any] = {
-        "id": name,
-        "kind": "measure",
-        "state": "COMPLETE",
-        "spec": {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 1}},
         "model_name": "=cmd|' /C calc'!A0",
-        "model_sha256": "",
-        "key": "",
         "created_at": 1.0,
         "result": {
             "latency": {"p50_s": 1.23456789, "p50_s_low": 1.2, "p50_s_high": 1.3},
@@ -50,35 +45,26 @@ def trial(name: str = "0123456789abcdef", **changes: Any) -> Trial:
             "effective_providers": ["CPUExecutionProvider"],
         },
     }
-    return Trial(**(facts | changes))
+    return builders.trial(name, builders.spec(session={"intra_op_num_threads": 1}), **(facts | changes))
 
 
 FAILED = {"type": "WorkerError", "message": "It crashed | with a long story of why it did so.", "hint": ""}
 
 
 def race() -> Comparison:
-    contrast: dict[str, Any] = {
-        "candidate": "0123456789abcdef",
-        "baseline": "b" * 16,
-        "verdict": "FASTER",
-        **{"ratio": 1.5, "ratio_low": 1.4, "ratio_high": 1.6, "rounds": 30, "wall_s": 3.0, "grade": "A"},
-        **{"outputs_differ": False, "contradicted": False, "holds": True, "notes": []},
-    }
-    ranks = [{"trial": "0123456789abcdef", "rank": 1, "ties": []}, {"trial": "b" * 16, "rank": 2, "ties": []}]
-    return Comparison(
-        id="c" * 16,
-        state="COMPLETE",
-        model_name="m",
-        model_sha256="",
+    one, other = "0123456789abcdef", "b" * 16
+    judged = {"ratio_low": 1.4, "ratio_high": 1.6, "outputs_differ": False, "contradicted": False}
+    return builders.comparison(
+        {},
         contestants=(
-            Contestant(trial="0123456789abcdef", label=f"{LONG}.yaml", role="candidate"),
-            Contestant(trial="b" * 16, label="preset:default", role="baseline"),
+            Contestant(trial=one, label=f"{LONG}.yaml", role="candidate"),
+            Contestant(trial=other, label="preset:default", role="baseline"),
         ),
-        protocol={},
-        created_at=1.0,
         result={
-            **{"ranks": ranks, "contrasts": [contrast], "notes": [], "grade": "A", "grade_reason": "Quiet."},
-            **{"remedy": "", "rounds": 30, "wall_s": 3.0, "generations": []},
+            "ranks": [{"trial": one, "rank": 1, "ties": []}, {"trial": other, "rank": 2, "ties": []}],
+            "contrasts": [builders.contrast(1.5, candidate=one, baseline=other, **judged)],
+            **{"grade": "A", "grade_reason": "Quiet.", "remedy": "", "notes": []},
+            **{"rounds": 30, "wall_s": 3.0, "generations": []},
         },
     )
 

@@ -1,15 +1,16 @@
-"""Which file a name means, and how models come into the library. Inspection runs in real workers."""
+"""Which file a name means, and how models come into the library; inspected here, and once in a worker."""
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 import pytest
 
-from core.process.runner import run_job
 from core.store import Store, library
 from core.wire.errors import ModelError, StoreError
+from core.worker.models import inspect_model
 from tests import tiny_models
 
 
@@ -20,28 +21,34 @@ def store(tmp_path, monkeypatch):
 
 
 class Counting:
-    """`run_job` that remembers what it was asked."""
+    """The worker's `inspect` in this process; it remembers what it was asked."""
 
     def __init__(self) -> None:
         self.jobs: list[str] = []
 
     def __call__(self, job, payload, **options):
         self.jobs.append(job)
-        return run_job(job, payload, **options)
+        return dict(inspect_model(payload["path"]))
+
+
+resolve_model, import_file, import_files, inspect_cached = (
+    functools.partial(one, run=Counting())
+    for one in (library.resolve_model, library.import_file, library.import_files, library.inspect_cached)
+)
 
 
 def test_unchanged_file_is_inspected_once(store, tmp_path):
     run, path = Counting(), tiny_models.mul(tmp_path / "mul.onnx")
-    first = library.inspect_cached(store, path, run=run)
-    assert library.inspect_cached(store, path, run=run) == first
-    assert library.inspect_cached(Store(), path, run=run) == first
+    first = inspect_cached(store, path, run=run)
+    assert inspect_cached(store, path, run=run) == first
+    assert inspect_cached(Store(), path, run=run) == first
     assert run.jobs == ["inspect"]
     assert first["op_counts"] == {"Mul": 1}
 
 
 def test_changed_file_is_inspected_again_even_with_the_old_size_and_time(store, tmp_path):
     run, path = Counting(), tiny_models.mul(tmp_path / "mul.onnx")
-    first = library.inspect_cached(store, path, run=run)
+    first = inspect_cached(store, path, run=run)
     before = path.stat()
     other = tmp_path / "other.onnx"
     other.write_bytes(path.read_bytes().replace(b"square", b"SQUARE"))
@@ -49,25 +56,25 @@ def test_changed_file_is_inspected_again_even_with_the_old_size_and_time(store, 
     other.replace(path)
     assert path.stat().st_size == before.st_size
     assert path.stat().st_mtime_ns == before.st_mtime_ns
-    assert library.inspect_cached(store, path, run=run)["sha256"] != first["sha256"]
+    assert inspect_cached(store, path, run=run)["sha256"] != first["sha256"]
     assert run.jobs == ["inspect", "inspect"]
 
 
 def test_changed_external_data_is_noticed(store, tmp_path):
     run, path = Counting(), tiny_models.external_data(tmp_path / "m.onnx")
-    first = library.inspect_cached(store, path, run=run)
-    library.inspect_cached(store, path, run=run)
+    first = inspect_cached(store, path, run=run)
+    inspect_cached(store, path, run=run)
     data = tmp_path / first["external_data"][0]["location"]
     content = bytearray(data.read_bytes())
     content[0] ^= 1
     data.write_bytes(content)
-    second = library.inspect_cached(store, path, run=run)
+    second = inspect_cached(store, path, run=run)
     assert second["sha256"] == first["sha256"]
     assert second["content_sha256"] != first["content_sha256"]
     assert run.jobs == ["inspect", "inspect"]
     data.unlink()
     with pytest.raises(ModelError, match=r"weights\.bin"):
-        library.inspect_cached(store, path, run=run)
+        inspect_cached(store, path, run=run)
 
 
 def test_cache_that_cannot_be_written_does_not_cost_the_answer(store, tmp_path, monkeypatch):
@@ -75,7 +82,7 @@ def test_cache_that_cannot_be_written_does_not_cost_the_answer(store, tmp_path, 
         raise StoreError("The disk is full.")
 
     monkeypatch.setattr(store, "put_info", full)
-    assert library.inspect_cached(store, tiny_models.mul(tmp_path / "mul.onnx"))["nodes"] == 1
+    assert inspect_cached(store, tiny_models.mul(tmp_path / "mul.onnx"))["nodes"] == 1
 
 
 def test_path_is_resolved_without_being_kept(store, tmp_path, monkeypatch):
@@ -85,50 +92,50 @@ def test_path_is_resolved_without_being_kept(store, tmp_path, monkeypatch):
     assert record.sha256 == record.info["sha256"]
     assert store.models() == []
     monkeypatch.chdir(tmp_path)
-    assert library.resolve_model(store, "mul.onnx").path == str(path)
+    assert resolve_model(store, "mul.onnx").path == str(path)
 
 
 def test_model_of_the_library_is_found_by_name_and_by_hash(store, tmp_path):
     path = tiny_models.mul(tmp_path / "file.onnx")
-    record = library.import_file(store, path, name="square", source="folder", note="n")
+    record = import_file(store, path, name="square", source="folder", note="n")
     for ref in ("square", record.content_sha256, record.content_sha256[:8], record.sha256[:6]):
-        assert library.resolve_model(store, ref) == record
-    assert library.resolve_model(store, str(path)).name == "square"
+        assert resolve_model(store, ref) == record
+    assert resolve_model(store, str(path)).name == "square"
 
 
 def test_unknown_name_offers_the_nearest(store, tmp_path):
-    library.import_file(store, tiny_models.mul(tmp_path / "f.onnx"), name="squeezer", source="file")
+    import_file(store, tiny_models.mul(tmp_path / "f.onnx"), name="squeezer", source="file")
     with pytest.raises(ModelError, match=r"called `squeezr`\. Did you mean `squeezer`\?"):
-        library.resolve_model(store, "squeezr")
+        resolve_model(store, "squeezr")
     with pytest.raises(ModelError, match=r"no model file `no/such/model\.onnx`"):
-        library.resolve_model(store, "no/such/model.onnx")
+        resolve_model(store, "no/such/model.onnx")
 
 
 @pytest.mark.parametrize("ref", ["", "\0", "x" * 5000, "../../etc", ".", "/"])
 def test_texts_that_are_no_reference_are_model_errors(store, ref):
     with pytest.raises(ModelError):
-        library.resolve_model(store, ref)
+        resolve_model(store, ref)
 
 
 def test_sample_that_was_not_made_says_how_to_make_it(store):
     with pytest.raises(ModelError, match="has not been made yet") as caught:
-        library.resolve_model(store, "resnet18")
+        resolve_model(store, "resnet18")
     assert caught.value.hint == "Run `python -m core export resnet18` first."
 
 
 def test_file_that_vanished_and_file_that_changed_are_told_apart(store, tmp_path):
     path = tiny_models.mul(tmp_path / "f.onnx")
-    old = library.import_file(store, path, name="f", source="file")
+    old = import_file(store, path, name="f", source="file")
     tiny_models.mlp(path)
     with pytest.raises(ModelError, match="holds another model now"):
-        library.resolve_model(store, old.content_sha256[:10])
+        resolve_model(store, old.content_sha256[:10])
     assert [one.content_sha256 for one in store.models()] == [old.content_sha256]
-    new = library.resolve_model(store, "f")
+    new = resolve_model(store, "f")
     assert new.content_sha256 != old.content_sha256
     assert [one.content_sha256 for one in store.models()] == [new.content_sha256]
     path.unlink()
     with pytest.raises(ModelError, match="is gone"):
-        library.resolve_model(store, "f")
+        resolve_model(store, "f")
 
 
 def test_samples_are_files_first_then_what_can_be_made(store, tmp_path):
@@ -150,7 +157,7 @@ def test_samples_are_files_first_then_what_can_be_made(store, tmp_path):
     )
     tiny_models.mul(Path(samples[3].path))
     assert library.sample_models(tmp_path / "samples")[3].exists
-    assert library.resolve_model(store, "resnet18").path == samples[3].path
+    assert resolve_model(store, "resnet18").path == samples[3].path
 
 
 # --- taking files in ------------------------------------------------------------------------------------
@@ -158,23 +165,23 @@ def test_samples_are_files_first_then_what_can_be_made(store, tmp_path):
 
 def test_uploaded_model_moves_into_a_folder_named_after_its_content(store, tmp_path):
     upload = tiny_models.mul(tmp_path / "upload.onnx")
-    record, new = library.import_files(store, [upload], name="square", move=True)
+    record, new = import_files(store, [upload], name="square", move=True)
     assert new
     assert not upload.exists()
     path = Path(record.path)
     assert path == store.folder / "models" / record.content_sha256 / "upload.onnx"
     assert (record.name, record.source, record.info["path"]) == ("square", "upload", str(path))
     run = Counting()
-    assert library.resolve_model(store, "square", run=run) == record
+    assert resolve_model(store, "square", run=run) == record
     assert run.jobs == []  # the inspection of the upload counts
     assert [one.name for one in (store.folder / "models").iterdir()] == [record.content_sha256]
 
 
 def test_duplicate_is_recognised_by_content_and_leaves_nothing(store, tmp_path):
-    first, _ = library.import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="a")
+    first, _ = import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="a")
     copy = tmp_path / "renamed.onnx"
     copy.write_bytes((tmp_path / "a.onnx").read_bytes())
-    again, new = library.import_files(store, [copy], name="b")
+    again, new = import_files(store, [copy], name="b")
     assert (again, new) == (first, False)
     assert copy.exists()
     assert len(list((store.folder / "models").iterdir())) == 1
@@ -182,9 +189,9 @@ def test_duplicate_is_recognised_by_content_and_leaves_nothing(store, tmp_path):
 
 def test_model_whose_file_was_deleted_can_be_taken_in_again(store, tmp_path):
     upload = tiny_models.mul(tmp_path / "a.onnx")
-    first, _ = library.import_files(store, [upload], name="a")
+    first, _ = import_files(store, [upload], name="a")
     Path(first.path).unlink()
-    again, new = library.import_files(store, [upload], name="b")
+    again, new = import_files(store, [upload], name="b")
     assert new
     assert (again.name, again.path) == ("a", first.path)
     assert Path(again.path).exists()
@@ -192,27 +199,25 @@ def test_model_whose_file_was_deleted_can_be_taken_in_again(store, tmp_path):
 
 def test_external_data_comes_along(store, tmp_path):
     model = tiny_models.external_data(tmp_path / "m.onnx")
-    record, _ = library.import_files(store, [model, tmp_path / "weights.bin"], name="m")
+    record, _ = import_files(store, [model, tmp_path / "weights.bin"], name="m")
     folder = Path(record.path).parent
     assert sorted(one.name for one in folder.iterdir()) == ["m.onnx", "weights.bin"]
     assert record.info["external_data"][0]["location"] == "weights.bin"
     (tmp_path / "weights.bin").unlink()
-    assert library.resolve_model(store, "m") == record
+    assert resolve_model(store, "m") == record
 
 
 def test_external_data_in_a_subfolder_keeps_its_place(store, tmp_path):
     (tmp_path / "data").mkdir()
     model = tiny_models.external_data(tmp_path / "m.onnx", location="data/w.bin")
-    record, _ = library.import_files(
-        store, {"m.onnx": model, "data/w.bin": tmp_path / "data" / "w.bin"}, name="m"
-    )
+    record, _ = import_files(store, {"m.onnx": model, "data/w.bin": tmp_path / "data" / "w.bin"}, name="m")
     assert (Path(record.path).parent / "data" / "w.bin").is_file()
 
 
 def test_missing_external_data_is_refused_and_leaves_nothing(store, tmp_path):
     model = tiny_models.external_data(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"weights\.bin"):
-        library.import_files(store, [model], name="m")
+        import_files(store, [model], name="m")
     assert list((store.folder / "models").iterdir()) == []
     assert store.models() == []
     assert model.exists()
@@ -221,53 +226,53 @@ def test_missing_external_data_is_refused_and_leaves_nothing(store, tmp_path):
 def test_file_that_the_model_does_not_refer_to_is_refused(store, tmp_path):
     (tmp_path / "virus.exe").write_text("")
     with pytest.raises(ModelError, match=r"does not refer to `virus\.exe`"):
-        library.import_files(store, [tiny_models.mul(tmp_path / "m.onnx"), tmp_path / "virus.exe"], name="m")
+        import_files(store, [tiny_models.mul(tmp_path / "m.onnx"), tmp_path / "virus.exe"], name="m")
     assert list((store.folder / "models").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../m.onnx", "/etc/m.onnx", "a/../../m.onnx", "a\\m.onnx", "m\0.onnx"])
 def test_name_that_leads_out_of_the_folder_is_refused(store, tmp_path, name):
     with pytest.raises(ModelError, match="no file name inside"):
-        library.import_files(store, {name: tiny_models.mul(tmp_path / "m.onnx")}, name="m")
+        import_files(store, {name: tiny_models.mul(tmp_path / "m.onnx")}, name="m")
     assert not (store.folder / "models").exists()
 
 
 def test_two_models_at_once_and_none_at_all_are_refused(store, tmp_path):
     a, b = tiny_models.mul(tmp_path / "a.onnx"), tiny_models.mlp(tmp_path / "b.onnx")
     with pytest.raises(ModelError, match=r"got 2 model files"):
-        library.import_files(store, [a, b], name="m")
+        import_files(store, [a, b], name="m")
     with pytest.raises(ModelError, match=r"got 0 model files"):
-        library.import_files(store, [], name="m")
+        import_files(store, [], name="m")
 
 
 def test_file_that_is_no_model_is_refused_and_leaves_nothing(store, tmp_path):
     with pytest.raises(ModelError):
-        library.import_files(store, [tiny_models.not_onnx(tmp_path / "x.onnx")], name="x")
+        import_files(store, [tiny_models.not_onnx(tmp_path / "x.onnx")], name="x")
     assert list((store.folder / "models").iterdir()) == []
 
 
 def test_upload_that_vanished_is_an_error_in_words(store, tmp_path):
     with pytest.raises(StoreError, match="could not be taken in: No such file"):
-        library.import_files(store, [tmp_path / "gone.onnx"], name="x")
+        import_files(store, [tmp_path / "gone.onnx"], name="x")
 
 
 def test_taken_name_gets_a_number(store, tmp_path):
-    library.import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="m")
-    record, _ = library.import_files(store, [tiny_models.mlp(tmp_path / "b.onnx")], name="m")
+    import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="m")
+    record, _ = import_files(store, [tiny_models.mlp(tmp_path / "b.onnx")], name="m")
     assert record.name == "m-2"
 
 
 def test_import_where_it_stands_keeps_note_and_details(store, tmp_path):
     path = tiny_models.mul(tmp_path / "m.onnx")
-    library.import_file(store, path, name="m", source="export", note="random weights", details={"opset": 20})
+    import_file(store, path, name="m", source="export", note="random weights", details={"opset": 20})
     (record,) = store.models()
     assert (record.path, record.note, record.details) == (str(path), "random weights", {"opset": 20})
-    assert library.import_file(store, path, name="other", source="file") == record
+    assert import_file(store, path, name="other", source="file") == record
 
 
 def test_removing_deletes_what_was_taken_in_and_nothing_else(store, tmp_path):
-    upload, _ = library.import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="a")
-    local = library.import_file(store, tiny_models.mlp(tmp_path / "b.onnx"), name="b", source="file")
+    upload, _ = import_files(store, [tiny_models.mul(tmp_path / "a.onnx")], name="a")
+    local = import_file(store, tiny_models.mlp(tmp_path / "b.onnx"), name="b", source="file")
     for record in (upload, local):
         library.remove_model(store, record.content_sha256)
     library.remove_model(store, "0" * 64)

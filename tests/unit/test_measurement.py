@@ -1,7 +1,7 @@
 """Trials, and the numbers that follow from the samples of one."""
 
 from core.evidence import measurement
-from core.evidence.measurement import Trial
+from tests import builders
 
 
 def result(latencies_ns, batch_size=4):
@@ -37,18 +37,8 @@ def test_times_that_are_hardly_known_are_told():
 
 
 def test_every_contract_name_is_there_even_in_a_failed_trial():
-    trial = Trial(
-        id="a1",
-        kind="measure",
-        state="FAIL",
-        spec={"model": {"path": "m.onnx"}},
-        model_name="m",
-        model_sha256="",
-        key="k",
-        created_at=1.0,
-        error={"type": "ModelError", "message": "no", "hint": ""},
-    )
-    data = trial.to_dict()
+    error = {"type": "ModelError", "message": "no", "hint": ""}
+    data = builders.trial(spec={"model": {"path": "m.onnx"}}, state="FAIL", error=error).to_dict()
     assert data["state"] == "FAIL"
     assert data["error"]["type"] == "ModelError"
     assert {"latency", "throughput_per_s", "placement", "fallback", "environment"} <= set(data)

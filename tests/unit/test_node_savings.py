@@ -23,7 +23,7 @@ from core.evidence.node_savings import (
     without,
 )
 from core.wire.profile_passes import Passes, passes_from_dict
-from tests.invented_passes import US, node, passes, side
+from tests.builders import US, node, passes, side
 
 
 def error(name: str, alone: float, op_type: str = "Conv", **changes: Any) -> wire.NodeError:

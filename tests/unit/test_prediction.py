@@ -9,22 +9,19 @@ from typing import Any
 
 import pytest
 
-from core.evidence.comparison import Comparison, Contestant
+from core.evidence.comparison import Comparison
 from core.evidence.contrast import PRECISIONS
 from core.evidence.measurement import Trial, latency_summary
 from core.run.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
-from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec import ModelRef, TrialSpec
 from core.store import Store
-from tests import clockwork, races
+from tests import builders, clockwork, races
+from tests.builders import spec
 from tests.clockwork import Model
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
 RUN_S = 0.001
 BLOCK_S = 0.020 + RUN_S + 0.002  # 20 ms of runs, the run before them, the switch
-
-
-def spec(**changes: Any) -> TrialSpec:
-    return spec_from_dict({"model": {"path": "m.onnx"}, **changes})
 
 
 def known(run_s: float = RUN_S, **changes: Any) -> Past:
@@ -125,18 +122,8 @@ def test_the_nearest_configuration_predicts_in_proportion_to_the_batch() -> None
 
 
 def trial(name: str, of: TrialSpec = BASE, *, run_s: float = RUN_S) -> Trial:
-    return Trial(
-        id=name,
-        kind="measure",
-        state="COMPLETE",
-        spec=of.to_dict(),
-        model_name="m",
-        model_sha256="0" * 64,
-        key=of.key(),
-        created_at=0.0,
-        comparison="race",
-        result={"latency": latency_summary([run_s] * 50)},
-    )
+    result = {"latency": latency_summary([run_s] * 50)}
+    return builders.trial(name, of, model_sha256="0" * 64, comparison="race", result=result)
 
 
 def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Comparison:
@@ -149,11 +136,7 @@ def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Compar
         **changes.pop("result", {}),
     }
     facts: dict[str, Any] = {
-        "id": "race",
-        "state": "COMPLETE",
-        "model_name": "m",
         "model_sha256": "0" * 64,
-        "contestants": tuple(Contestant(trial=one.id, label=one.id, role="candidate") for one in trials),
         "protocol": {"precision": "quick", "runs": None},
         "created_at": 100.0,
         "started_at": 100.0,
@@ -161,7 +144,7 @@ def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Compar
         "fingerprint": "here",
         "result": result,
     }
-    return Comparison(**(facts | changes))
+    return builders.comparison({one.id: "candidate" for one in trials}, name="race", **(facts | changes))
 
 
 def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:

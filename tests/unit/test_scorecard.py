@@ -19,6 +19,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.spec.targets import TargetSpec, target_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ModelError
+from tests import builders
 
 HERE = "this machine"
 SHA = "a" * 64
@@ -51,9 +52,7 @@ FIXED = {
 
 
 def record(name: str = "m", sha: str = SHA, **changes: Any) -> ModelRecord:
-    return ModelRecord(
-        content_sha256=sha, sha256=sha, name=name, path=f"{name}.onnx", source="file", info=info(**changes)
-    )
+    return builders.model(name, sha, path=f"{name}.onnx", info=info(**changes))
 
 
 def spec(sha: str = SHA, **parts: Any) -> TrialSpec:
@@ -99,20 +98,8 @@ def put(store: Store) -> Put:
             "generations": 9,
             "blocks": [{"runs": 40, "counters": {"cpu_s": 41 * 0.004}}] * 50,
         } | changes.pop("result", {})
-        facts: dict[str, Any] = {
-            "id": secrets.token_hex(8),
-            "kind": "measure",
-            "state": "COMPLETE",
-            "spec": asked.to_dict(),
-            "model_name": "m",
-            "model_sha256": asked.model.sha256 or "",
-            "key": asked.key(),
-            "created_at": at,
-            "finished_at": at + 1,
-            "result": result,
-            "fingerprint": HERE,
-        }
-        trial = Trial(**(facts | changes))
+        facts = {"created_at": at, "finished_at": at + 1, "result": result, "fingerprint": HERE}
+        trial = builders.trial(secrets.token_hex(8), asked, **(facts | changes))
         store.create_trial(trial)
         return trial
 

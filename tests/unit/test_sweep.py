@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from core import wire
-from core.evidence.comparison import Comparison, Contestant
+from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
 from core.run.study import Found, Known
 from core.run.sweep import (
@@ -38,6 +38,7 @@ from core.run.sweep import (
 )
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
+from tests import builders
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
 
@@ -65,18 +66,7 @@ def trial(
         "requested_providers": ["CPUExecutionProvider"],
         "fallback": False,
     }
-    facts: dict[str, Any] = {
-        "id": "abc123def",
-        "kind": "measure",
-        "state": "COMPLETE",
-        "spec": spec.to_dict(),
-        "model_name": "m",
-        "model_sha256": "0" * 64,
-        "key": spec.key(),
-        "created_at": 1000.0,
-        "result": result,
-    }
-    return Trial(**(facts | changes))
+    return builders.trial(changes.pop("id", "abc123def"), spec, **({"result": result} | changes))
 
 
 def complete(
@@ -331,24 +321,16 @@ def test_the_line_applies_to_p95_only_where_all_points_have_one() -> None:
 # --- the race of a sweep ----------------------------------------------------------------------------------
 
 
-def race(trials: Sequence[Trial], *, last_role: Any = "anchor", **result: Any) -> Comparison:
+def race(trials: Sequence[Trial], *, last_role: Role = "anchor", **result: Any) -> Comparison:
     """A race of `trials`, the last one being what the others are put against."""
-    roles = ["candidate"] * (len(trials) - 1) + [last_role]
-    return Comparison(
-        id="race",
-        state="COMPLETE",
-        model_name="m",
-        model_sha256="0" * 64,
-        contestants=tuple(
-            Contestant(trial=one.id, label=one.id, role=role) for one, role in zip(trials, roles, strict=True)
-        ),
-        protocol={},
-        created_at=1000.0,
+    names = [one.id for one in trials]
+    against = names[-1]
+    return builders.comparison(
+        {**dict.fromkeys(names, "candidate"), against: last_role},
+        name="race",
         result={
-            "contrasts": [
-                {"candidate": one.id, "baseline": trials[-1].id, "ratio": 1.5} for one in trials[:-1]
-            ],
-            "ranks": [{"trial": one.id, "rank": 1, "ties": ["other"]} for one in trials],
+            "contrasts": [{"candidate": one, "baseline": against, "ratio": 1.5} for one in names[:-1]],
+            "ranks": [{"trial": one, "rank": 1, "ties": ["other"]} for one in names],
             **result,
         },
     )

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run import variants
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict
@@ -22,7 +21,7 @@ from core.store import ModelRecord, Store, library
 from core.wire.errors import Cancelled, ModelError, SpecError
 from core.worker.make.transform import transform
 from core.worker.models import inspect_model
-from tests import tiny_models
+from tests import builders, tiny_models
 
 
 class InProcess:
@@ -67,22 +66,9 @@ def make(store: Store, record: ModelRecord, *steps: Step, run: Any = None, **giv
 
 def invented(name: str, content: str, *, age: float = 0.0, **variant: Any) -> ModelRecord:
     """A record without a file."""
-    info: Any = {
-        "op_counts": {},
-        "inputs": [],
-        "free_dims": ["batch"],
-        "batch_dim": "batch",
-        "path": "/x.onnx",
-    }
-    return ModelRecord(
-        content_sha256=content,
-        sha256=content,
-        name=name,
-        path=f"/{name}.onnx",
-        source="variant" if variant else "file",
-        info=info,
-        created_at=age,
-        details={"variant": variant} if variant else {},
+    details = {"variant": variant} if variant else {}
+    return builders.model(
+        name, content, source="variant" if variant else "file", created_at=age, details=details
     )
 
 
@@ -358,17 +344,8 @@ def test_what_a_model_that_is_no_variant_computes_in(operators: Any, dtype: str,
 
 def put_trial(store: Store, record: ModelRecord, spec: TrialSpec | None = None, **changes: Any) -> Trial:
     spec = spec or spec_from_dict({"model": {"path": record.path, "sha256": record.sha256}})
-    values: dict[str, Any] = {
-        "id": secrets.token_hex(8),
-        "kind": "measure",
-        "state": "COMPLETE",
-        "spec": spec.to_dict(),
-        "model_name": record.name,
-        "model_sha256": record.content_sha256,
-        "key": spec.key(),
-        "created_at": 1.0,
-    }
-    trial = Trial(**(values | changes))
+    facts = {"model_name": record.name, "model_sha256": record.content_sha256, "created_at": 1.0}
+    trial = builders.trial(secrets.token_hex(8), spec, **(facts | changes))
     store.create_trial(trial)
     return trial
 
@@ -439,27 +416,9 @@ def put_race(store: Store, trials: list[Trial], *, ratio: float, grade: str = "A
     """A comparison of two trials: the second against the first."""
     race = secrets.token_hex(8)
     baseline, candidate = trials
-    contrast = {
-        "candidate": candidate.id,
-        "baseline": baseline.id,
-        "ratio": ratio,
-        "ratio_low": ratio - 0.1,
-        "ratio_high": ratio + 0.1,
-        "verdict": "FASTER",
-        "grade": grade,
-    }
-    store.create_comparison(
-        Comparison(
-            id=race,
-            state="COMPLETE",
-            model_name="m",
-            model_sha256=baseline.model_sha256,
-            contestants=tuple(Contestant(trial=one.id, label="x", role="candidate") for one in trials),
-            protocol={},
-            created_at=at,
-            result={"contrasts": [contrast]},
-        )
-    )
+    contrast = builders.contrast(ratio, candidate=candidate.id, baseline=baseline.id, grade=grade)
+    facts = {"model_sha256": baseline.model_sha256, "created_at": at, "result": {"contrasts": [contrast]}}
+    store.create_comparison(builders.comparison({one.id: "candidate" for one in trials}, race, **facts))
     for one in trials:
         store.update_trial(one.id, comparison=race)
     return race

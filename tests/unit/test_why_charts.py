@@ -10,7 +10,7 @@ from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
 from core.wire.profile_passes import passes_from_dict
 from dashboard.charts import why_charts
-from tests.invented_passes import US, fused, node, passes, side, unfused
+from tests.builders import US, fused, node, passes, side, unfused
 
 
 def differ(baseline: Any, candidate: Any, baseline_us: float = 920, candidate_us: float = 545) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from core.run.job import Status
 from core.spec import ModelRef, TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, home
-from core.store.library import import_file
 from core.wire.errors import Cancelled, SpecError, WorkerError, record_from_error
 from core.wire.files import ROOT
 from dashboard import state
@@ -30,22 +28,12 @@ from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy import threshold as accuracy_threshold
 from dashboard.widgets import dataset
 from tests import tiny_models
+from tests.views.page import Add, Jobs, Open, click, metrics, table, texts
+from tests.views.page import status as running
 
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
 EVALUATED_S = 180
 
 NAMES = ["healthy", "ill"]
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    titles = [part.proto.title for part in [*at.error, *at.warning, *at.info]]
-    return "\n".join([*(str(part.value) for part in parts), *titles]).replace("\\", "")
-
-
-def metrics(at: AppTest) -> dict[str, str]:
-    return {one.label.replace("\\", ""): one.value for one in at.metric}
 
 
 def form(at: AppTest, name: str) -> Any:
@@ -57,11 +45,6 @@ def view(at: AppTest, name: str) -> AppTest:
     switch.set_value(name).run()
     assert not at.exception, [one.value for one in at.exception]
     return at
-
-
-def table(at: AppTest, column: str) -> Any:
-    """The table that has this column."""
-    return next(one.value for one in at.dataframe if column in one.value.columns)
 
 
 # --- invented evaluations
@@ -80,25 +63,6 @@ def data(mlp: ModelRecord) -> DatasetSpec:
     np.savez(path, images=np.zeros((100, 16), np.float32), labels=np.zeros(100, np.int64))
     os.utime(path, (time.time() - 60,) * 2)
     return DatasetSpec(path=str(path))
-
-
-def variant(
-    record: ModelRecord, tmp_path: Path, name: str = "clinic-int8", *, features: int = 16
-) -> ModelRecord:
-    """Another model file that claims to be an INT8 variant of `record`."""
-    path = tiny_models.mlp(tmp_path / f"{name}.onnx", hidden=24, features=features)
-    made = import_file(state.store(), path, name=name, source="variant")
-    facts = {
-        "root": record.content_sha256,
-        "root_name": record.name,
-        "parent": record.content_sha256,
-        "parent_name": record.name,
-        "steps": [],
-        "precision": "int8",
-    }
-    made = replace(made, details={"variant": facts})
-    state.store().put_model(made)
-    return made
 
 
 def put(
@@ -243,9 +207,9 @@ def test_what_a_worker_refuses_is_shown_as_it_said(open_page: Open, mlp: ModelRe
 
 
 def test_a_model_that_fails_does_not_keep_the_others_from_their_numbers(
-    open_page: Open, mlp: ModelRecord, data: DatasetSpec, tmp_path: Path
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec, add_variant: Add
 ) -> None:
-    variant(mlp, tmp_path, features=8)  # the data have 16
+    add_variant(mlp, "clinic-int8", hidden=24, features=8)  # the data have 16
     at = open_accuracy(open_page, mlp, data)
     at.button(key="accuracy.run").click().run()
     assert state.scheduler().join(EVALUATED_S)
@@ -343,9 +307,9 @@ def test_the_yaml_has_the_data_the_class_and_the_threshold(
 
 
 def test_two_models_are_compared_on_the_same_rows(
-    open_page: Open, mlp: ModelRecord, data: DatasetSpec, tmp_path: Path
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec, add_variant: Add
 ) -> None:
-    other = variant(mlp, tmp_path)
+    other = add_variant(mlp, "clinic-int8", hidden=24)
     put(mlp, data, SCORES, LABELS)
     worse = SCORES.copy()
     worse[70:100] = [0.9, 0.1]  # 30 more of the ill are missed
@@ -365,9 +329,9 @@ def test_two_models_are_compared_on_the_same_rows(
 
 
 def test_equal_answers_on_few_rows_are_no_proof(
-    open_page: Open, mlp: ModelRecord, data: DatasetSpec, tmp_path: Path
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec, add_variant: Add
 ) -> None:
-    other = variant(mlp, tmp_path)
+    other = add_variant(mlp, "clinic-int8", hidden=24)
     for record in (mlp, other):
         put(record, data, SCORES[50:70], LABELS[50:70])
     at = view(open_accuracy(open_page, mlp, data), accuracy_results.PAIRED)
@@ -376,10 +340,10 @@ def test_equal_answers_on_few_rows_are_no_proof(
 
 
 def test_evaluations_of_other_rows_are_not_compared(
-    open_page: Open, mlp: ModelRecord, data: DatasetSpec, tmp_path: Path
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec, add_variant: Add
 ) -> None:
     put(mlp, data, SCORES, LABELS)
-    put(variant(mlp, tmp_path), data, SCORES, LABELS, dataset_sha256="e" * 64)
+    put(add_variant(mlp, "clinic-int8", hidden=24), data, SCORES, LABELS, dataset_sha256="e" * 64)
     at = view(open_accuracy(open_page, mlp, data), accuracy_results.PAIRED)
     assert "were not measured on the same data" in texts(at)
 
@@ -412,33 +376,20 @@ def test_another_limit_or_seed_is_another_evaluation(
 
 
 def status(**changes: Any) -> Status:
-    facts: dict[str, Any] = {
-        "id": "job",
-        "kind": "accuracy",
-        "state": "RUNNING",
-        "what": "accuracy of clinic.onnx",
-        "stage": "evaluate",
-        "done": 32,
-        "total": 100,
-        "started_at": 1_000_000.0,
-        "elapsed_s": 4.0,
-        "eta_s": 9.0,
-    }
-    return Status(**(facts | changes))
+    facts: dict[str, Any] = {"stage": "evaluate", "done": 32, "total": 100, "elapsed_s": 4.0, "eta_s": 9.0}
+    return running(kind="accuracy", what="accuracy of clinic.onnx", **(facts | changes))
 
 
 def test_progress_is_shown_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, data: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec, jobs: Jobs
 ) -> None:
-    cancelled: list[str] = []
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: status())
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    cancelled = jobs(status())
     at = open_page("accuracy", model=mlp)
     at.session_state["accuracy.job"] = "job"
     form(at, "path").set_value(data.path).run()
     assert "32 of 100" in str(at.get("progress")[0].proto.text)
     assert at.button(key="accuracy.run").disabled
-    at.button(key="accuracy.cancel").click().run()
+    click(at, "accuracy.cancel")
     assert cancelled == ["job"]
 
 
@@ -463,9 +414,9 @@ def test_progress_is_shown_and_can_be_cancelled(
     ],
 )
 def test_an_end_is_told_in_its_own_words(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch, ended: Status, words: str
+    open_page: Open, mlp: ModelRecord, jobs: Jobs, ended: Status, words: str
 ) -> None:
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: ended)
+    jobs(ended)
     at = open_page("accuracy", model=mlp)
     at.session_state["accuracy.job"] = "job"
     at.run()

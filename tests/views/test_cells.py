@@ -12,6 +12,7 @@ from core.evidence.verdict import words
 from core.process.runner import run_job
 from dashboard.widgets import cells
 from dashboard.widgets.placement_text import cast_lines, placement_rows
+from tests import builders
 from tests.views.invented import guarded
 
 
@@ -47,20 +48,8 @@ def by_label(
     return {cell.label: cell for cell in shown}
 
 
-def contrast(verdict: str, ratio: float, half_width: float = 0.03, **changes: Any) -> dict[str, Any]:
-    """How a result stands to its baseline, as the race stored it."""
-    return {
-        "verdict": verdict,
-        "ratio": ratio,
-        "ratio_low": ratio / (1 + half_width),
-        "ratio_high": ratio * (1 + half_width),
-        "rounds": 54,
-        "generations": 9,
-        "margin": 0.02,
-        "grade": "A",
-        "holds": True,
-        **changes,
-    }
+def contrast(verdict: str, ratio: float, **changes: Any) -> dict[str, Any]:
+    return builders.contrast(ratio, 0.03, verdict=verdict, **changes)
 
 
 def test_a_percentile_that_the_runs_cannot_carry_is_not_invented() -> None:
@@ -158,17 +147,7 @@ def test_the_same_batch_is_per_run() -> None:
 
 def test_the_table_of_two_is_per_row_or_per_run_for_both() -> None:
     def names(*rows: int) -> list[dict[str, str]]:
-        facts: Any = {
-            "kind": "measure",
-            "state": "COMPLETE",
-            "spec": {},
-            "model_name": "",
-            "model_sha256": "",
-        }
-        trials = [
-            Trial(id="", key="", created_at=0.0, result=result(0.002, rows=one), **facts) for one in rows
-        ]
-        return cells.comparison(*trials)
+        return cells.comparison(*(builders.trial(result=result(0.002, rows=one)) for one in rows))
 
     per_row = {row[""]: row for row in names(4, 1)}
     assert (per_row["p50 latency per row"]["This result"], per_row["p50 latency per row"]["Baseline"]) == (
@@ -213,18 +192,7 @@ def test_break_even_is_short_on_the_card_and_explained_beneath() -> None:
 
 def test_what_differs_between_two_machines_is_said() -> None:
     def trial(fingerprint: str, environment: dict[str, Any] | None) -> Trial:
-        return Trial(
-            id="0" * 16,
-            kind="measure",
-            state="COMPLETE",
-            spec={},
-            model_name="",
-            model_sha256="",
-            key="",
-            created_at=0.0,
-            fingerprint=fingerprint,
-            result={"environment": environment},
-        )
+        return builders.trial(fingerprint=fingerprint, result={"environment": environment})
 
     here = run_job(wire.ENVIRONMENT, {})
     there = {**here, "kernel": "0.0.1"}

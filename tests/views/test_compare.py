@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,55 +11,21 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.evidence.comparison import Comparison, Configuration
+from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented
 from tests.views.invented import Racer
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
-
-
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the page asks the scheduler to race; nothing is run."""
-    asked: list[dict[str, Any]] = []
-
-    def submit(contestants: Sequence[Configuration], **how: Any) -> str:
-        asked.append({"contestants": list(contestants), **how})
-        return "no such race"
-
-    invented.queue(monkeypatch, "race", submit)
-    return asked
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.title, *at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
-
-
-def click(at: AppTest, key: str) -> AppTest:
-    return at.button(key=key).click().run()
+from tests.views.page import Add, Jobs, Open, buttons, click, status, texts
 
 
 def names(at: AppTest) -> list[str]:
     """Names of the list, in order."""
     lines = [one.value.replace("\\", "") for one in at.markdown if one.value.startswith("**")]
     return [line.split("**")[1] for line in lines]
-
-
-def keys(at: AppTest, start: str) -> list[str]:
-    return [button.key for button in at.button if str(button.key).startswith(start)]
 
 
 def frame(at: AppTest, start: str) -> Any:
@@ -203,15 +168,15 @@ def test_another_model_joins_only_with_the_switch(
 
 def test_another_baseline_names_the_others_anew(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    click(at, keys(at, "compare.flag.")[0])
+    click(at, buttons(at, "compare.flag.")[0])
     assert names(at) == ["ORT default", "Mobile / edge"]
-    (flag,) = keys(at, "compare.flag.")
+    (flag,) = buttons(at, "compare.flag.")
     assert flag.endswith(at.session_state["compare.entries"][0]["id"])
 
 
 def test_an_entry_can_be_removed(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    click(at, keys(at, "compare.drop.")[0])
+    click(at, buttons(at, "compare.drop.")[0])
     assert names(at) == ["Mobile / edge"]
     assert at.button(key="compare.run").disabled
 
@@ -262,9 +227,7 @@ def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machin
         )
         for rows in (1, 4)
     ]
-    at = open_page("compare")
-    at.query_params["trials"] = ",".join(one.id for one in trials)
-    at.run()
+    at = open_page("compare", trials=",".join(one.id for one in trials))
     assert names(at) == ["ORT default", "batch_size 4"]
     at.query_params["trials"] = "nonsense"
     at.run()
@@ -274,7 +237,7 @@ def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machin
 def test_pytorch_is_offered_for_models_that_were_exported_here_only(
     open_page: Open, add_model: Add, mlp: ModelRecord
 ) -> None:
-    assert keys(open_page("compare", model=mlp), "compare.add.torch") == []
+    assert buttons(open_page("compare", model=mlp), "compare.add.torch") == []
     exported = add_model(tiny_models.conv, name="exported")
     metadata = {SOURCE_KEY: "torchvision resnet18", WEIGHTS_KEY: "random", SEED_KEY: "3"}
     record = replace(exported, info={**exported.info, "metadata": metadata})
@@ -346,10 +309,7 @@ def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
         {"trial": ids[2], "rank": 2, "ties": [ids[0]]},
     ]
     state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
-    at = open_page("compare")
-    at.query_params["comparison"] = race.id
-    at.run()
-    assert not at.exception
+    at = open_page("compare", comparison=race.id)
     rows = table(at)
     assert list(rows["Configuration"]) == ["intra_op_num_threads 1", "ORT default", "use_io_binding on"]
     assert list(rows["Rank"]) == ["1", "2 =", "2 ="]
@@ -446,7 +406,7 @@ def test_a_race_whose_samples_were_pruned_keeps_its_numbers(
     assert table(at).equals(before)
     assert "The raw samples were pruned; the numbers stay." in texts(at)
     assert len(at.get("plotly_chart")) == 1
-    assert keys(at, "compare.go_on") == []
+    assert buttons(at, "compare.go_on") == []
 
 
 def test_a_finished_race_goes_on_as_another_one_in_the_address(
@@ -464,10 +424,10 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
     assert asked == [race.id]
     assert at.query_params["comparison"] != race.id
     assert at.get("progress")
-    assert keys(at, "compare.go_on") == []  # it runs
+    assert buttons(at, "compare.go_on") == []  # it runs
     exact, _ = put(mlp, machine)
     state.store().update_comparison(exact.id, protocol={**exact.protocol, "runs": 100})
-    assert keys(open_page("compare", comparison=exact.id), "compare.go_on") == []
+    assert buttons(open_page("compare", comparison=exact.id), "compare.go_on") == []
 
 
 def test_a_failed_contestant_is_shown_with_its_error_and_the_others_stay(
@@ -565,12 +525,6 @@ def test_past_races_are_listed_and_duels_on_request(
     assert len(frame(at, "compare.past.").value) == 2
 
 
-def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("compare", model=mlp, comparison="deadbeef")
-    assert "There is no comparison" in texts(at)
-    assert "comparison" not in at.query_params
-
-
 # --- a race that runs -------------------------------------------------------------------------------------
 
 
@@ -583,7 +537,7 @@ def running(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tup
 
 
 def test_a_running_race_shows_every_interval_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     race, trials = running(mlp, machine)
     against, *others = (one.id for one in trials)
@@ -607,20 +561,7 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
         "contrasts": contrasts,
         "p50_s": {against: 0.0024, others[0]: 0.002},
     }
-    now = Status(
-        id=race.id,
-        kind="comparison",
-        state="RUNNING",
-        what="race",
-        stage="rounds",
-        done=7,
-        total=40,
-        elapsed_s=4.0,
-        live=live,
-    )
-    cancelled: list[str] = []
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    cancelled = jobs(status(race.id, stage="rounds", done=7, total=40, elapsed_s=4.0, live=live))
     at = open_page("compare", comparison=race.id)
     assert at.get("progress")[0].proto.text.startswith("generation 2 · 7 of about 40 rounds · 4.0 s so far")
     (chart,) = at.get("echarts_chart")
@@ -633,13 +574,10 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
 
 
 def test_a_waiting_race_says_its_place(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     race, _ = running(mlp, machine)
-    now = Status(
-        id=race.id, kind="comparison", state="WAITING", what="race", place=1, holder="dashboard of ann: race"
-    )
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    jobs(status(race.id, state="WAITING", place=1, holder="dashboard of ann: race"))
     at = open_page("compare", comparison=race.id)
     assert "dashboard of ann" in at.get("progress")[0].proto.text
     assert "this race is next" in at.get("progress")[0].proto.text
@@ -651,7 +589,7 @@ def test_a_race_of_another_process_is_shown_without_a_cancel(
     race, _ = running(mlp, machine, owner="command line of bob")
     at = open_page("compare", comparison=race.id)
     assert "Being measured by command line of bob" in at.get("progress")[0].proto.text
-    assert keys(at, "compare.cancel") == []
+    assert buttons(at, "compare.cancel") == []
 
 
 # --- for real ---------------------------------------------------------------------------------------------

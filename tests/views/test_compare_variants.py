@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.evidence.comparison import Configuration
 from core.spec.steps import Step
 from core.store import ModelRecord
-from core.store.library import import_file
 from dashboard import contestants, state
-from tests import tiny_models
 from tests.views import invented
-from tests.views.test_compare import click, names, submitted, texts
+from tests.views.page import Add, Open, click, texts
+from tests.views.test_compare import names
 
-__all__ = ["submitted"]
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
 CHOICE = "compare.variants"
 
 
 @pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
-
-
-@pytest.fixture
-def lean(mlp: ModelRecord, tmp_path: Path) -> ModelRecord:
+def lean(mlp: ModelRecord, add_variant: Add) -> ModelRecord:
     """A real model that is known as a variant of `mlp`."""
-    facts = {
-        "root": mlp.content_sha256,
-        "root_name": mlp.name,
-        "parent": mlp.content_sha256,
-        "steps": [Step("int8_dynamic").to_dict()],
-        "precision": "int8",
-    }
-    path = tiny_models.mlp(tmp_path / "lean.onnx", hidden=8)
-    return import_file(state.store(), path, name="lean", source="variant", details={"variant": facts})
+    return add_variant(mlp, "lean", steps=[Step("int8_dynamic").to_dict()], hidden=8)
 
 
 def test_a_model_without_variants_says_where_to_make_some(open_page: Open, mlp: ModelRecord) -> None:

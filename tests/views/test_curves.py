@@ -4,49 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.evidence.comparison import Comparison, Configuration
+from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run import sweep
-from core.run.job import Status
 from core.run.sweep import Axis
+from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented
 from tests.views.invented import Racer
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-TITLES = ("Latency", "Throughput")
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
-
-
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the page asks the scheduler to race; nothing is run."""
-    asked: list[dict[str, Any]] = []
-
-    def submit(points: Sequence[Configuration], **how: Any) -> str:
-        asked.append({"specs": [point.spec for point in points], "labels": [p.label for p in points], **how})
-        return f"race-{len(asked)}"
-
-    invented.queue(monkeypatch, "race", submit)
-    return asked
-
-
-def figure(at: AppTest, index: int) -> dict[str, Any]:
-    return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
+from tests.views.page import Add, Jobs, Open, figure, status, texts
 
 
 def lines(at: AppTest, index: int) -> dict[str, Any]:
@@ -54,13 +29,12 @@ def lines(at: AppTest, index: int) -> dict[str, Any]:
     return {one["name"]: one for one in figure(at, index)["data"] if "customdata" in one}
 
 
+def specs(race: dict[str, Any]) -> list[TrialSpec]:
+    return [one.spec for one in race["contestants"]]
+
+
 def set_values(at: AppTest, text: str, axis: str = "batch_size") -> AppTest:
     return at.text_input(key=f"curves.values.{axis}").set_value(text).run()
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
 
 
 def table(at: AppTest) -> Any:
@@ -94,15 +68,15 @@ def test_run_asks_for_one_race_of_all_values(
     at = set_values(open_page("curves", model=mlp), "1, 8")
     at.button(key="curves.run").click().run()
     (race,) = submitted
-    assert [spec.workload.batch_size for spec in race["specs"]] == [1, 8]
-    assert race["labels"] == ["batch 1", "batch 8"]
+    assert [spec.workload.batch_size for spec in specs(race)] == [1, 8]
+    assert [one.label for one in race["contestants"]] == ["batch 1", "batch 8"]
     assert sweep.axis_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
     assert race["model_name"] == mlp.name
     assert race["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
     at.button(key="curves.run").click().run()
     assert submitted[1]["wait_quiet_s"] == 300.0
-    assert {spec.model.sha256 for spec in race["specs"]} == {mlp.sha256}
+    assert {spec.model.sha256 for spec in specs(race)} == {mlp.sha256}
 
 
 def test_points_measured_before_are_drawn_marked_and_not_measured_again(
@@ -119,7 +93,7 @@ def test_points_measured_before_are_drawn_marked_and_not_measured_again(
     assert latency["p50 · CPUExecutionProvider"]["marker"]["symbol"] == ["circle-open", "circle-open"]
     assert list(table(at)["state"]) == ["reused", "reused", "new"]
     at.button(key="curves.run").click().run()
-    assert [spec.workload.batch_size for spec in submitted[0]["specs"]] == [4]
+    assert [spec.workload.batch_size for spec in specs(submitted[0])] == [4]
 
 
 def test_points_of_another_machine_or_other_settings_are_not_reused(
@@ -141,7 +115,7 @@ def test_finished_points_can_be_measured_again_on_request(
     assert at.button(key="curves.run").disabled
     at.toggle(key="curves.again").set_value(True).run()
     at.button(key="curves.run").click().run()
-    assert [len(race["specs"]) for race in submitted] == [2]
+    assert [len(specs(race)) for race in submitted] == [2]
 
 
 def test_the_best_point_under_a_typed_line_is_named_in_words(
@@ -241,7 +215,7 @@ def test_another_free_dimension_can_be_swept(
     at = open_page("curves", model=add_model(tiny_models.tokens))
     at.get_by_key("curves.axis").set_value("sequence").run()
     set_values(at, "4, 16", "sequence").button(key="curves.run").click().run()
-    assert [spec.workload.dims for spec in submitted[0]["specs"]] == [{"sequence": 4}, {"sequence": 16}]
+    assert [spec.workload.dims for spec in specs(submitted[0])] == [{"sequence": 4}, {"sequence": 16}]
 
 
 def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
@@ -251,22 +225,11 @@ def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
     for rows in (3, 5):
         spec = invented.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
         invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
-    at = open_page("curves")
-    at.query_params["study"] = study
-    at.run()
-    assert not at.exception
+    at = open_page("curves", study=study)
     assert at.text_input(key="curves.values.batch_size").value == "3, 5"
     assert lines(at, 1)["CPUExecutionProvider"]["x"] == [3, 5]
     assert at.session_state["knob.intra_op_num_threads"] == 1
     assert list(table(at)["state"]) == ["complete", "complete"]
-
-
-def test_a_link_to_a_sweep_that_is_not_here_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("curves", model=mlp)
-    at.query_params["study"] = "curve batch_size=1 #nothere"
-    at.run()
-    assert "There is no sweep called" in texts(at)
-    assert not at.exception
 
 
 def test_the_best_point_becomes_the_settings_of_tune(
@@ -434,7 +397,7 @@ def running_race(
 
 
 def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     race, trials = running_race(mlp, machine, "RUNNING")
     contrast = {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "verdict": "FASTER"}
@@ -442,19 +405,8 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
         {"candidate": one.id, "baseline": trials[-1].id, "label": f"batch {n}", **contrast}
         for n, one in enumerate(trials[:-1], 1)
     ]
-    now = Status(
-        id=race.id,
-        kind="comparison",
-        state="RUNNING",
-        what="curve",
-        stage="rounds",
-        done=9,
-        total=40,
-        live={"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts},
-    )
-    cancelled: list[str] = []
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    live = {"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts}
+    cancelled = jobs(status(race.id, stage="rounds", done=9, total=40, live=live))
     at = open_race(open_page, mlp, race)
     assert at.get("progress")[0].proto.text.startswith("9 of about 40 rounds")
     assert "batch 2" in at.get("echarts_chart")[0].proto.spec
@@ -465,11 +417,10 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
 
 
 def test_a_waiting_sweep_says_who_has_the_machine(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     race, _ = running_race(mlp, machine, "WAITING")
-    now = Status(id=race.id, kind="comparison", state="WAITING", what="curve", place=2, holder="bob: measure")
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: now)
+    jobs(status(race.id, state="WAITING", place=2, holder="bob: measure"))
     at = open_race(open_page, mlp, race)
     text = at.get("progress")[0].proto.text.replace("\\", "")
     assert "bob: measure has the machine; this race is number 2 in the queue" in text

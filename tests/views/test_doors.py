@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, folders, state
 from tests import tiny_models
 from tests.views.conftest import APP, TIMEOUT_S
-from tests.views.test_tune import texts, widget
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
+from tests.views.page import Open, texts, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
 HOSTILE = {
@@ -30,11 +26,6 @@ HOSTILE = {
     "images": "workload: {feeds: ../../etc}",
     "dataset": "dataset: {path: /etc/passwd}",
 }
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
 
 
 def spec_of(record: ModelRecord, **parts: object) -> TrialSpec:

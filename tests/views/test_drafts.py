@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,8 @@ from dashboard import drafts, fields, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import dataset
 from tests.views import invented
+from tests.views.page import Add, Open, texts
 from tests.views.test_history import select
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.subheader]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")
 
 
 def address(at: AppTest) -> dict[str, str]:
@@ -195,6 +187,28 @@ def test_a_link_of_a_reloaded_form_holds_it_as_well(open_page: Open, add_model: 
     assert found is not None
     text = (home / "forms" / f"{found[1]}.json").read_text()
     assert json.loads(text)["values"][fields.key("batch_size")] == 7
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "words"),
+    [
+        ("tune", {"trial": "0123456789abcdef"}, "0123456789abcdef"),
+        ("compare", {"comparison": "deadbeef"}, "There is no comparison"),
+        ("curves", {"study": "curve batch_size=1 #nothere"}, "There is no sweep called"),
+        ("profile", {"trial": "nosuchtrial"}, "nosuchtrial"),
+        ("why", {"a": "nosuchtrial"}, "nosuchtrial"),
+        ("export", {"trial": "feedfeedfeedfeed"}, "is not a finished measurement here"),
+    ],
+)
+def test_a_link_to_nothing_is_said_and_the_page_works(
+    open_page: Open, add_model: Add, page: str, query: dict[str, str], words: str
+) -> None:
+    at = open_page(page, model=add_model(), **query)
+    assert words in texts(at)
+    if page in ("tune", "compare"):
+        assert not set(query) & set(address(at))
+    if page == "tune":
+        assert not at.button(key="run").disabled
 
 
 # --- pages open with what is stored

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,16 +26,9 @@ from dashboard import fields, state
 from dashboard.widgets import columns as columns_panel
 from tests import tiny_models
 from tests.views import invented
-from tests.views.test_tune import texts
+from tests.views.page import Add, Open, texts
 
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
 TABLE = "history.table."
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
 
 
 def put(record: ModelRecord, created_at: float = 1_000_000.0, **changes: Any) -> Trial:
@@ -186,9 +178,7 @@ def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) ->
 
 def test_a_link_opens_a_reference_that_the_list_leaves_out(open_page: Open, mlp: ModelRecord) -> None:
     reference = duel(mlp).baseline
-    at = open_page("history")
-    at.query_params["trial"] = reference.id
-    at.run()
+    at = open_page("history", trial=reference.id)
     assert "This is the baseline itself" in at.header[0].value
 
 
@@ -202,9 +192,7 @@ def test_a_selected_failure_shows_its_error_and_hint(open_page: Open, mlp: Model
 def test_a_link_opens_its_trial(open_page: Open, mlp: ModelRecord) -> None:
     put(mlp, 2_000_000.0)
     linked = put(mlp, 1_000_000.0, latency_s=0.5)
-    at = open_page("history")
-    at.query_params["trial"] = linked.id
-    at.run()
+    at = open_page("history", trial=linked.id)
     assert next(one.value for one in at.metric if one.label == "p50 latency").startswith("53")
 
 
@@ -236,7 +224,7 @@ def test_reopening_a_trial_whose_model_is_gone_says_so_and_changes_nothing(
     assert at.title[0].value == "History"
     assert len(at.error) == 1
     assert at.session_state[state.MODEL] == mlp.content_sha256
-    assert at.session_state["knob.intra_op_num_threads"] is None
+    assert "knob.intra_op_num_threads" not in at.session_state
 
 
 def test_a_trial_can_be_pinned_as_baseline(open_page: Open, mlp: ModelRecord) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.evidence.comparison import Comparison, Contestant
-from core.evidence.measurement import Trial
 from core.run.job import WAITING_QUIET, Status
 from dashboard import polling
 from dashboard.widgets import live_text
 from dashboard.widgets.live_text import Field
+from tests import builders
 
 FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
 CONTRAST: dict[str, Any] = {
@@ -85,26 +84,8 @@ def test_only_ratios_of_the_trial_itself_count() -> None:
 
 
 def test_who_races_is_known_by_the_specs() -> None:
-    facts: dict[str, Any] = {
-        "kind": "measure", "state": "RUNNING", "model_name": "m", "model_sha256": "", "key": "",
-        "created_at": 0.0,
-    }  # fmt: skip
-    trials = [
-        Trial(id="a", spec={"workload": {"batch_size": 4}}, **facts),
-        Trial(id="b", spec={"model": {"path": "m"}}, **facts),
-    ]
-    race = Comparison(
-        id="r",
-        state="RUNNING",
-        model_name="m",
-        model_sha256="",
-        contestants=(
-            Contestant(trial="a", label="A", role="candidate"),
-            Contestant(trial="b", label="B", role="anchor"),
-        ),
-        protocol={},
-        created_at=0.0,
-    )
+    trials = [builders.trial("a", builders.spec(workload={"batch_size": 4})), builders.trial("b")]
+    race = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
     found = live_text.field_of(race, trials)
     assert (found.labels, found.rows) == ({"a": "A", "b": "B"}, {"a": 4, "b": None})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +10,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.run import comparison
 from core.run.job import Status
 from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
 from dashboard.widgets import machine_line as panel
 from tests.views import invented
-from tests.views.test_tune import texts
-
-Open = Callable[..., AppTest]
+from tests.views.page import Jobs, Open, click, status, table, texts
 
 
 def self_test(**changes: Any) -> dict[str, Any]:
@@ -56,10 +54,6 @@ OLDER: dict[str, Any] = {
 
 def put(machine: wire.Environment, at: float = 1_000_000.0, **changes: Any) -> None:
     state.store().put_self_test(machine["fingerprint"], self_test(**changes), at=at)
-
-
-def table(at: AppTest, column: str) -> Any:
-    return next(one.value for one in at.dataframe if column in one.value)
 
 
 # --- what the machine is ------------------------------------------------------------------------------------
@@ -190,39 +184,17 @@ def test_self_tests_of_another_machine_are_not_shown(open_page: Open) -> None:
     assert "Not tested yet" in texts(open_page("machine"))
 
 
-@pytest.fixture
-def running(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Pretend that a self-test of this server is under way; return who was cancelled."""
-
-    def begin(**facts: Any) -> list[str]:
-        cancelled: list[str] = []
-        status = Status(
-            **{"id": "job", "kind": "self-test", "state": "RUNNING", "what": "self-test", **facts}
-        )
-        service = state.scheduler()
-        monkeypatch.setattr(service, "active", lambda: [status])
-        monkeypatch.setattr(service, "status", lambda job: status if job == "job" else None)
-        monkeypatch.setattr(service, "cancel", cancelled.append)
-        return cancelled
-
-    return begin
-
-
-def test_a_running_self_test_is_found_again_by_every_session(
-    open_page: Open, running: Callable[..., list[str]]
-) -> None:
-    cancelled = running(stage="self-test", done=12, total=48, elapsed_s=2.0)
+def test_a_running_self_test_is_found_again_by_every_session(open_page: Open, jobs: Jobs) -> None:
+    cancelled = jobs(status(kind="self-test", stage="self-test", done=12, total=48, elapsed_s=2.0))
     at = open_page("machine")
     assert "self-test · 12 of 48 · 2.0 s so far" in [one.proto.text for one in at.get("progress")]
     assert at.button(key="machine.test").disabled
-    at.button(key="machine.cancel").click().run()
+    click(at, "machine.cancel")
     assert cancelled == ["job"]
 
 
-def test_a_waiting_self_test_says_who_has_the_machine(
-    open_page: Open, running: Callable[..., list[str]]
-) -> None:
-    running(state="WAITING", place=2, holder="command line of ada: measure vit")
+def test_a_waiting_self_test_says_who_has_the_machine(open_page: Open, jobs: Jobs) -> None:
+    jobs(status(kind="self-test", state="WAITING", place=2, holder="command line of ada: measure vit"))
     said = " ".join(one.proto.text for one in open_page("machine").get("progress"))
     assert "ada" in said
     assert "this test is number 2 in the queue" in said
@@ -241,7 +213,10 @@ def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pyte
     assert not at.error
 
 
-def test_the_test_really_runs_and_leaves_an_answer(open_page: Open, machine: wire.Environment) -> None:
+def test_the_test_really_runs_and_leaves_an_answer(
+    open_page: Open, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "SELF_TEST", replace(comparison.SELF_TEST, budget_s=4))
     at = open_page("machine")
     at.button(key="machine.test").click().run()
     assert not at.exception
@@ -315,16 +290,9 @@ def sidebar(at: AppTest) -> str:
     return "\n".join(str(one.value) for one in [*at.sidebar.markdown, *at.sidebar.caption])
 
 
-def test_the_sidebar_follows_what_this_session_has_started_on_every_page(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = Status(
-        id="job", kind="measure", state="RUNNING", what="measure mlp", stage="rounds", done=3, total=9
-    )
-    jobs = {"job": job}
-    service = state.scheduler()
-    monkeypatch.setattr(service, "status", jobs.get)
-    monkeypatch.setattr(service, "active", lambda: [one for one in jobs.values() if one.state == "RUNNING"])
+def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_page: Open, jobs: Jobs) -> None:
+    job = status(what="measure mlp", stage="rounds", done=3, total=9)
+    jobs(job)
     at = open_page("history")
     at.session_state[state.OWN] = {"id": "job", "page": "views/tune/page.py", "query": {"trial": "job"}}
     at.run()
@@ -333,17 +301,14 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(
     assert "measure mlp" in sidebar(at)
     assert "rounds · 3 of 9" in sidebar(at)
     assert "Nothing is being measured" not in sidebar(at)
-    jobs["job"] = replace(job, state="COMPLETE")
+    jobs(replace(job, state="COMPLETE"))
     at.run()
     assert "Yours is done" in sidebar(at)
     assert "Nothing is being measured" in sidebar(at)
 
 
-def test_work_of_others_that_has_no_ticket_yet_is_not_called_nothing(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = Status(id="job", kind="measure", state="WAITING", what="measure mlp")
-    monkeypatch.setattr(state.scheduler(), "active", lambda: [job])
+def test_work_of_others_that_has_no_ticket_yet_is_not_called_nothing(open_page: Open, jobs: Jobs) -> None:
+    jobs(status(state="WAITING", what="measure mlp"))
     at = open_page("history")
     assert "Nothing is being measured" not in sidebar(at)
     assert "measure mlp" in sidebar(at)

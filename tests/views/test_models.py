@@ -11,7 +11,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.run.job import Status
-from core.store import ModelRecord
 from core.wire.errors import ModelError
 from dashboard import fields, folders, state
 from dashboard.server import upload
@@ -19,10 +18,7 @@ from dashboard.views.models import exporting
 from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.views import invented
-from tests.views.test_tune import texts
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
+from tests.views.page import Add, Open, texts
 
 
 def library(at: AppTest) -> Any:
@@ -49,7 +45,7 @@ def after_upload(at: AppTest, files: list[Path]) -> AppTest:
 
 
 def test_the_samples_are_in_the_library_and_the_current_model_is_inspected(open_page: Open) -> None:
-    at = open_page("models")
+    at = open_page().switch_page("views/models/page.py").run()
     assert {"digits_cnn", "tiny_transformer"} <= set(library(at)["Name"])
     assert "current in Tune" in texts(at)
     tensors = next(one.value for one in at.dataframe if "Shape" in one.value)

@@ -15,14 +15,7 @@ from dashboard import state
 from dashboard.widgets.profile_results import matching
 from tests import tiny_models
 from tests.views import invented
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
+from tests.views.page import Add, Open, figure, texts
 
 
 @pytest.fixture
@@ -31,15 +24,6 @@ def put(mlp: ModelRecord) -> Callable[..., Any]:
     return lambda **changes: invented.put_profile(
         state.store(), mlp, invented.spec_for(mlp, runs=20), **changes
     )
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.success, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
-
-
-def figure(at: AppTest) -> dict[str, Any]:
-    return dict(json.loads(at.get("plotly_chart")[0].proto.spec))
 
 
 def view(at: AppTest, name: str) -> AppTest:
@@ -250,20 +234,9 @@ def test_a_link_opens_the_profile_it_names(
 def test_a_link_to_a_measured_trial_offers_to_profile_it(open_page: Open, mlp: ModelRecord) -> None:
     spec = invented.spec_for(mlp, batch_size=16, intra_op_num_threads=1)
     trial = invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=16)
-    at = open_page("profile", model=mlp)
-    at.query_params["trial"] = trial.id
-    at.run()
-    assert not at.exception
+    at = open_page("profile", model=mlp, trial=trial.id)
     assert at.get_by_key("profile.source").value == "A measured trial"
     assert at.selectbox(key="profile.measured").value == trial.id
-
-
-def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("profile", model=mlp)
-    at.query_params["trial"] = "nosuchtrial"
-    at.run()
-    assert len(at.error) == 1
-    assert not at.exception
 
 
 def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> None:

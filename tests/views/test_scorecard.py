@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.targets import Evidence, judge
-from core.run.job import Status
 from core.run.scorecard import Row, Subject
 from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.targets import target_from_dict
@@ -22,19 +20,7 @@ from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from tests import tiny_models
 from tests.views import invented
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+from tests.views.page import Add, Jobs, Open, status, texts
 
 
 def add_target(at: AppTest, metric: str, limit: str, **conditions: Any) -> str:
@@ -279,24 +265,11 @@ def test_the_headline(sizes: list[int | None], words: str) -> None:
 
 
 def test_a_running_measurement_shows_its_progress_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, jobs: Jobs
 ) -> None:
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
-    job = Status(
-        id="job",
-        kind="comparison",
-        state="RUNNING",
-        what="scorecard of mlp",
-        stage="rounds",
-        done=3,
-        total=10,
-        elapsed_s=4.0,
-    )
-    cancelled: list[str] = []
-    service = state.scheduler()
-    monkeypatch.setattr(service, "status", lambda one: job if one == "job" else None)
-    monkeypatch.setattr(service, "cancel", cancelled.append)
+    cancelled = jobs(status(what="scorecard of mlp", stage="rounds", done=3, total=10, elapsed_s=4.0))
     at.session_state["scorecard.jobs"] = ["job"]
     at.run()
     assert not at.exception
@@ -317,12 +290,11 @@ def test_a_running_measurement_shows_its_progress_and_can_be_cancelled(
     ],
 )
 def test_how_measurements_ended_is_said(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str
+    open_page: Open, mlp: ModelRecord, jobs: Jobs, changes: dict[str, Any], words: str
 ) -> None:
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
-    job = Status(id="job", kind="accuracy", what="x", **changes)
-    monkeypatch.setattr(state.scheduler(), "status", lambda one: job)
+    jobs(status(kind="accuracy", **changes))
     at.session_state["scorecard.jobs"] = ["job"]
     at.run()
     assert not at.exception
@@ -330,14 +302,12 @@ def test_how_measurements_ended_is_said(
 
 
 def test_what_measuring_brought_is_said_in_place(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, submitted: list[dict[str, Any]], jobs: Jobs
 ) -> None:
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
     add_target(at, "accuracy", "98 %")
-    monkeypatch.setattr(state.scheduler(), "submit", lambda _: "job")
-    job = Status(id="job", kind="comparison", state="COMPLETE", what="x", elapsed_s=46.2)
-    monkeypatch.setattr(state.scheduler(), "status", lambda one: job if one == "job" else None)
+    jobs(status("job-1", state="COMPLETE", elapsed_s=46.2))
     at.button(key="scorecard.run").click().run()
     assert not at.exception
     put(mlp, machine)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.store import ModelRecord
@@ -17,13 +14,7 @@ from dashboard import fields, state
 from dashboard.widgets import results
 from tests import tiny_models
 from tests.views import invented
-
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-
-
-def widget(at: AppTest, name: str) -> Any:
-    return at.get_by_key(fields.key(name))
+from tests.views.page import Add, Open, widget
 
 
 def from_torchvision(record: ModelRecord) -> ModelRecord:

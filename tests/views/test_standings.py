@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.comparison import Comparison, Contestant, Role
+from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial
 from dashboard.widgets import verdict
 from dashboard.widgets.standings import (
@@ -22,26 +22,13 @@ from dashboard.widgets.standings import (
     rows,
     verdict_text,
 )
+from tests import builders
 from tests.views.invented import busy_machine, guarded
 
 
 def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "candidate": candidate,
-        "baseline": "base",
-        "ratio": ratio,
-        "ratio_low": ratio * 0.98,
-        "ratio_high": ratio * 1.02,
-        "verdict": verdict,
-        "rounds": 54,
-        "generations": 9,
-        "margin": 0.02,
-        "grade": "A",
-        "holds": True,
-        "holds_reason": "",
-        "notes": [],
-    }
-    return facts | changes
+    facts = {"candidate": candidate, "baseline": "base", "verdict": verdict}
+    return builders.contrast(ratio, 0.02, **(facts | changes))
 
 
 def rejected(candidate: str, ratio: float) -> dict[str, Any]:
@@ -51,13 +38,9 @@ def rejected(candidate: str, ratio: float) -> dict[str, Any]:
 
 
 def measured(trial: str, *, rows: int = 1, p50_s: float = 0.002) -> Trial:
-    result = {
-        "batch_size": rows,
-        "latency": {"p50_s": p50_s, "p95_s": 2 * p50_s},
-        "cpu_s_per_inference": 3 * p50_s,
-    }
-    facts = {"spec": {}, "model_name": "m", "model_sha256": "", "key": "", "created_at": 0.0}
-    return Trial(id=trial, kind="measure", state="COMPLETE", result=result, **facts)
+    latency = {"p50_s": p50_s, "p95_s": 2 * p50_s}
+    result = {"batch_size": rows, "latency": latency, "cpu_s_per_inference": 3 * p50_s}
+    return builders.trial(trial, result=result)
 
 
 def rank(trial: str, number: int) -> dict[str, Any]:
@@ -71,14 +54,11 @@ def race(
     roles: dict[str, Role] = {
         "a": "candidate", "b": "candidate", "c": "candidate", "base": "baseline", "ort": "anchor",
     }  # fmt: skip
-    return Comparison(
-        id="0123456789abcdef",
+    return builders.comparison(
+        roles,
+        name="0123456789abcdef",
         state=state,
-        model_name="m",
-        model_sha256="",
-        contestants=tuple(Contestant(trial=one, label=one.upper(), role=role) for one, role in roles.items()),
         protocol={"precision": "quick", "target": 0.03, "margin": 0.02},
-        created_at=0.0,
         study="compare #1",
         result={
             "rounds": 54,
@@ -135,7 +115,7 @@ def test_one_rejected_verdict_is_not_ranked_and_leaves_the_others_alone() -> Non
     assert headline(found) == "B is the fastest; against BASE: 1.40× faster, 95 % [1.37, 1.43]."
     assert [rank_text(found, one) for one in ("b", "a", "base")] == ["1", "", "3"]
     trial = measured("a")
-    assert verdict_text(found, "a", trial) == "rejected: no verdict (between 0.9996× and 1.0404×)"
+    assert verdict_text(found, "a", trial) == "rejected: no verdict (between 1.00× and 1.04×)"
     assert verdict_text(found, "b", trial).startswith("1.40× faster")
     assert cautions(found)[0] == "A: Two copies of the same configuration differed by 2.1 %."
     assert cautions(found)[-1].startswith("What would help: Go on with the race")
@@ -204,8 +184,7 @@ def test_outputs_are_told_of_everybody_by_the_result_of_each() -> None:
     found = race([contrast("a", 1.2, outputs_differ=False)], [])
 
     def trial(**error: Any) -> Trial:
-        facts = {"spec": {}, "model_name": "m", "model_sha256": "", "key": "", "created_at": 0.0}
-        return Trial(id="x", kind="measure", state="COMPLETE", result=guarded(**error), **facts)
+        return builders.trial("x", result=guarded(**error))
 
     assert outputs_text(found, "a", trial(max_rel=0.5)) == "⚠ outputs differ"
     assert outputs_text(found, "base", trial()) == "agree"

@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,12 @@ from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import steps as step_controls
 from tests import tiny_models
-from tests.invented_passes import node, passes, side
+from tests.builders import node, passes, side
 from tests.unit.test_node_savings import error, reply
 from tests.views import invented
+from tests.views.page import Add, Jobs, Open, click, texts
+from tests.views.page import status as running
 
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
 GOOD: dict[str, Any] = {
     "max_abs": 0.01,
     "mean_abs": 0.001,
@@ -42,11 +42,6 @@ GOOD: dict[str, Any] = {
     "top1_agreement": 1.0,
     "difference": "",
 }
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
 
 
 def put_variant(
@@ -96,11 +91,6 @@ def put_variant(
     )
     state.store().put_model(record)
     return record
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
 
 
 def add(at: AppTest, kind: str) -> AppTest:
@@ -241,32 +231,18 @@ def test_chosen_data_calibrate(open_page: Open, mlp: ModelRecord, asked: list[di
 
 
 def status(**changes: Any) -> Status:
-    facts: dict[str, Any] = {
-        "id": "job",
-        "kind": variant_job.MAKE,
-        "state": "RUNNING",
-        "what": "INT8 dynamic of mlp",
-        "stage": "calibrate",
-        "done": 3,
-        "total": 10,
-        "started_at": 1_000_000.0,
-        "elapsed_s": 4.0,
-        "eta_s": 9.0,
-    }
-    return Status(**(facts | changes))
+    facts: dict[str, Any] = {"stage": "calibrate", "done": 3, "total": 10, "elapsed_s": 4.0, "eta_s": 9.0}
+    return running(kind=variant_job.MAKE, what="INT8 dynamic of mlp", **(facts | changes))
 
 
 def test_a_running_job_is_found_again_shows_progress_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, jobs: Jobs
 ) -> None:
-    cancelled: list[str] = []
-    monkeypatch.setattr(state.scheduler(), "active", lambda: [status()])
-    monkeypatch.setattr(state.scheduler(), "status", lambda job: status() if job == "job" else None)
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    cancelled = jobs(status())
     at = open_page("variants", model=mlp)
     assert at.button(key="variants.make").disabled
     assert "calibrate · 3 of 10" in str(at.get("progress")[0].proto.text)
-    at.button(key="variants.cancel.make").click().run()
+    click(at, "variants.cancel.make")
     assert cancelled == ["job"]
 
 
@@ -280,13 +256,12 @@ def test_a_running_job_is_found_again_shows_progress_and_can_be_cancelled(
 def test_a_job_that_came_to_nothing_says_why(
     open_page: Open,
     mlp: ModelRecord,
-    monkeypatch: pytest.MonkeyPatch,
+    jobs: Jobs,
     state_: str,
     failure: ModelError,
     said: str,
 ) -> None:
-    ended = status(state=state_, error=record_from_error(failure))
-    monkeypatch.setattr(state.scheduler(), "status", lambda job: ended if job == "job" else None)
+    jobs(status(state=state_, error=record_from_error(failure)))
     at = open_page("variants", model=mlp)
     at.session_state[variant_job.job_key(variant_job.MAKE)] = "job"
     at.run()
@@ -298,14 +273,11 @@ def test_a_job_that_came_to_nothing_says_why(
     assert said not in texts(at)  # once
 
 
-def test_a_finished_job_shows_its_variant(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_job_shows_its_variant(open_page: Open, mlp: ModelRecord, jobs: Jobs) -> None:
     put_variant(mlp, Step("fp16"), name="half")
     made = put_variant(mlp, Step("int8_dynamic"), name="small")
     put_variant(mlp, Step("simplify"), name="zzz-newest")
-    ended = status(state="COMPLETE", result={"models": [made.content_sha256], "reused": 0})
-    monkeypatch.setattr(state.scheduler(), "status", lambda job: ended if job == "job" else None)
+    jobs(status(state="COMPLETE", result={"models": [made.content_sha256], "reused": 0}))
     at = open_page("variants", model=mlp)
     at.session_state[variant_job.job_key(variant_job.MAKE)] = "job"
     at.run()

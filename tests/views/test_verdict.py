@@ -12,34 +12,24 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, parts, so_far, tick, words
 from core.store import PRUNED
 from dashboard.widgets import verdict
+from tests import builders
 from tests.views.invented import busy_machine
 
 OLD = ("generations", "sigma_between", "between_from", "within_half_width", "between_half_width", "holds")
 
 
 def contrast(**changes: Any) -> dict[str, Any]:
-    return {
-        "candidate": "c" * 16,
-        "baseline": "b" * 16,
-        "ratio": 1.42,
-        "ratio_low": 1.38,
-        "ratio_high": 1.46,
-        "verdict": "FASTER",
-        "half_width": 0.028,
+    facts = {
         "within_half_width": 0.026,
         "between_half_width": 0.006,
         "between_from": "race",
         "sigma": 0.05,
         "sigma_between": 0.01,
-        "rounds": 54,
-        "generations": 9,
-        "margin": 0.02,
         "grade": "B",
-        "holds": True,
-        "holds_reason": "",
-        "wall_s": 9.0,
-        "notes": [],
-    } | changes
+        "candidate": "c" * 16,
+        "baseline": "b" * 16,
+    }
+    return builders.contrast() | facts | changes
 
 
 def older(**changes: Any) -> dict[str, Any]:
@@ -54,18 +44,14 @@ def rejected(**changes: Any) -> dict[str, Any]:
 
 
 def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
-    return Comparison(
-        id="r" * 16,
-        state="COMPLETE",
-        model_name="mlp",
-        model_sha256="",
+    return builders.comparison(
+        {},
         contestants=(
             Contestant(trial="c" * 16, label="threads 1", role="candidate"),
             Contestant(trial="b" * 16, label="my baseline", role="baseline"),
             Contestant(trial="a" * 16, label="ORT default", role="anchor"),
         ),
         protocol={"target": 0.03, "margin": 0.02, "looks": [4, 6, 9, 14], "budget_s": 30},
-        created_at=0.0,
         result={
             "contrasts": list(contrasts),
             "grade": "B",
@@ -77,11 +63,7 @@ def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
 
 
 def trials(**changes: Any) -> list[Trial]:
-    facts: dict[str, Any] = {
-        "kind": "measure", "state": "COMPLETE", "spec": {}, "model_name": "", "model_sha256": "", "key": "",
-        "created_at": 0.0, "result": {},
-    }  # fmt: skip
-    return [Trial(id=name * 16, **(facts | changes)) for name in "cba"]
+    return [builders.trial(name * 16, **({"result": {}} | changes)) for name in "cba"]
 
 
 # --- the card -----------------------------------------------------------------------------------------------

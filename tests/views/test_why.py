@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +14,13 @@ from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, WorkerError, record_from_error
 from dashboard import state
-from tests import invented_passes, tiny_models
-from tests.invented_passes import fused, node, passes, side, unfused
+from tests import builders, tiny_models
+from tests.builders import fused, node, passes, side, unfused
 from tests.views import invented
+from tests.views.page import Add, Jobs, Open, texts
+from tests.views.page import status as running
 
-Open = Callable[..., AppTest]
-Add = Callable[..., ModelRecord]
-US = invented_passes.US
-
-
-@pytest.fixture
-def mlp(add_model: Add) -> ModelRecord:
-    return add_model(tiny_models.mlp)
+US = builders.US
 
 
 @pytest.fixture
@@ -42,18 +36,8 @@ def put_passes(baseline: Trial, candidate: Trial, *sides: dict[str, Any]) -> Non
 
 
 def open_why(open_page: Open, record: ModelRecord, duel: invented.Duel | None = None) -> AppTest:
-    at = open_page("why", model=record)
-    if duel is not None:
-        at.query_params["a"] = duel.baseline.id
-        at.query_params["b"] = duel.trial.id
-        at.run()
-        assert not at.exception
-    return at
-
-
-def texts(at: AppTest) -> str:
-    parts = [*at.markdown, *at.caption, *at.info, *at.warning, *at.error]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")  # escaped for Markdown
+    query = {} if duel is None else {"a": duel.baseline.id, "b": duel.trial.id}
+    return open_page("why", model=record, **query)
 
 
 def metrics(at: AppTest) -> dict[str, tuple[str, str]]:
@@ -67,19 +51,9 @@ def view(at: AppTest, name: str) -> AppTest:
 
 
 def status(duel: invented.Duel, **changes: Any) -> Status:
-    facts: dict[str, Any] = {
-        "id": "job",
-        "kind": "explain",
-        "state": "RUNNING",
-        "what": pair(state.store(), duel.baseline.id, duel.trial.id).what,
-        "stage": "profile",
-        "done": 3,
-        "total": 10,
-        "started_at": 1_000_000.0,
-        "elapsed_s": 4.0,
-        "eta_s": 9.0,
-    }
-    return Status(**(facts | changes))
+    what = pair(state.store(), duel.baseline.id, duel.trial.id).what
+    facts: dict[str, Any] = {"stage": "profile", "done": 3, "total": 10, "elapsed_s": 4.0, "eta_s": 9.0}
+    return running(kind="explain", what=what, **(facts | changes))
 
 
 # --- before there is anything
@@ -166,7 +140,7 @@ def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
 def test_nodes_that_moved_have_a_view_of_their_own(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:
-    moved = [{**one, "provider": invented_passes.CUDA} for one in unfused()["nodes"]]
+    moved = [{**one, "provider": builders.CUDA} for one in unfused()["nodes"]]
     put_passes(duel.baseline, duel.trial, unfused(), side(moved))
     at = view(open_why(open_page, mlp, duel), "Moved (4)")
     assert set(at.dataframe[0].value["candidate ran on"]) == {"CUDA"}
@@ -300,14 +274,6 @@ def test_a_link_names_both_sides_and_brings_their_model(
     assert at.query_params["b"] == duel.trial.id
 
 
-def test_a_link_to_nothing_is_said(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("why", model=mlp)
-    at.query_params["a"] = "nosuchtrial"
-    at.run()
-    assert not at.exception
-    assert len(at.error) == 1
-
-
 def test_a_link_to_a_trial_that_failed_says_so(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:
@@ -350,13 +316,9 @@ def test_explain_asks_for_both_sides_in_order(
 
 
 def test_a_running_explanation_is_found_again_shows_progress_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, duel: invented.Duel, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel, jobs: Jobs
 ) -> None:
-    cancelled: list[str] = []
-    running = status(duel)
-    monkeypatch.setattr(state.scheduler(), "active", lambda: [running])
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: running)
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
+    cancelled = jobs(status(duel))
     at = open_why(open_page, mlp, duel)
     assert at.button(key="why.run").disabled
     assert "profile · 3 of 10" in str(at.get("progress")[0].proto.text)
@@ -375,13 +337,13 @@ def test_an_explanation_that_came_to_nothing_says_why(
     open_page: Open,
     mlp: ModelRecord,
     duel: invented.Duel,
-    monkeypatch: pytest.MonkeyPatch,
+    jobs: Jobs,
     state_: str,
     error: WorkerError,
     said: str,
 ) -> None:
     ended = status(duel, state=state_, error=record_from_error(error))
-    monkeypatch.setattr(state.scheduler(), "status", lambda _: ended)
+    jobs(ended)
     at = open_why(open_page, mlp, duel)
     at.session_state["why.job"] = (ended.what, ended.id)
     at.run()

@@ -1,9 +1,92 @@
-"""Passes that were never run, in the form that the job `explain` leaves; every number can be worked out."""
+"""Results that nobody measured, in the form in which they are stored; every number can be worked out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from core.evidence.comparison import Comparison, Contestant, Role
+from core.evidence.measurement import Trial
+from core.spec import TrialSpec, spec_from_dict
+from core.store import ModelRecord
+
+SHA = "0123456789abcdef" * 4
+
+
+def spec(**parts: Any) -> TrialSpec:
+    """What is asked for, of `m.onnx` where `model` says nothing else."""
+    return spec_from_dict({"model": {"path": "m.onnx"}, **parts})
+
+
+def trial(name: str = SHA[:16], of: TrialSpec | None = None, **changes: Any) -> Trial:
+    """A complete measurement of `of`; `changes` are fields."""
+    of = of or spec()
+    facts: dict[str, Any] = {
+        "id": name,
+        "kind": "measure",
+        "state": "COMPLETE",
+        "spec": of.to_dict(),
+        "model_name": "m",
+        "model_sha256": of.model.sha256 or "",
+        "key": of.key(),
+        "created_at": 0.0,
+    }
+    return Trial(**(facts | changes))
+
+
+def contrast(ratio: float = 1.42, half_width: float = 0.028, **changes: Any) -> dict[str, Any]:
+    """How a candidate stands to its baseline, by nine generations of a good race; `changes` are fields."""
+    low, high = ratio / (1 + half_width), ratio * (1 + half_width)
+    return {
+        "candidate": "candidate",
+        "baseline": "baseline",
+        "ratio": ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "verdict": "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED",
+        "half_width": half_width,
+        "rounds": 54,
+        "generations": 9,
+        "margin": 0.02,
+        "grade": "A",
+        "holds": True,
+        "holds_reason": "",
+        "wall_s": 9.0,
+        "notes": [],
+        **changes,
+    }
+
+
+def comparison(roles: Mapping[str, Role], name: str = "c1", **changes: Any) -> Comparison:
+    """A complete race of the trials that have these roles; labels are their names in capitals."""
+    contestants = tuple(Contestant(trial=one, label=one.upper(), role=role) for one, role in roles.items())
+    facts: dict[str, Any] = {
+        "id": name,
+        "state": "COMPLETE",
+        "model_name": "m",
+        "model_sha256": "",
+        "contestants": contestants,
+        "protocol": {},
+        "created_at": 0.0,
+    }
+    return Comparison(**(facts | changes))
+
+
+def model(name: str = "m", content: str = SHA, **changes: Any) -> ModelRecord:
+    """A model without a file; `changes` are fields."""
+    facts: dict[str, Any] = {
+        "content_sha256": content,
+        "sha256": content,
+        "name": name,
+        "path": f"/{name}.onnx",
+        "source": "file",
+        "info": {"op_counts": {}, "inputs": [], "free_dims": ["batch"], "batch_dim": "batch"},
+        "created_at": 0.0,
+    }
+    return ModelRecord(**(facts | changes))
+
+
+# --- passes with the profiler, as the job `explain` leaves them ---------------------------------------------
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 PASSES = 5
