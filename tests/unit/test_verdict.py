@@ -14,7 +14,7 @@ from core.store import PRUNED
 from dashboard import ratios
 from dashboard.widgets import verdict
 from tests import builders
-from tests.views.invented import busy_machine
+from tests.builders import busy_machine
 
 OLD = ("generations", "sigma_between", "between_from", "within_half_width", "between_half_width", "holds")
 
