@@ -9,8 +9,27 @@ from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
+from core.wire.guard import judge
+from tests.races import output_error
 
 SHA = "0123456789abcdef" * 4
+
+
+# As the job `environment` describes it.
+MACHINE: dict[str, Any] = {
+    "cpu": {
+        **{"model": "CPU A", "logical": 2, "physical": 2, "allowed": [0, 1], "quota": None},
+        **{"ort_default_threads": 2, "usable": 2},
+    },
+    "memory_bytes": 1 << 30,
+    "gpus": [],
+    "os": "Linux",
+    "kernel": "6.1",
+    "python": "3.11",
+    "libraries": {"onnxruntime": "1.31.1"},
+    "ort_build": "b",
+    "variables": {},
+}
 
 
 def spec(**parts: Any) -> TrialSpec:
@@ -84,6 +103,30 @@ def model(name: str = "m", content: str = SHA, **changes: Any) -> ModelRecord:
         "created_at": 0.0,
     }
     return ModelRecord(**(facts | changes))
+
+
+BUSY = "on a busy machine: chromium and 2 others used 1.6 cores"
+
+
+def busy_machine(words: str = BUSY) -> dict[str, Any]:
+    """What a result says of a machine that others used, too."""
+    return {
+        "words": words,
+        "cores": 1.6,
+        "programs": [{"name": "chromium", "cores": 1.2}],
+        "steal_share": 0.0,
+        "reasons": ["foreign_load"],
+    }
+
+
+def guarded(**error: Any) -> dict[str, Any]:
+    """What a result says of outputs; `error` are fields that differ from outputs that agree."""
+    found = output_error(**{"max_abs": 1e-6, "max_rel": 1e-6, "mean_abs": 1e-7, "mean_rel": 1e-7} | error)
+    reference = {"model": "the original", "sha256": "0" * 64}
+    return {
+        "output_error": found,
+        "guard": {"error": found, **judge(found, "fp32").to_dict(), "reference": reference},
+    }
 
 
 # --- passes with the profiler, as the job `explain` leaves them ---------------------------------------------

@@ -11,23 +11,7 @@ from core.evidence.measurement import Trial
 from core.run.explanation import Pair, end_to_end, race_of, raced_together
 from core.store import PRUNED
 from tests import builders
-
-MACHINE = {
-    "cpu": {
-        "model": "CPU A",
-        "logical": 2,
-        "physical": 2,
-        "allowed": [0, 1],
-        "quota": None,
-        "ort_default_threads": 2,
-        "usable": 2,
-    },
-    "gpus": [],
-    "kernel": "6.1",
-    "libraries": {"onnxruntime": "1.31.1"},
-    "ort_build": "b",
-    "variables": {},
-}
+from tests.builders import MACHINE
 
 
 def trial(name: str, p50_s: float, *, spread: float = 0.01, **changes: Any) -> Trial:

@@ -17,10 +17,9 @@ from core.evidence.measurement import Trial, latency_summary
 from core.run import kinds
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
-from core.wire.guard import judge
 from core.wire.profile import cast_facts
 from core.worker.measure.profile_parser import parse_profile
-from tests.races import output_error
+from tests.builders import guarded
 
 DATA = Path(__file__).parents[1] / "data"
 CPU = ["CPUExecutionProvider"]
@@ -221,20 +220,6 @@ def put_duel(
     return Duel(comparison=comparison, trial=trials[0], baseline=trials[1])
 
 
-BUSY = "on a busy machine: chromium and 2 others used 1.6 cores"
-
-
-def busy_machine(words: str = BUSY) -> dict[str, Any]:
-    """What a result says of a machine that others used, too."""
-    return {
-        "words": words,
-        "cores": 1.6,
-        "programs": [{"name": "chromium", "cores": 1.2}],
-        "steal_share": 0.0,
-        "reasons": ["foreign_load"],
-    }
-
-
 def put_race(
     store: Store,
     record: ModelRecord,
@@ -419,16 +404,6 @@ def _all_generations(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]
         }
         for number in range(count)
     ]
-
-
-def guarded(**error: Any) -> dict[str, Any]:
-    """What a result says of outputs; `error` are fields that differ from outputs that agree."""
-    found = output_error(**{"max_abs": 1e-6, "max_rel": 1e-6, "mean_abs": 1e-7, "mean_rel": 1e-7} | error)
-    reference = {"model": "the original", "sha256": "0" * 64}
-    return {
-        "output_error": found,
-        "guard": {"error": found, **judge(found, "fp32").to_dict(), "reference": reference},
-    }
 
 
 def _contrast(

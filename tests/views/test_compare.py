@@ -16,7 +16,7 @@ from core.evidence.measurement import Trial
 from core.store import ModelRecord, Store
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import state
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.invented import Racer
 from tests.views.page import Add, Jobs, Open, buttons, click, status, texts
@@ -371,11 +371,11 @@ def test_a_rejected_race_ranks_nobody_and_says_what_to_do(
 def test_a_busy_machine_keeps_verdicts_and_ranks_and_is_told_with_the_numbers(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine, busy=invented.busy_machine())
+    race, _ = put(mlp, machine, busy=builders.busy_machine())
     at = open_page("compare", comparison=race.id)
     assert table(at)["Verdict"][0].startswith("1.43× faster")
     assert table(at)["Rank"][0] == "1"
-    assert set(table(at)["Machine"]) == {invented.BUSY}
+    assert set(table(at)["Machine"]) == {builders.BUSY}
     assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
     assert ":orange-badge[:material/groups: busy machine]" in texts(at)
     assert "Machine" in frame(at, "compare.past.").value
@@ -452,7 +452,7 @@ def test_different_batches_and_different_outputs_are_marked(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     field = racers(mlp)
-    spec, wrong = invented.spec_for(mlp, batch_size=4), invented.guarded(max_rel=0.5)
+    spec, wrong = invented.spec_for(mlp, batch_size=4), builders.guarded(max_rel=0.5)
     field[1] = Racer(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
     notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
     race, _ = put(mlp, machine, racers=field, contrast={"notes": notes})

@@ -18,7 +18,7 @@ from core.run.sweep import Axis
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.invented import Racer
 from tests.views.page import Add, Jobs, Open, figure, status, texts
@@ -290,10 +290,10 @@ def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
 def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(mlp, machine, busy=invented.busy_machine())
+    race, _ = put_race(mlp, machine, busy=builders.busy_machine())
     at = open_race(open_page, mlp, race)
     assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
-    assert set(table(at)["machine"]) == {invented.BUSY}
+    assert set(table(at)["machine"]) == {builders.BUSY}
     assert "rows/s at p95" in texts(at)
     assert "ms · busy machine" in texts(at)
     assert "4.3" in table(at)["per row, against ORT default"][1]

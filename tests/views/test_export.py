@@ -16,7 +16,7 @@ from core.store import ModelRecord
 from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.__main__ import serve
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Open, texts
 
@@ -119,13 +119,13 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
         state.store(),
         mlp,
         fingerprint="f",
-        busy=invented.busy_machine(),
+        busy=builders.busy_machine(),
         changes={"inputs": [], "outputs": []},
     ).trial
     at = open_page("export", model=mlp, trial=trial.id)
     assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
     assert any("ms · busy machine" in label for label in at.selectbox(key="export.source").options)
-    assert invented.BUSY in at.code[0].value
+    assert builders.BUSY in at.code[0].value
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_trial_of_a_deleted_model_still_exports(open_page: Open, mlp: ModelRec
 def wrong(mlp: ModelRecord) -> Trial:
     trial = put(mlp)
     assert trial.result is not None
-    result = trial.result | invented.guarded(max_rel=0.25)
+    result = trial.result | builders.guarded(max_rel=0.25)
     state.store().update_trial(trial.id, result=result)
     return state.store().trial(trial.id)
 
@@ -346,7 +346,7 @@ def test_a_reason_that_says_nothing_is_refused_in_words(
 def test_a_reason_for_one_trial_accepts_no_other(open_page: Open, mlp: ModelRecord, wrong: Trial) -> None:
     other = put(mlp, intra_op_num_threads=1)
     assert other.result is not None
-    state.store().update_trial(other.id, result=other.result | invented.guarded(max_rel=0.5))
+    state.store().update_trial(other.id, result=other.result | builders.guarded(max_rel=0.5))
     at = opened_on(open_page("export", model=mlp), wrong)
     at.text_input(key=f"export.accepted.{wrong.id}").set_value("it is a test").run()
     assert at.get("download_button")
@@ -357,7 +357,7 @@ def test_a_reason_for_one_trial_accepts_no_other(open_page: Open, mlp: ModelReco
 def test_outputs_that_agree_ask_for_nothing(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp)
     assert trial.result is not None
-    state.store().update_trial(trial.id, result=trial.result | invented.guarded())
+    state.store().update_trial(trial.id, result=trial.result | builders.guarded())
     at = opened_on(open_page("export", model=mlp), trial)
     assert not at.warning
     assert len(at.get("download_button")) == 2

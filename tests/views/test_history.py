@@ -24,7 +24,7 @@ from core.store import ModelRecord
 from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.widgets import columns as columns_panel
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Open, texts
 
@@ -147,10 +147,10 @@ def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Op
 
 
 def test_a_busy_machine_is_in_the_table_and_can_be_searched_for(open_page: Open, mlp: ModelRecord) -> None:
-    quiet, busy = duel(mlp), duel(mlp, busy=invented.busy_machine())
+    quiet, busy = duel(mlp), duel(mlp, busy=builders.busy_machine())
     at = open_page("history")
     shown = table(at).set_index("Trial")
-    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", invented.BUSY]
+    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", builders.BUSY]
     assert shown.loc[quiet.trial.id[:12], "Machine"] == ""
     at.text_input(key="history.search").set_value("chromium").run()
     assert table(at)["Trial"].tolist() == [busy.trial.id[:12]]
@@ -311,7 +311,7 @@ def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(
     for made_at, error in ((1_000_000.0, {}), (2_000_000.0, {"max_rel": 0.5})):
         trial = put(mlp, made_at)
         assert trial.result is not None
-        state.store().update_trial(trial.id, result=trial.result | invented.guarded(**error))
+        state.store().update_trial(trial.id, result=trial.result | builders.guarded(**error))
     put(mlp, 500_000.0)  # of an earlier version
     at = open_page("history", model=mlp)
     assert table(at)["Outputs"].tolist() == ["⚠ outputs differ", "agree", ""]

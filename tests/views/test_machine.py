@@ -16,7 +16,7 @@ from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
 from dashboard.widgets import machine_line as panel
-from tests.views import invented
+from tests import builders
 from tests.views.page import Jobs, Open, click, status, table, texts
 
 
@@ -99,25 +99,8 @@ def test_a_machine_that_cannot_be_described_is_an_error_with_a_hint(
 
 def test_a_gpu_is_described_with_its_driver() -> None:
     gpu = {"name": "NVIDIA T4", "memory_bytes": 16 << 30, "driver": "550.1", "cuda": "12.4"}
-    facts: Any = {
-        "cpu": {
-            "model": "CPU",
-            "logical": 1,
-            "physical": 1,
-            "allowed": [0],
-            "quota": None,
-            "ort_default_threads": 1,
-            "usable": 1,
-        },
-        "memory_bytes": 1 << 30,
-        "gpus": [gpu],
-        "os": "Linux",
-        "kernel": "6",
-        "python": "3.11",
-        "libraries": {"onnxruntime-gpu": "1.31.1"},
-        "ort_build": "build",
-        "variables": {"ORT_X": "1"},
-    }
+    own = {"gpus": [gpu], "variables": {"ORT_X": "1"}, "libraries": {"onnxruntime-gpu": "1.31.1"}}
+    facts: Any = builders.MACHINE | own
     rows = dict(panel.fact_rows(facts))
     assert rows["GPU"] == "NVIDIA T4, 16.0 GiB, driver 550.1, CUDA 12.4"
     assert rows["Variables"] == "ORT_X=1"
@@ -155,7 +138,7 @@ def test_the_newest_answer_is_shown_with_what_each_precision_needs(
 
 
 def test_a_busy_machine_is_not_quiet_enough_and_says_who(open_page: Open, machine: wire.Environment) -> None:
-    put(machine, busy=invented.busy_machine())
+    put(machine, busy=builders.busy_machine())
     at = open_page("machine")
     assert "Tested on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
     assert at.subheader[0].value.startswith(":material/do_not_disturb_on:")

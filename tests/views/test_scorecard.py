@@ -18,7 +18,7 @@ from core.store import ModelRecord
 from dashboard import state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, status, texts
 
@@ -141,7 +141,7 @@ def test_a_race_of_an_earlier_version_that_was_rejected_is_not_known(
 def test_on_a_busy_machine_what_is_met_is_met_and_the_rest_not_known(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    put(mlp, machine, busy=invented.busy_machine())
+    put(mlp, machine, busy=builders.busy_machine())
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
     add_target(at, "latency_p95", "1 µs")

@@ -27,7 +27,7 @@ from core.store.library import remove_model
 from core.wire.errors import SpecError
 from dashboard import fields, format, polling, state
 from dashboard.widgets import verdict
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget
 from tests.views.test_variants import put_variant
@@ -545,7 +545,7 @@ def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Op
 def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    duel = put_duel(mlp, busy=invented.busy_machine())
+    duel = put_duel(mlp, busy=builders.busy_machine())
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
@@ -677,7 +677,7 @@ def test_what_cannot_run_is_said_at_once_and_not_queued(
 
 def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelRecord) -> None:
     note = "outputs differ: largest error 0.31 of the largest magnitude"
-    wrong = invented.guarded(max_rel=0.31, max_abs=2.5)
+    wrong = builders.guarded(max_rel=0.31, max_abs=2.5)
     duel = put_duel(mlp, changes=wrong, contrast={"notes": [note], "outputs_differ": True})
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "Outputs differ: largest error 0.31 of the largest magnitude." in texts(at)

@@ -26,7 +26,7 @@ from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import steps as step_controls
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.builders import node, passes, side
 from tests.unit.test_node_savings import error, reply
 from tests.views import invented
@@ -343,7 +343,7 @@ def test_a_busy_machine_and_an_earlier_version_are_told_with_the_speed(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     busy, old = (put_variant(mlp, Step(kind), name=kind) for kind in ("int8_dynamic", "fp16"))
-    race(mlp, busy, faster=1.5, busy=invented.busy_machine())
+    race(mlp, busy, faster=1.5, busy=builders.busy_machine())
     race(mlp, old, faster=1.2, older=True)
     said = texts(open_page("variants", model=mlp))
     assert ":material/info: on a busy machine: chromium and 2 others used 1.6 cores" in said

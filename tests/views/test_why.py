@@ -188,7 +188,7 @@ def test_a_race_of_an_earlier_version_that_was_rejected_says_so(open_page: Open,
 
 
 def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: ModelRecord) -> None:
-    duel = invented.put_duel(state.store(), mlp, fingerprint="x", busy=invented.busy_machine())
+    duel = invented.put_duel(state.store(), mlp, fingerprint="x", busy=builders.busy_machine())
     put_passes(duel.baseline, duel.trial)
     at = open_why(open_page, mlp, duel)
     assert texts(at).count("Measured on a busy machine: chromium and 2 others used 1.6 cores.") == 1

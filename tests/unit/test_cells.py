@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial, latency_summary
 from core.evidence.verdict import words
-from core.process.runner import run_job
 from dashboard.widgets import cells
 from dashboard.widgets.placement_text import cast_lines, placement_rows
 from tests import builders
-from tests.views.invented import guarded
+from tests.builders import MACHINE, guarded
 
 
 def result(
@@ -194,10 +192,9 @@ def test_what_differs_between_two_machines_is_said() -> None:
     def trial(fingerprint: str, environment: dict[str, Any] | None) -> Trial:
         return builders.trial(fingerprint=fingerprint, result={"environment": environment})
 
-    here = run_job(wire.ENVIRONMENT, {})
-    there = {**here, "kernel": "0.0.1"}
-    assert cells.differences(trial("f", here), trial("f", here)) == []
-    [line] = cells.differences(trial("f", here), trial("g", there))
+    there = {**MACHINE, "kernel": "0.0.1"}
+    assert cells.differences(trial("f", MACHINE), trial("f", MACHINE)) == []
+    [line] = cells.differences(trial("f", MACHINE), trial("g", there))
     assert line.startswith("kernel: ")
     assert "different machines" in cells.differences(trial("f", None), trial("g", None))[0]
 

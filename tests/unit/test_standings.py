@@ -23,7 +23,7 @@ from dashboard.widgets.standings import (
     verdict_text,
 )
 from tests import builders
-from tests.views.invented import busy_machine, guarded
+from tests.builders import busy_machine, guarded
 
 
 def contrast(candidate: str, ratio: float, verdict: str = "FASTER", **changes: Any) -> dict[str, Any]:

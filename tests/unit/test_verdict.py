@@ -13,7 +13,7 @@ from core.evidence.verdict import is_rejected, parts, so_far, tick, words
 from core.store import PRUNED
 from dashboard.widgets import verdict
 from tests import builders
-from tests.views.invented import busy_machine
+from tests.builders import busy_machine
 
 OLD = ("generations", "sigma_between", "between_from", "within_half_width", "between_half_width", "holds")
 
