@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from core import cli
+from tests.documents import document_name, errors_of
 
 MARK = "ORTUNE_TEST_MARK"
 LEAVE_S = 5.0  # a killed process may be seen for a moment
@@ -82,7 +83,7 @@ class CommandLine:
             os.chdir(here)
             _set_environment(had)
         assert self.left_over() == []
-        return Done(code=code, out=out(), err=err())
+        return _done(args, code, out(), err())
 
     def run_alone(
         self, *args: str, cwd: Path | None = None, prefix: Sequence[str] = (), timeout_s: float = 240
@@ -94,7 +95,7 @@ class CommandLine:
         finally:
             process.kill()
         assert self.left_over() == []
-        return Done(code=process.returncode, out=out, err=err)
+        return _done(args, process.returncode, out, err)
 
     def left_over(self) -> list[psutil.Process]:
         """Living processes that carry this command line's mark, after a moment to leave."""
@@ -139,6 +140,15 @@ def races(process: subprocess.Popen[str]) -> bool:
         return any(one.status() == psutil.STATUS_STOPPED for one in family)
     except psutil.Error:
         return False
+
+
+def _done(args: Sequence[str], code: int, out: str, err: str) -> Done:
+    """How it ended; a document that it printed must be what its JSON Schema says, key by key."""
+    done = Done(code=code, out=out, err=err)
+    if out and "--json" in args:
+        name = document_name(args, done.document)
+        assert errors_of(name, done.document) == [], name
+    return done
 
 
 def _set_environment(variables: Mapping[str, str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import jsonschema
 
-from core.show.documents import DOCUMENTS
+from core.show.documents import DOCUMENTS, FailureDocument
 from core.show.schema import schema
 
 
@@ -19,9 +20,11 @@ def errors_of(command: str, document: Any) -> list[str]:
     ]
 
 
-def command_of(args: tuple[str, ...], document: Any) -> str:
+def document_name(args: Sequence[str], document: Any) -> str:
     """Which document of `DOCUMENTS` a command line prints."""
     name = args[0]
+    if set(document) <= set(get_type_hints(FailureDocument)):
+        return "failure"
     if name == "show":
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
     if name == "variants":

@@ -291,6 +291,10 @@ class JudgedPair(TypedDict):
     verdict: PairVerdict
     text: str
     rows: int
+    both: int  # rows that both answered rightly
+    only_reference: int  # that the reference alone did
+    only_candidate: int
+    neither: int
     delta: float
     reference: ShareDocument
     candidate: ShareDocument
