@@ -190,7 +190,7 @@ def _lined_up(
 
 
 def _trial(
-    spec: TrialSpec, *, kind: TrialKind, study: str, model_name: str | None, comparison: str = ""
+    spec: TrialSpec, *, kind: TrialKind, model_name: str | None, study: str = "", comparison: str = ""
 ) -> Trial:
     return Trial(
         id=secrets.token_hex(8),
@@ -206,16 +206,11 @@ def _trial(
     )
 
 
-def self_test(spec: TrialSpec | None = None) -> Job:
-    """Race a configuration against itself; the result of the job is the verdict on this machine.
-
-    Args:
-        spec: None: ONNX Runtime's default on a model that comes with ORTune.
-    """
-    asked = spec or TrialSpec(model=ModelRef(path=SELF_TEST_MODEL))
+def self_test() -> Job:
+    """Race ONNX Runtime's default against itself; the result of the job is the verdict on this machine."""
 
     def work(service: Service) -> Outcome:
-        result = perform_self_test(asked, service)
+        result = perform_self_test(TrialSpec(model=ModelRef(path=SELF_TEST_MODEL)), service)
         kept = {name: part for name, part in result.items() if name not in ("environment", "fingerprint")}
         service.store.put_self_test(result["fingerprint"], kept)
         return _done(result)
@@ -226,11 +221,9 @@ def self_test(spec: TrialSpec | None = None) -> Job:
 # --- work of workers ----------------------------------------------------------------------------------------
 
 
-def profile(
-    spec: TrialSpec, *, study: str = "", model_name: str | None = None, wait_quiet_s: float = 0.0
-) -> Job:
-    """Profile one configuration; the id of the job is its trial's. See `duel` for the arguments."""
-    trial = _trial(spec, kind="profile", study=study, model_name=model_name)
+def profile(spec: TrialSpec, *, model_name: str | None = None) -> Job:
+    """Profile one configuration; the id of the job is its trial's. Its model is called `model_name`."""
+    trial = _trial(spec, kind="profile", model_name=model_name)
 
     def work(service: Service) -> Outcome:
         resolved = resolve_trial(spec, service.store, service.run)
@@ -252,7 +245,7 @@ def profile(
         work=work,
         specs=(spec,),
         trials=(trial,),
-        wait_quiet_s=wait_quiet_s,
+        wait_quiet_s=0.0,
     )
 
 
