@@ -117,7 +117,7 @@ def checked(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) ->
     """
     try:
         msgspec.convert(reply, request.reply)  # what it makes of it is not kept: it has 1.0 for 1
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError, SystemError) as error:  # the last two: no text, no double
         raise WorkerError(
             f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
             hint="Check the installation with `python -m core machine`.",

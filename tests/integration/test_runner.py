@@ -85,6 +85,8 @@ def test_error_of_the_worker_arrives_as_the_same_class(worker):
     [
         ({"version": "1.31.1"}, "missing required field `creation_s`"),
         ({"version": 1, "creation_s": 0.5}, r"Expected `str`, got `int` - at `\$.version`"),
+        ({"version": "1", "creation_s": 1 << 2000}, "convert"),
+        ({"\udcff": 1}, "surrogates not allowed"),
     ],
 )
 def test_a_reply_of_the_wrong_shape_is_an_error_that_names_the_field(worker, reply, words):
