@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import shutil
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import streamlit as st
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, app_test, local_script_runner
 from streamlit.util import calc_hash
 
 from core import wire
@@ -49,17 +51,21 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def quick() -> Iterator[None]:
     """Without what costs most and shows nothing: a search for components in every installed package whenever
-    a page is opened, a walk through all of memory, and waiting for the disk.
+    a page is opened, a walk through all of memory, waiting for the disk, and compiling a page for each run.
     """
     with pytest.MonkeyPatch.context() as patch:
         scan, connect = manifest_scanner.scan_component_manifests, sqlite3.connect
 
         def connect_quickly(*args: Any, **how: Any) -> sqlite3.Connection:
             db = connect(*args, **how)
-            db.execute("PRAGMA synchronous = OFF")
+            with contextlib.suppress(sqlite3.Error):  # a file that cannot be read, which its reader will say
+                db.execute("PRAGMA synchronous = OFF")
             return db
 
+        scripts = ScriptCache()
         patch.setattr(manifest_scanner, "scan_component_manifests", functools.cache(scan))
+        for module in (app_test, local_script_runner):
+            patch.setattr(module, "ScriptCache", lambda: scripts)
         patch.setattr(state, "freeze_imports", lambda: True)
         patch.setattr(sqlite3, "connect", connect_quickly)
         yield

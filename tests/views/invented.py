@@ -74,6 +74,20 @@ def put_measured(
     return _put(store, record, spec, "measure", result, fingerprint=fingerprint, **changes)
 
 
+def put_run(
+    store: Store,
+    record: ModelRecord,
+    *,
+    fingerprint: str,
+    batch_size: int = 1,
+    intra_op_num_threads: int | None = None,
+    **changes: Any,
+) -> Trial:
+    """Store a complete measurement of these settings; `changes` as for `put_measured`."""
+    spec = spec_for(record, batch_size=batch_size, intra_op_num_threads=intra_op_num_threads)
+    return put_measured(store, record, spec, fingerprint=fingerprint, rows=batch_size, **changes)
+
+
 def put_failed(store: Store, record: ModelRecord, spec: TrialSpec, *, message: str, **changes: Any) -> Trial:
     """Store a trial that failed."""
     error = {"type": "WorkerError", "message": message, "hint": "Use a smaller batch."}

@@ -597,7 +597,7 @@ def test_a_race_of_another_process_is_shown_without_a_cancel(
 
 def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    at.number_input(key="compare.budget").set_value(2).run()
+    at.number_input(key="compare.budget").set_value(5).run()
     click(at, "compare.run")
     assert state.scheduler().join(120)
     at.run()

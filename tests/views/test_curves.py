@@ -428,7 +428,7 @@ def test_a_waiting_sweep_says_who_has_the_machine(
 
 def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("curves", model=mlp)
-    at.session_state["knob.budget_s"] = 2
+    at.session_state["knob.budget_s"] = 5
     set_values(at, "1, 4").button(key="curves.run").click().run()
     assert state.scheduler().join(120)
     at.run()

@@ -32,11 +32,7 @@ def reloaded(at: AppTest, open_page: Open, page: str) -> AppTest:
 
 
 def put(record: ModelRecord, **changes: Any) -> Any:
-    workload = {name: changes.pop(name) for name in ("batch_size", "intra_op_num_threads") if name in changes}
-    spec = invented.spec_for(record, **workload)
-    fingerprint = state.environment()["fingerprint"]
-    rows = workload.get("batch_size", 1)
-    return invented.put_measured(state.store(), record, spec, fingerprint=fingerprint, rows=rows, **changes)
+    return invented.put_run(state.store(), record, fingerprint=state.environment()["fingerprint"], **changes)
 
 
 def forms(home: Path) -> list[Path]:

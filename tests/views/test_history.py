@@ -32,17 +32,7 @@ TABLE = "history.table."
 
 
 def put(record: ModelRecord, created_at: float = 1_000_000.0, **changes: Any) -> Trial:
-    workload = {name: changes.pop(name) for name in ("batch_size", "intra_op_num_threads") if name in changes}
-    spec = invented.spec_for(record, **workload)
-    return invented.put_measured(
-        state.store(),
-        record,
-        spec,
-        fingerprint="f",
-        rows=workload.get("batch_size", 1),
-        created_at=created_at,
-        **changes,
-    )
+    return invented.put_run(state.store(), record, fingerprint="f", created_at=created_at, **changes)
 
 
 def table(at: AppTest) -> Any:

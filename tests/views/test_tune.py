@@ -41,15 +41,9 @@ def run_and_wait(at: AppTest, *, runs: int) -> AppTest:
     return at.run()
 
 
-def put_complete(record: ModelRecord, *, latency_s: float = 0.002, **changes: Any) -> Any:
-    """An invented measurement, of the workload in `changes`."""
-    workload = {name: changes.pop(name) for name in ("batch_size", "intra_op_num_threads") if name in changes}
-    spec = invented.spec_for(record, **workload)
-    fingerprint = state.environment()["fingerprint"]
-    rows = workload.get("batch_size", 1)
-    return invented.put_measured(
-        state.store(), record, spec, fingerprint=fingerprint, latency_s=latency_s, rows=rows, **changes
-    )
+def put_complete(record: ModelRecord, **changes: Any) -> Any:
+    """An invented measurement on this machine."""
+    return invented.put_run(state.store(), record, fingerprint=state.environment()["fingerprint"], **changes)
 
 
 def put_duel(record: ModelRecord, **facts: Any) -> invented.Duel:
