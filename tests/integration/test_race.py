@@ -164,6 +164,16 @@ class TestRecord:
         assert [runs_of(record, index) for index in range(3)] == [40, 40, 40]
 
 
+@pytest.mark.parametrize(
+    ("median_s", "runs", "refill"), [(1e-4, 10, True), (0.02, 5, True), (0.099, 2, True), (0.2, 1, False)]
+)
+def test_a_block_has_ten_runs_and_fewer_of_long_ones(median_s: float, runs: int, refill: bool) -> None:
+    found = blocks.pace(median_s * 1e9)
+    assert (found.min_runs, found.refill) == (runs, refill)
+    assert found.expected_s >= (runs + refill) * median_s
+    assert found.block_ns == (blocks.BLOCK_NS if refill else 0)
+
+
 class TestExactRuns:
     @pytest.mark.parametrize("runs", [1, 2, 33, 80])
     def test_everybody_has_exactly_so_many_and_the_copies_of_the_anchor_share_them(
