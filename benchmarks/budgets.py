@@ -44,8 +44,8 @@ from benchmarks.journal import (  # noqa: E402
     tell,
 )
 from benchmarks.states import ROOT, own  # noqa: E402
-from core.evidence.contrast import PRECISIONS  # noqa: E402
 from core.run.race.schedule import GRACE_S  # noqa: E402
+from core.spec.effort import EFFORTS  # noqa: E402
 
 MODELS = ("0.03", "1", "10", "100", "1000")
 PAIRS: Mapping[str, Sequence[str]] = {
@@ -124,7 +124,7 @@ def fill(journal: Journal, given: Any, folder: Path) -> None:
                     continue
                 if clock.is_over():
                     return
-                budget_s = given.budget or float(PRECISIONS[precision].budget_s)
+                budget_s = given.budget or float(EFFORTS[precision].budget_s)
                 found = command.once(models.sized(model, folder), precision, budget_s)
                 key = {"kind": KIND, "subject": model, "precision": precision, "number": number}
                 journal.add({**key, **lab.compact(found), "at": round(time.time())})
@@ -156,7 +156,7 @@ def part_report(rows: Sequence[dict[str, Any]]) -> bool:
     )
     print("|--:|---|--:|--:|--:|--:|--:|---|")
     for model in models.SIZES:
-        for precision in PRECISIONS:
+        for precision in EFFORTS:
             chosen = of(rows, model, precision)
             if chosen:
                 line(model, precision, chosen)
@@ -222,7 +222,7 @@ def main() -> int:
     parser = recorded(__doc__, "budgets")
     parser.add_argument("--times", type=int, default=2, metavar="N", help="races of each model and effort")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MS")
-    parser.add_argument("--efforts", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=list(EFFORTS))
     parser.add_argument("--pair", choices=PAIRS, default="basic")
     parser.add_argument("--budget", type=float, metavar="S", help="of each race; default: that of the effort")
     given = parser.parse_args()

@@ -22,7 +22,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import ASSUMED, PRECISIONS, Precision, Prior, contrast
+from core.evidence.contrast import ASSUMED, Prior, contrast
 from core.evidence.interference import FOREIGN_CPUS, STEAL_SHARE
 from core.evidence.neighbours import SERVER, Neighbours
 from core.evidence.ranking import paired
@@ -34,10 +34,11 @@ from core.run.plan import feed_plan, session_plan
 from core.run.prior import SELF_TESTS, spread
 from core.run.race import race
 from core.spec import WorkloadSpec, session_from_dict
+from core.spec.effort import EFFORTS, Effort
 
 MARGIN = 0.02
 TIMEOUT_S = 120.0
-QUICK = PRECISIONS["quick"]
+QUICK = EFFORTS["quick"]
 PriorAt = Callable[[float], Prior]
 
 VERDICTS = ("FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED")
@@ -67,7 +68,7 @@ def duel(
     baseline: Entry,
     candidate: Entry,
     *,
-    precision: Precision,
+    precision: Effort,
     budget_s: float,
     seed: int,
     prior_at: PriorAt = lambda run_s: ASSUMED,
@@ -94,7 +95,7 @@ def duel(
     record = race(
         [baseline, candidate],
         Settings(
-            precision=precision,
+            effort=precision,
             budget_s=budget_s,
             margin=MARGIN,
             seed=seed,

@@ -18,8 +18,8 @@ from onnx import helper
 
 from benchmarks import experiment as lab
 from benchmarks.journal import Journal, until
-from core.evidence.contrast import PRECISIONS
 from core.evidence.record import Entry
+from core.spec.effort import EFFORTS
 from tests import tiny_models
 
 DIGITS = Path(__file__).resolve().parent.parent / "sample_models" / "digits_cnn.onnx"
@@ -121,7 +121,7 @@ class Slower:
         """One step of the search: measure the size that the steps before suggest."""
         extra = self._next(rows)
         found = lab.duel(
-            self.plain, self.slower(extra), precision=PRECISIONS["standard"], budget_s=seconds, seed=number
+            self.plain, self.slower(extra), precision=EFFORTS["standard"], budget_s=seconds, seed=number
         )
         return {"extra": extra, **found}
 

@@ -25,7 +25,7 @@ from benchmarks.intervals import Truth, share_text, truth_of  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.models import Slower  # noqa: E402
 from benchmarks.states import neighbour  # noqa: E402
-from core.evidence.contrast import PRECISIONS  # noqa: E402
+from core.spec.effort import EFFORTS  # noqa: E402
 
 SLOWDOWN = 0.03
 LEAST_FOUND = 0.90
@@ -67,9 +67,7 @@ def main() -> int:
         slower = pair.fitted(journal, given.sizing_s)
 
         def race(number: int, precision: str, budget_s: float) -> dict[str, Any]:
-            return lab.duel(
-                pair.plain, slower, precision=PRECISIONS[precision], budget_s=budget_s, seed=number
-            )
+            return lab.duel(pair.plain, slower, precision=EFFORTS[precision], budget_s=budget_s, seed=number)
 
         long = until(journal, "truth", given.truth_races, lambda i: race(1000 + i, "publish", given.truth_s))
         with neighbour(given.neighbour):

@@ -44,8 +44,8 @@ from benchmarks.journal import (  # noqa: E402
     tell,
     until,
 )
-from core.evidence.contrast import PRECISIONS  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
+from core.spec.effort import EFFORTS  # noqa: E402
 
 SLOWDOWN = 0.05
 LIKE, SLOWER = "like for like", "5 % slower"
@@ -70,7 +70,7 @@ class Pairs:
     def _long(self, number: int) -> dict[str, Any]:
         return lab.duel(
             *self.entries[SLOWER],
-            precision=PRECISIONS["publish"],
+            precision=EFFORTS["publish"],
             budget_s=self.given.truth_s,
             seed=TRUTH_SEED + number,
         )

@@ -14,8 +14,8 @@ import pytest
 import core.run.race
 import core.run.race.crew
 import core.run.race.passes
-from core.evidence.contrast import PRECISIONS
 from core.evidence.record import Entry, RaceRecord, Settings
+from core.spec.effort import EFFORTS
 from core.wire.errors import TunerError
 from tests import races
 
@@ -148,7 +148,7 @@ def race(
         return Worker(model, clock, rng, started[entry.label]), reply
 
     last = len(models) - 1
-    facts: dict[str, Any] = {"precision": PRECISIONS[precision], "budget_s": budget_s, "margin": 0.02}
+    facts: dict[str, Any] = {"effort": EFFORTS[precision], "budget_s": budget_s, "margin": 0.02}
     facts |= {"seed": seed, "timeout_s": 100.0, "baseline": last, "anchor": last, **settings}
     entries = [
         Entry(label=f"c{index}", plan={"model": one, "session": {"attributes": {}}})  # type: ignore[typeddict-item]

@@ -21,7 +21,6 @@ from onnx import helper
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import Precision
 from core.evidence.record import Entry, Key, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence
 from core.process.runner import run_job
@@ -30,10 +29,11 @@ from core.run.plan import feed_plan, reference_plan, session_plan
 from core.run.race import race
 from core.run.race.crew import Crew
 from core.spec import WorkloadSpec, session_from_dict
+from core.spec.effort import Effort
 from tests import tiny_models
 
-SHORT = Precision(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
-ENDLESS = Precision(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
+SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
+ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
 LEAVE_S = 20.0  # a killed process may be seen for a moment, a longer one on a busy machine
 ROWS, WIDTH = 64, 512  # of the slow model
 
@@ -85,7 +85,7 @@ class Field:
 
 def settings(**changes: Any) -> Settings:
     given = {
-        "precision": SHORT,
+        "effort": SHORT,
         "budget_s": 60.0,
         "margin": 0.02,
         "seed": 1,
@@ -118,7 +118,7 @@ def evidence_of(record: RaceRecord, asked: Settings, entries: list[Entry]) -> Ev
             )
             for i, one in enumerate(entries)
         ],
-        looks=len(asked.precision.looks),
+        looks=len(asked.effort.looks),
         margin=asked.margin,
         baseline=asked.baseline,
         anchor=asked.anchor,

@@ -13,7 +13,6 @@ from core.cli.options import Given, config_from, keeps_model, spec_data
 from core.cli.tables import counted
 from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, line_up, several_models
-from core.evidence.contrast import PRECISIONS
 from core.evidence.documents import ContrastRecord
 from core.evidence.measurement import Trial
 from core.process.runner import no_worker, run_job
@@ -21,6 +20,7 @@ from core.run.prediction import past, predict
 from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
@@ -197,7 +197,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
     if protocol.runs is not None:
         asked = f"{protocol.runs} runs of each"
     else:
-        precision = PRECISIONS[protocol.precision]
+        precision = EFFORTS[protocol.precision]
         budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
         asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
     found = _prediction(store, specs)

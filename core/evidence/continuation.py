@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.evidence.comparison import Comparison
-from core.evidence.contrast import PRECISIONS
 from core.evidence.measurement import Trial
 from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
 from core.evidence.statistics import CONFIDENCE
+from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError
 
 MORE_LOOKS = 3  # at least, behind the generations that there are
@@ -54,7 +54,7 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
         precision: name, of the race that goes on.
         budget_s: seconds; None: that of the effort.
     """
-    asked = PRECISIONS[precision]
+    asked = EFFORTS[precision]
     made = len(race.facts["generations"])
     used = [look for look in race.protocol["looks"] if race.protocol.get("made", 0) < look <= made]
     looks = list(asked.looks)

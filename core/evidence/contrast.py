@@ -14,16 +14,16 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from operator import mul
-from types import MappingProxyType
 from typing import cast
 
 from core.evidence.documents import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, t_quantile
-from core.evidence.verdict import DEFAULT_MARGIN, MIN_ROUNDS, Verdict
+from core.evidence.verdict import MIN_ROUNDS, Verdict
+from core.spec.effort import DEFAULT_MARGIN
 
 MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
 SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
@@ -39,31 +39,6 @@ HOPELESS_CHANCE = 0.05
 _NORMAL = statistics.NormalDist()
 _LARGEST_LOG = 700.0  # beyond, exp overflows
 _MEDIAN_COST = {1: 1.0, 2: 1.0, 3: 1.346, 4: 1.192}  # variance of a median, in that of a mean, normal data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
-    """How sure to be, and how long to try at most."""
-
-    name: str
-    target: float  # relative half-width of the interval at which to stop
-    budget_s: int
-    looks: tuple[int, ...]  # generations after which a comparison may stop
-    of_effect: float = 0.0  # or at this half-width as a share of the difference: 1.5 needs no ±3 %
-
-
-PRECISIONS: Mapping[str, Precision] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            Precision(
-                name="quick", target=0.03, budget_s=30, looks=(4, 6, 9, 14, 21, 32, 48, 72), of_effect=0.25
-            ),
-            Precision(name="standard", target=0.015, budget_s=120, looks=(4, 6, 9, 14, 21, 32, 48, 72)),
-            Precision(name="publish", target=0.007, budget_s=600, looks=(6, 9, 14, 21, 32, 48, 72, 108, 160)),
-        )
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +179,8 @@ def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
 
     Args:
         contrast: of all rounds so far.
-        target: relative half-width, as in `Precision.target`.
-        of_effect: as in `Precision`.
+        target: relative half-width, as in `Effort.target`.
+        of_effect: as in `Effort`.
     """
     decided = contrast.verdict != Verdict.UNDECIDED and not contrast.drifting
     enough = max(target, of_effect * abs(math.log(contrast.ratio)))

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.evidence.contrast import ASSUMED, PRECISIONS, Precision, predicted_units, sufficient_look
+from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.verdict import Grade
+from core.spec.effort import EFFORTS, Effort
 
 PUBLISHABLE = ("A", "B")
 PUBLISH = "publish"
@@ -83,10 +84,10 @@ def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
     if not within or between is None or not seconds or not rounds:
         return ()
     deviation = math.sqrt(between**2 + within**2 / rounds)
-    return tuple(_need(one, deviation, seconds) for one in PRECISIONS.values())
+    return tuple(_need(one, deviation, seconds) for one in EFFORTS.values())
 
 
-def _need(precision: Precision, deviation: float, generation_s: float) -> Need:
+def _need(precision: Effort, deviation: float, generation_s: float) -> Need:
     looks = precision.looks
     units = predicted_units(deviation, precision.target, looks=len(looks), prior_df=ASSUMED.df)
     look = sufficient_look(units, looks)

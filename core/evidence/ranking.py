@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations, permutations, product
 
 from core.evidence.contrast import ASSUMED, Prior, contrast
-from core.evidence.verdict import DEFAULT_MARGIN, Verdict
+from core.evidence.verdict import Verdict
+from core.spec.effort import DEFAULT_MARGIN
 
 Key = tuple[int, int]  # generation, round
 PerRound = Mapping[Key, float]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core import wire
-from core.evidence.contrast import ASSUMED, Precision, Prior
+from core.evidence.contrast import ASSUMED, Prior
 from core.evidence.documents import Outcome
 from core.evidence.neighbours import Neighbours
+from core.spec.effort import Effort
 from core.wire.errors import TunerError
 
 Key = tuple[int, int]  # a process: contestant, and which copy of it; the anchor has two, the others copy 0
@@ -38,7 +39,7 @@ class Entry:
 class Settings:
     """How to race. `baseline` and `anchor` are indices of entries, and may be the same."""
 
-    precision: Precision
+    effort: Effort
     budget_s: float  # wall time of the race: starts, warm-ups, rounds and what is found after them
     margin: float
     seed: int

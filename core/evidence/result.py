@@ -43,7 +43,8 @@ from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, paired, ranks
 from core.evidence.statistics import mean_estimate
-from core.evidence.verdict import DEFAULT_MARGIN, Grade, Verdict
+from core.evidence.verdict import Grade, Verdict
+from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
 from core.wire.guard import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
 from core.wire.units import ms

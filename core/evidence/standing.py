@@ -34,7 +34,7 @@ class Standing:
     def __init__(self, settings: Settings) -> None:
         """Begin without rounds."""
         self.settings = settings
-        self.looks = settings.precision.looks
+        self.looks = settings.effort.looks
         self.splits = settings.splits or len(self.looks)
         self.prior = ASSUMED  # until the race knows how long a run is
         self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per row)
@@ -116,7 +116,7 @@ class Standing:
             if one.standard_error:
                 deviation = one.standard_error * math.sqrt(one.generations)
                 prior_df = self.prior.df
-                precision = self.settings.precision
+                precision = self.settings.effort
                 target = max(precision.target, precision.of_effect * abs(math.log(one.ratio)))
                 needed.append(predicted_units(deviation, target, looks=self.splits, prior_df=prior_df))
         return sufficient_look(max(needed), self.looks) or self.looks[-1]
@@ -170,5 +170,5 @@ class Standing:
         return contrast(log_ratios, looks=self.splits, margin=self.settings.margin, prior=self.prior)
 
     def _is_settled(self, one: Contrast) -> bool:
-        precision = self.settings.precision
+        precision = self.settings.effort
         return settled(one, precision.target, precision.of_effect)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
+from core.spec.effort import DEFAULT_MARGIN
+
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
-DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of configuration
 MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 

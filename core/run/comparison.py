@@ -15,7 +15,6 @@ from typing import Any
 from core import wire
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Contestant, same_request
-from core.evidence.contrast import PRECISIONS, Precision
 from core.evidence.record import Entry, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence, self_test_result
 from core.run.different_models import Origin, hold_apart, refuse
@@ -36,13 +35,14 @@ from core.run.trial import (
 from core.run.variants import model_facts, precision_of_model, variant_of
 from core.spec import ProtocolSpec, TrialSpec
 from core.spec import anchor as default_of
+from core.spec.effort import EFFORTS, Effort
 from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
 from core.wire.guard import Pairs, random_operators
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
-SELF_TEST = Precision(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
+SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def protocol_of(spec: ProtocolSpec, *, different_models: bool = False) -> dict[s
         spec: how well to measure.
         different_models: models that compute something else may race.
     """
-    precision = PRECISIONS[spec.precision]
+    precision = EFFORTS[spec.precision]
     return {
         "precision": precision.name,
         "target": precision.target,
@@ -258,7 +258,7 @@ def _race(
     protocol = comparison.protocol
     splits = continuation.splits(protocol)
     settings = Settings(
-        precision=replace(PRECISIONS[protocol["precision"]], looks=tuple(protocol["looks"])),
+        effort=replace(EFFORTS[protocol["precision"]], looks=tuple(protocol["looks"])),
         splits=splits,
         least=protocol.get("least", 0),
         budget_s=float(protocol["budget_s"]),
@@ -391,7 +391,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
     machine, _ = describe(service.environment)
     entry = _entry("self-test", resolved, prepared)
     settings = Settings(
-        precision=SELF_TEST,
+        effort=SELF_TEST,
         budget_s=SELF_TEST.budget_s,
         margin=spec.protocol.margin,
         seed=secrets.randbelow(2**31),

@@ -29,11 +29,12 @@ from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired
-from core.evidence.verdict import DEFAULT_MARGIN, Verdict, is_rejected, words
+from core.evidence.verdict import Verdict, is_rejected, words
 from core.process.runner import Run, run_job
 from core.run.plan import contestant_plan
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import spec_from_dict
+from core.spec.effort import DEFAULT_MARGIN
 from core.store import PRUNED, Store
 from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.evidence.comparison import Comparison
-from core.evidence.contrast import ASSUMED, PRECISIONS, predicted_units, sufficient_look
+from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.measurement import Trial
 from core.evidence.standing import RICH_ROUNDS
 from core.run.race.blocks import SWITCH_S, exact_pace, pace, split_runs
 from core.run.race.schedule import EXACT_GENERATIONS, Costs, generations_left, rounds_of_generation
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
+from core.spec.effort import EFFORTS
 from core.store import Store
 from core.wire.errors import SpecError
 
@@ -107,7 +108,7 @@ def predict(specs: Sequence[TrialSpec], past: Past) -> Prediction:
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
         return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
     rounds, racing_s, in_budget = _in_budget(processes_s, protocol, past)
-    budget_s = float(protocol.budget_s or PRECISIONS[protocol.precision].budget_s)
+    budget_s = float(protocol.budget_s or EFFORTS[protocol.precision].budget_s)
     seconds = min(past.factor * racing_s, max(budget_s, racing_s)) + past.beside_s
     return Prediction(seconds=seconds, rounds=rounds, in_budget=in_budget)
 
@@ -123,7 +124,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
 
 def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past) -> tuple[int, float, bool]:
     """Rounds of a race, what it takes in all, and whether the budget suffices."""
-    precision = PRECISIONS[protocol.precision]
+    precision = EFFORTS[protocol.precision]
     budget_s = float(protocol.budget_s or precision.budget_s)
     costs = _costs(processes_s, past)
     left_s = budget_s - costs.start_s - costs.after_s

@@ -23,6 +23,7 @@ from core.spec.checks import (
     cpu_list,
 )
 from core.spec.datasets import DatasetSpec
+from core.spec.effort import DEFAULT_MARGIN
 from core.spec.knobs import KNOBS, Knob, Value, check_config_entry, check_optimizers, check_range, knob
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
@@ -164,7 +165,7 @@ class ProtocolSpec(Spec):
 
     precision: Literal["quick", "standard", "publish"] = "quick"
     budget_s: int | None = None  # None: what belongs to the effort
-    margin: float = 0.02  # a share: two configurations that differ by less are equivalent
+    margin: float = DEFAULT_MARGIN  # a share: two configurations that differ by less are equivalent
     tolerance: float | None = None  # largest output error that is still right; None: by the precision
     warmup_runs: int | None = None  # None: until the latency is steady
     runs: int | None = None  # None: until the answer is as exact as asked; a number: exactly so many

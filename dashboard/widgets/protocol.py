@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from core.evidence.contrast import PRECISIONS
 from core.run.prediction import Prediction
 from core.spec import TrialSpec
+from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
@@ -42,14 +42,14 @@ def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction
     known = predictions or {}
     chosen = st.segmented_control(
         label,
-        list(PRECISIONS),
+        list(EFFORTS),
         key=key,
         required=True,
         default=None if key in st.session_state else QUICK,
         format_func=lambda name: _option(name, known.get(name)),
         persist_state="session",
         help="How narrow the 95 % interval of every ratio must be before the race ends: "
-        + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in PRECISIONS.values()),
+        + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in EFFORTS.values()),
     )
     return chosen or QUICK
 
@@ -101,7 +101,7 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
         return {}
     found = {}
     try:
-        for name in PRECISIONS:
+        for name in EFFORTS:
             changed = spec.protocol.model_copy(update={"precision": name})
             prediction = state.predicted(spec.model_copy(update={"protocol": changed}))
             if prediction is not None:
@@ -119,7 +119,7 @@ def _precision(predictions: dict[str, Prediction]) -> None:
     ):
         st.segmented_control(
             setting.label,
-            list(PRECISIONS),
+            list(EFFORTS),
             key=key,
             format_func=lambda name: _option(name, predictions.get(name)),
             required=True,
@@ -137,9 +137,9 @@ def _option(name: str, prediction: Prediction | None) -> str:
 
 def _time_words(name: str, predictions: dict[str, Prediction]) -> str:
     """How precise the chosen one is, and how long it will take, or until when it is tried at most."""
-    precise, prediction = f"Within ±{100 * PRECISIONS[name].target:g} %", predictions.get(name)
+    precise, prediction = f"Within ±{100 * EFFORTS[name].target:g} %", predictions.get(name)
     if prediction is None:
-        budget_s = st.session_state.get(fields.key("budget_s")) or PRECISIONS[name].budget_s
+        budget_s = st.session_state.get(fields.key("budget_s")) or EFFORTS[name].budget_s
         limit = format.about(budget_s)
         return f"{precise}, or at most {limit} of racing. The first race of a model tells how long."
     words = f"{precise}: about {format.about(prediction.seconds)}, {prediction.rounds:,} rounds"

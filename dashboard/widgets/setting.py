@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.evidence.contrast import PRECISIONS
 from core.run.plan import torch_source
+from core.spec.effort import EFFORTS
 from core.spec.knobs import KNOWN_OPTIMIZERS, Knob
 from core.store import ModelRecord
 from core.wire.doors import EXPERT_VARIABLE, expert_allowed
@@ -176,7 +176,7 @@ def _placeholder(setting: Knob) -> str:
     if setting.name == "tolerance":
         return "by the precision of the model"
     if setting.name == "budget_s":
-        return str(PRECISIONS[st.session_state[fields.key("protocol.precision")]].budget_s)
+        return str(EFFORTS[st.session_state[fields.key("protocol.precision")]].budget_s)
     return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"
 
 

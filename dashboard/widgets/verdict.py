@@ -14,8 +14,9 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import DEFAULT_MARGIN, Color, Grade, Verdict, is_rejected, measured, parts
+from core.evidence.verdict import Color, Grade, Verdict, is_rejected, measured, parts
 from core.evidence.verdict import words as verdict_words
+from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED
 from core.wire.guard import else_words
 from dashboard import format
@@ -225,7 +226,7 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
     reach = max(distance, math.log1p(margin) - distance)
     each = contrast["rounds"] / contrast["generations"]
     protocol = comparison.protocol
-    looks = protocol.get("splits") or len(protocol.get("looks") or contrasts.PRECISIONS["quick"].looks)
+    looks = protocol.get("splits") or len(protocol.get("looks") or EFFORTS["quick"].looks)
     deviation = math.sqrt(between**2 + sigma**2 / each)
     return contrasts.predicted_units(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED.df)
 

@@ -16,12 +16,12 @@ import pytest
 
 from core import wire
 from core.evidence import standing
-from core.evidence.contrast import Precision
 from core.evidence.record import Key, RaceRecord
 from core.process.runner import Progress
 from core.process.workers import Worker, Workers
 from core.run import race as races
 from core.run.race import blocks, crew
+from core.spec.effort import Effort
 from core.wire.errors import TunerError
 from tests import tiny_models
 from tests.real_races import (
@@ -73,12 +73,12 @@ def told(field: Field) -> Told:
         field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC", shapes=True),
         field.entry("rows", batch_size=4),
     ]
-    never = Precision(name="quick", target=1e-9, budget_s=600, looks=(2,))
+    never = Effort(name="quick", target=1e-9, budget_s=600, looks=(2,))
     live: list[dict[str, Any]] = []
     progress: list[Progress] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(races, "REPORT_S", 0.0)
-        asked = settings(precision=never, budget_s=120.0)
+        asked = settings(effort=never, budget_s=120.0)
         record = run(entries, asked, on_live=live.append, on_progress=progress.append)
     return Told(record, live, progress)
 
@@ -276,9 +276,9 @@ class TestStop:
             "still_open",
             lambda self, racing, generations, *_: [one for one in racing if one != 2 or generations < 2],
         )
-        three = Precision(name="quick", target=1e-9, budget_s=600, looks=(3,))
+        three = Effort(name="quick", target=1e-9, budget_s=600, looks=(3,))
         entries = [field.entry(), field.entry("same"), field.entry("settled")]
-        record = run(entries, settings(precision=three, budget_s=120.0))
+        record = run(entries, settings(effort=three, budget_s=120.0))
         check_record(record)
         assert raced(record, 0) == raced(record, 1) == [0, 1, 2]
         assert raced(record, 2) == [0, 1]
@@ -458,9 +458,9 @@ class TestShortMemory:
     ) -> None:
         """What the group before had seen of others is no look at these."""
         monkeypatch.setattr(crew, "available_memory", lambda: 0)
-        two = Precision(name="quick", target=1e-9, budget_s=600, looks=(2, 3))
+        two = Effort(name="quick", target=1e-9, budget_s=600, looks=(2, 3))
         three = [*field.duel(), field.entry("b")]
-        record = run(three, settings(precision=two, budget_s=240.0))
+        record = run(three, settings(effort=two, budget_s=240.0))
         check_record(record)
         assert sorted(record.groups) == [[0, 1], [0, 2]]
         assert [len(raced(record, index)) for index in (1, 2)] == [3, 3]
@@ -472,9 +472,9 @@ class TestShortMemory:
         monkeypatch.setattr(
             crew, "available_memory", lambda: 0 if 1 <= len(watch.processes) - 1 <= 2 else real()
         )
-        four = Precision(name="quick", target=1e-9, budget_s=600, looks=(4,))
+        four = Effort(name="quick", target=1e-9, budget_s=600, looks=(4,))
         entries = [*field.duel(), field.entry("b")]
-        asked = settings(precision=four, budget_s=240.0)
+        asked = settings(effort=four, budget_s=240.0)
         record = run(entries, asked)
         check_record(record)
         assert record.groups == [[0, 1, 2]]

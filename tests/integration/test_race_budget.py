@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.evidence.contrast import Precision
 from core.evidence.record import Entry, RaceRecord
 from core.run.race import blocks, passes, schedule
 from core.run.race.schedule import GRACE_S, P50_RUNS
+from core.spec.effort import Effort
 from core.wire.errors import BudgetError
 from tests import tiny_models
 from tests.command_line import CommandLine
@@ -87,7 +87,7 @@ def within(entries: list[Entry], budget_s: float, *, generations: int = 1) -> Ra
     longer, one of a few, each with twice the budget of the last.
     """
     for _ in range(ATTEMPTS):
-        asked = settings(precision=ENDLESS, budget_s=budget_s)
+        asked = settings(effort=ENDLESS, budget_s=budget_s)
         try:
             record = run(entries, asked)
         except BudgetError:  # runs are as long as others let them be
@@ -102,7 +102,7 @@ def within(entries: list[Entry], budget_s: float, *, generations: int = 1) -> Ra
 
 
 def p50_of(record: RaceRecord, entries: list[Entry]) -> list[float | None]:
-    found = evidence_of(record, settings(precision=ENDLESS), entries)
+    found = evidence_of(record, settings(effort=ENDLESS), entries)
     results = [found.trial_result(index) for index in range(len(entries))]
     return [None if one is None else one["latency"]["p50_s"] for one in results]
 
@@ -189,8 +189,8 @@ def test_a_quick_model_uses_its_budget_and_no_more(quick: Field) -> None:
 
 def test_a_race_that_has_its_answer_does_not_use_up_its_budget(quick: Field) -> None:
     """Twins: settled at the first look, with a target that any interval meets."""
-    at_once = Precision(name="quick", target=1e9, budget_s=600, looks=(2, 3))
-    record = run(quick.duel(), settings(precision=at_once, budget_s=600.0))
+    at_once = Effort(name="quick", target=1e9, budget_s=600, looks=(2, 3))
+    record = run(quick.duel(), settings(effort=at_once, budget_s=600.0))
     assert len(record.generations) <= 3
     assert record.outcome in ("decided", "rounds")
 

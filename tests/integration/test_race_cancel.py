@@ -206,8 +206,8 @@ def test_cancelled_between_two_requests(
 ) -> None:
     cancel, calls = threading.Event(), itertools.count(1)
     after(monkeypatch, owner, name, lambda: cancel.set() if next(calls) == nth else None)
-    precision = replace(SOON.precision, name="standard" if name == "read_energy" else "quick")
-    record = cancelled(watch, field.duel(), replace(SOON, precision=precision), cancel)
+    precision = replace(SOON.effort, name="standard" if name == "read_energy" else "quick")
+    record = cancelled(watch, field.duel(), replace(SOON, effort=precision), cancel)
     assert cancel.is_set(), "it never came to that"
     if record is None:
         return  # not to a whole round: `cancelled` has looked at the rest
@@ -236,9 +236,9 @@ def test_cancelled_in_a_pass_after_the_rounds_keeps_all_of_them(
         if progress.stage == stage:
             cancel.set()
 
-    standard = replace(settings().precision, name="standard")  # a quick race reads no energy
+    standard = replace(settings().effort, name="standard")  # a quick race reads no energy
     entries = field.duel()
-    record = cancelled(watch, entries, settings(runs=80, precision=standard), cancel, on_progress=stop)
+    record = cancelled(watch, entries, settings(runs=80, effort=standard), cancel, on_progress=stop)
     assert len(record.orders) == 8
     if stage == "energy" and record.outcome == "rounds":
         pytest.skip("this machine has no energy meter, and the race was over at once")
@@ -257,7 +257,7 @@ def test_cancelled_in_the_rounds_by_who_reads_the_live_numbers(field: Field, wat
         if live["rounds"] >= 2:
             cancel.set()
 
-    asked = settings(precision=ENDLESS, budget_s=600.0)
+    asked = settings(effort=ENDLESS, budget_s=600.0)
     record = cancelled(watch, field.duel(), asked, cancel, on_live=stop)
     assert record.outcome == "cancelled"
     assert len(record.orders) >= 2
@@ -269,7 +269,7 @@ def test_cancelled_from_another_thread_at_any_time(field: Field, watch: Watch, m
     timer = threading.Timer(moment_s, cancel.set)
     timer.start()
     try:
-        record = cancelled(watch, field.duel(), settings(precision=ENDLESS, budget_s=600.0), cancel)
+        record = cancelled(watch, field.duel(), settings(effort=ENDLESS, budget_s=600.0), cancel)
     finally:
         timer.cancel()
         timer.join()

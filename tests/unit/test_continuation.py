@@ -9,16 +9,16 @@ import pytest
 
 from core.evidence import continuation
 from core.evidence.comparison import Comparison
-from core.evidence.contrast import PRECISIONS
 from core.evidence.measurement import Trial
 from core.evidence.record import RaceRecord
 from core.evidence.result import Evidence
+from core.spec.effort import EFFORTS
 from core.store import PRUNED
 from core.wire.errors import SpecError
 from tests import builders, clockwork, races
 from tests.clockwork import Model
 
-QUICK = PRECISIONS["quick"]
+QUICK = EFFORTS["quick"]
 ALPHA = 0.05
 
 
@@ -119,12 +119,12 @@ def test_a_race_that_has_used_all_looks_gets_three_more_and_says_93_75_percent()
     assert ALPHA / protocol["splits"] == pytest.approx(0.0125 / 2 / 3)  # half: it may go on again
 
 
-@pytest.mark.parametrize("then", PRECISIONS)
-@pytest.mark.parametrize("first", PRECISIONS)
+@pytest.mark.parametrize("then", EFFORTS)
+@pytest.mark.parametrize("first", EFFORTS)
 def test_wherever_a_race_ended_all_its_intervals_hold_together_with_93_75_percent(
     first: str, then: str
 ) -> None:
-    looks = list(PRECISIONS[first].looks)
+    looks = list(EFFORTS[first].looks)
     for end in range(1, looks[-1] + 1):
         race = made(end, looks=looks)
         protocol = continuation.protocol(race, then, None)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from core.evidence.contrast import (
     ASSUMED,
-    PRECISIONS,
     Prior,
     contrast,
     excess_between,
@@ -22,6 +21,7 @@ from core.evidence.contrast import (
     sufficient_look,
 )
 from core.evidence.verdict import ratio_text, words
+from core.spec.effort import EFFORTS
 from tests.races import noise
 
 # ln ratios of ten rounds, one of them hit by a neighbour
@@ -413,13 +413,13 @@ def test_what_was_known_before_the_race_makes_the_end_nearer():
 
 
 def test_presets_are_those_of_the_protocol():
-    table = {name: (one.target, one.budget_s, one.looks) for name, one in PRECISIONS.items()}
+    table = {name: (one.target, one.budget_s, one.looks) for name, one in EFFORTS.items()}
     assert table == {
         "quick": (0.03, 30, (4, 6, 9, 14, 21, 32, 48, 72)),
         "standard": (0.015, 120, (4, 6, 9, 14, 21, 32, 48, 72)),
         "publish": (0.007, 600, (6, 9, 14, 21, 32, 48, 72, 108, 160)),
     }
-    assert all(one.name == name for name, one in PRECISIONS.items())
+    assert all(one.name == name for name, one in EFFORTS.items())
 
 
 def test_what_is_assumed_before_any_race():
@@ -427,7 +427,7 @@ def test_what_is_assumed_before_any_race():
 
 
 def test_the_first_look_that_suffices():
-    looks = PRECISIONS["quick"].looks
+    looks = EFFORTS["quick"].looks
     assert [sufficient_look(n, looks) for n in (1, 4, 5, 32, 33, 72, 73)] == [4, 4, 6, 32, 48, 72, None]
 
 

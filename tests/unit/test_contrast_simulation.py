@@ -15,7 +15,6 @@ import pytest
 from core.evidence import continuation
 from core.evidence.contrast import (
     ASSUMED,
-    PRECISIONS,
     Prior,
     contrast,
     excess_between,
@@ -28,9 +27,10 @@ from core.evidence.ranking import ranks
 from core.evidence.record import Settings
 from core.evidence.standing import Standing
 from core.run.prior import spread
+from core.spec.effort import EFFORTS
 from tests import builders
 
-QUICK = PRECISIONS["quick"]
+QUICK = EFFORTS["quick"]
 MARGIN = 0.02
 ROUNDS = 8
 DIFFERENT = ("FASTER", "SLOWER")
@@ -383,7 +383,7 @@ def test_the_rule_of_the_race_itself_calls_few_equals_different():
 
 def raced(row):
     """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
-    asked = Settings(precision=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
+    asked = Settings(effort=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
     standing, made = Standing(asked), 0
     for generation, rounds in enumerate(row):
         for value in rounds[:4]:
@@ -458,7 +458,7 @@ def test_going_on_with_a_race_keeps_false_answers_rare(processes, then, most):
     """6.25 % where all the looks were spent before: the last quarter of it is for those to come."""
     runs = 200
     rows = invented(27, runs, most, within=0.03, processes=processes)
-    wrong = sum(gone_on(row, then=PRECISIONS[then]) for row in rows) / runs
+    wrong = sum(gone_on(row, then=EFFORTS[then]) for row in rows) / runs
     assert wrong <= 0.0625
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from core import wire
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.spec.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS, PRECISIONS
+from core.spec.effort import EFFORTS
+from core.spec.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS
 from core.spec.presets import PRESETS, preset
 from core.wire.errors import SpecError
 from dashboard import fields
@@ -237,7 +238,7 @@ _WORKLOADS = st.fixed_dictionaries(
 _PROTOCOLS = st.fixed_dictionaries(
     {},
     optional={
-        "precision": st.sampled_from(PRECISIONS),
+        "precision": st.sampled_from(list(EFFORTS)),
         "budget_s": st.integers(1, 86_400),
         "margin": st.floats(0.001, 0.5),
         "warmup_runs": st.integers(0, 1000),

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.evidence.comparison import Comparison
-from core.evidence.contrast import PRECISIONS
 from core.evidence.measurement import Trial, latency_summary
 from core.run.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
 from core.spec import ModelRef, TrialSpec
+from core.spec.effort import EFFORTS
 from core.store import Store
 from tests import builders, clockwork, races
 from tests.builders import spec
@@ -248,7 +248,7 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
     ],
 )
 def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
-    budget_s = PRECISIONS[precision].budget_s
+    budget_s = EFFORTS[precision].budget_s
     learned = learn([ran(models, budget_s, seed, precision) for seed in range(RACES)])
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)

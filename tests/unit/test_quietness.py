@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from core.evidence.contrast import ASSUMED, PRECISIONS, predicted_units
+from core.evidence.contrast import ASSUMED, predicted_units
 from core.evidence.quietness import answer, needed
 from core.evidence.result import self_test_result
+from core.spec.effort import EFFORTS
 from tests import races
 
 BUSY = {"words": "on a busy machine: chromium used 1.0 cores", "cores": 1.0}
@@ -76,7 +77,7 @@ def test_a_machine_that_is_busy_says_so_beside_its_numbers() -> None:
 @pytest.mark.parametrize("within", [0.005, 0.05])
 def test_a_preset_that_fits_ends_at_the_look_that_suffices(between: float, within: float) -> None:
     for one in needed(self_test(sigma=within, sigma_between=between, seconds_per_generation=1e-3)):
-        preset = PRECISIONS[one.precision]
+        preset = EFFORTS[one.precision]
         deviation = math.sqrt(between**2 + within**2 / 8)
         units = predicted_units(deviation, preset.target, looks=len(preset.looks), prior_df=ASSUMED.df)
         assert one.target == preset.target

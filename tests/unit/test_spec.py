@@ -22,13 +22,13 @@ from core.spec import (
     yaml_from_spec,
 )
 from core.spec.checks import cpu_list
+from core.spec.effort import EFFORTS
 from core.spec.knobs import (
     EXECUTION_MODES,
     GRAPH_OPTIMIZATION_LEVELS,
     KNOBS,
     MAX_BATCH,
     MAX_THREADS,
-    PRECISIONS,
 )
 from core.spec.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.spec.presets import PRESETS, preset
@@ -134,7 +134,7 @@ specs = st.builds(
         seed=st.integers(0, 2**31 - 1),
     ),
     sections(
-        precision=st.sampled_from(PRECISIONS),
+        precision=st.sampled_from(list(EFFORTS)),
         budget_s=maybe(st.integers(1, 86_400)),
         margin=st.floats(0.001, 0.5),
         warmup_runs=maybe(st.integers(0, 10**6)),

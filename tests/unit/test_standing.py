@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from core.evidence.contrast import ASSUMED, Precision, Prior
+from core.evidence.contrast import ASSUMED, Prior
 from core.evidence.record import Settings
 from core.evidence.standing import RICH_ROUNDS, RICH_S, Standing
 from core.run.race.blocks import exact_pace, pace, split_runs, void_reason
+from core.spec.effort import Effort
 from tests import races
 
 LOOKS = (4, 8, 32)
@@ -21,9 +22,9 @@ ROOM = {"elapsed_s": 1.0, "left": 100}
 
 
 def standing(*, target: float = 0.03, baseline: int = 0, anchor: int = 0, **settings: Any) -> Standing:
-    precision = Precision(name="quick", target=target, budget_s=30, looks=LOOKS)
+    precision = Effort(name="quick", target=target, budget_s=30, looks=LOOKS)
     facts: dict[str, Any] = {
-        "precision": precision,
+        "effort": precision,
         "budget_s": 30,
         "margin": 0.02,
         "seed": 0,
@@ -106,8 +107,8 @@ class TestStop:
         assert stop(sure, [0, 1], 2, left=0) == "decided"  # between two looks, in the place of the next
 
     def test_what_cannot_be_decided_any_more_is_given_up_at_a_look(self):
-        looks = Precision(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
-        one = standing(precision=looks)
+        looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
+        one = standing(effort=looks)
         fill(one, {0: 1.0, 1: 1.0}, 10, noise=0.5, between=0.3)
         assert one.contrasts([0, 1], {0, 1})[1].verdict == "UNDECIDED"
         assert stop(one, [0, 1], 9, left=3) == "hopeless"
@@ -116,8 +117,8 @@ class TestStop:
         assert stop(one, [0, 1], 9, left=100_000) == end  # the looks end before that
 
     def test_one_that_is_still_open_keeps_a_hopeless_one_company(self):
-        looks = Precision(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
-        one = standing(precision=looks)
+        looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
+        one = standing(effort=looks)
         fill(one, {0: 1.0}, 9)
         fill(one, {1: 1.0}, 9, noise=0.5, between=0.3)
         fill(one, {2: 1.3}, 9, noise=0.3)

@@ -487,7 +487,7 @@ class _Race:
 
     def _energy(self) -> None:
         """Joules per run; a quick race does not take the seconds that this needs."""
-        if self.settings.precision.name == "quick":
+        if self.settings.effort.name == "quick":
             self.record.energy_note = "Energy is read with the effort standard or publish only."
             return
         self.report(Progress(stage="energy", done=0, total=0))

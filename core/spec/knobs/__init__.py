@@ -9,10 +9,11 @@ and pure functions; nothing imports onnxruntime. Source of names, defaults and e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.spec.knobs.config_entries import (
     INTEGER_CONFIG_ENTRIES,
     KNOWN_CONFIG_ENTRIES,
@@ -106,7 +107,11 @@ EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
-PRECISIONS = ("quick", "standard", "publish")
+
+
+def _of_each(value: Callable[[Effort], str]) -> str:
+    return ", ".join(f"{value(one)} ({one.name})" for one in EFFORTS.values())
+
 
 KNOBS: tuple[Knob, ...] = (
     Knob(
@@ -429,10 +434,10 @@ KNOBS: tuple[Knob, ...] = (
         target="protocol",
         kind="choice",
         default="quick",
-        choices=PRECISIONS,
-        help="How narrow the 95 % interval of a speed-up must be before the measurement stops: within 3 % "
-        "(quick), 1.5 % (standard) or 0.7 % (publish). It stops earlier only when the budget is used up, and "
-        "then says UNDECIDED instead of guessing.",
+        choices=tuple(EFFORTS),
+        help="How narrow the 95 % interval of a speed-up must be before the measurement stops: "
+        f"{_of_each(lambda one: f'±{100 * one.target:g} %')}. It stops earlier only when the budget is used "
+        "up, and then says UNDECIDED instead of guessing.",
     ),
     Knob(
         name="budget_s",
@@ -443,8 +448,8 @@ KNOBS: tuple[Knob, ...] = (
         default=None,
         low=1,
         high=86_400,
-        help="Seconds of measuring after which an open question stays open. Empty: 30 (quick), 120 "
-        "(standard) or 600 (publish).",
+        help="Seconds of measuring after which an open question stays open. Empty: "
+        f"{_of_each(lambda one: f'{one.budget_s} s')}.",
     ),
     Knob(
         name="margin",
@@ -452,7 +457,7 @@ KNOBS: tuple[Knob, ...] = (
         group="Protocol",
         target="protocol",
         kind="float",
-        default=0.02,
+        default=DEFAULT_MARGIN,
         low=0.001,
         high=0.5,
         help="A difference smaller than this share is no difference: two configurations are EQUIVALENT when "

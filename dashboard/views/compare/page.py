@@ -10,10 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from core.evidence.comparison import Comparison, Configuration, line_up
-from core.evidence.contrast import PRECISIONS, Precision
 from core.evidence.measurement import Trial
-from core.evidence.verdict import DEFAULT_MARGIN
 from core.run.prediction import Prediction, past, predict
+from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
@@ -178,8 +177,8 @@ def _protocol(found: Mapping[str, Prediction]) -> None:
     wait_for_quiet()
 
 
-def _precision() -> Precision:
-    return PRECISIONS[st.session_state.get(PRECISION) or QUICK]
+def _precision() -> Effort:
+    return EFFORTS[st.session_state.get(PRECISION) or QUICK]
 
 
 def _asked(
@@ -227,7 +226,7 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
         known = past(
             state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
         )
-        asked = {name: _asked(record, entries, name) for name in PRECISIONS}
+        asked = {name: _asked(record, entries, name) for name in EFFORTS}
     except TunerError as error:
         return {}, format.plain(error.message)
     if known is None:

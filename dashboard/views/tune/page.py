@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
-from core.evidence.verdict import DEFAULT_MARGIN
 from core.run import kinds
 from core.spec import TrialSpec
+from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
