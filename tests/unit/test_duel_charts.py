@@ -18,25 +18,12 @@ from dashboard.charts.duel_charts import (
     timeline,
     timeline_info,
 )
+from tests import races
 
 
-def counters(**changes: Any) -> dict[str, Any]:
-    return {
-        "wall_s": 0.02,
-        "cpu_s": 0.03,
-        "involuntary_switches": 2,
-        "major_faults": 0,
-        "wait_s": 0.002,
-        "steal_s": 0.0,
-        "busy_s": 0.03,
-        "pressure_s": 0.0,
-        "throttled_periods": 0,
-        "throttled_s": 0.0,
-        "canary_ns": 900_000,
-        "frequency_hz": 3e9,
-        "suspended_s": 0.0,
-        "gpu": None,
-    } | changes
+def counters(**changes: Any) -> Any:
+    facts = {"cpu_s": 0.03, "involuntary_switches": 2, "wait_s": 0.002, "busy_s": 0.03, "frequency_hz": 3e9}
+    return races.counters(**(facts | changes))
 
 
 def block(at_s: float, runs: int = 2, flags: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from core.worker.make.transform import transform
 from core.worker.models import inspect_model
 from core.worker.session import build_session
 from core.worker.session.feeds import Feeds, make_feeds
-from tests import tiny_models
+from tests import builders, tiny_models
 
 ENVIRONMENT = {"fingerprint": "f" * 16, "os": "Linux", "cpu": {"model": "a CPU"}, "providers": ["not kept"]}
 
@@ -48,19 +48,9 @@ class Measured:
 
 
 def trial_of(spec: TrialSpec, result: dict[str, Any] | None = None, **changes: Any) -> Trial:
-    values: dict[str, Any] = {
-        "id": "0123456789abcdef",
-        "kind": "measure",
-        "state": "COMPLETE" if result else "FAIL",
-        "spec": spec.to_dict(),
-        "model_name": "tiny",
-        "model_sha256": "0" * 64,
-        "key": spec.key(),
-        "created_at": 0.0,
-        "finished_at": 1_700_000_000.0,
-        "result": result,
-    }
-    return Trial(**values | changes)
+    facts: dict[str, Any] = {"model_name": "tiny", "model_sha256": "0" * 64, "finished_at": 1_700_000_000.0}
+    facts |= {"state": "COMPLETE" if result else "FAIL", "result": result}
+    return builders.trial("0123456789abcdef", spec, **(facts | changes))
 
 
 def measured(path: Path, **parts: dict[str, Any]) -> Measured:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from core import wire
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
 from core.evidence.measurement import Trial, latency_summary
 from core.run import kinds
@@ -19,6 +20,7 @@ from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from core.wire.profile import cast_facts
 from core.worker.measure.profile_parser import parse_profile
+from tests import races
 from tests.builders import guarded
 
 DATA = Path(__file__).parents[1] / "data"
@@ -490,23 +492,14 @@ def _blocks(
     return blocks, latencies
 
 
-def _counters(wall_s: float, *, busy: bool) -> dict[str, Any]:
-    return {
+def _counters(wall_s: float, *, busy: bool) -> wire.Counters:
+    own = {
         "wall_s": wall_s,
         "cpu_s": wall_s * (0.7 if busy else 0.98),
-        "involuntary_switches": 9 if busy else 0,
-        "major_faults": 0,
-        "wait_s": wall_s * 0.4 if busy else 0.0,
-        "steal_s": 0.0,
-        "busy_s": wall_s * (1.2 if busy else 1.0),
-        "pressure_s": wall_s * 0.3 if busy else 0.0,
-        "throttled_periods": 0,
-        "throttled_s": 0.0,
-        "canary_ns": 900_000,
-        "frequency_hz": 3.1e9,
-        "suspended_s": 0.0,
-        "gpu": None,
+        "busy_s": wall_s * (1.2 if busy else 1),
     }
+    beside = {"involuntary_switches": 9, "wait_s": wall_s * 0.4, "pressure_s": wall_s * 0.3} if busy else {}
+    return races.counters(**own, **beside, canary_ns=900_000, frequency_hz=3.1e9)
 
 
 def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[str, Any]:

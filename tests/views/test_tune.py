@@ -24,7 +24,8 @@ from core.spec.presets import PRESETS
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, record_from_error
+from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, polling, state
 from dashboard.widgets import verdict
 from tests import builders, tiny_models
@@ -334,10 +335,11 @@ def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     spec = invented.spec_for(mlp, providers=["CUDAExecutionProvider"])
-    error = {"type": "ProviderError", "message": "CUDA does not load here.", "hint": "Use the CPU."}
-    failed = invented.put_failed(state.store(), mlp, spec, message="", error=error)
+    error = provider_error("CUDAExecutionProvider", "CUDA does not load here.")  # as its worker says it
+    failed = invented.put_failed(state.store(), mlp, spec, message="", error=record_from_error(error))
     at = open_page(model=mlp, trial=failed.id)
     assert "An execution provider is not available" in texts(at)
+    assert "Or switch allow_fallback on" in texts(at).replace("`", "")
     assert not at.metric
     click(at, "ways_out.failed.fallback")
     assert widget(at, "allow_fallback").value is True
