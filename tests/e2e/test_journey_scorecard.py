@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from core.spec import spec_from_yaml
-from tests.e2e.conftest import visit
+from tests.e2e.conftest import finished, visit
 
 MEASURED_MS = 180_000  # two short races and 360 rows
 
@@ -55,12 +55,12 @@ def test_fill_the_scorecard_and_take_the_targets_away(page: Page, tmp_path: Path
     expect(result).to_contain_text("p99 latency ≤ 9,000 ms")
     expect(result).to_contain_text("Met · 99.4")
     expect(field(page, "limit")).to_have_value("9 s")
-    while (
-        drop := page.locator('[class*="st-key-scorecard-drop-"] button')
-    ).count():  # the file brings them back
-        lines = drop.count()
+    finished(page)
+    drop = page.locator('[class*="st-key-scorecard-drop-"] button')
+    while lines := drop.count():  # the file brings them back
         drop.first.click()
         expect(drop).to_have_count(lines - 1)
+        finished(page)  # while lines are drawn anew, old ones are counted, too
     expect(page.get_by_text("No targets yet")).to_be_visible()
     page.locator(".st-key-scorecard-what").get_by_role("button", name="From YAML").click()
     page.locator("textarea").last.fill(path.read_text())

@@ -15,21 +15,10 @@ from core.spec import spec_from_yaml
 from core.store import Store
 from dashboard.widgets import verdict
 from tests import tiny_models
-from tests.e2e.conftest import named, run, run_button, started, visit
+from tests.e2e.conftest import named, number, run, run_button, set_number, started, visit
 
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
-
-
-def number(page: Page, name: str) -> Locator:
-    """The field of a setting, by its ORT name."""
-    return page.locator(f".st-key-knob-{name} input")
-
-
-def set_number(page: Page, name: str, value: int) -> None:
-    number(page, name).fill(str(value))
-    number(page, name).press("Enter")
-    expect(page.get_by_text(re.compile(r"changed from default"))).to_be_visible()
 
 
 def shown_trial(page: Page) -> str:
@@ -45,13 +34,6 @@ def p50(page: Page) -> str:
 def headline(page: Page) -> Locator:
     """The big words of the verdict card."""
     return page.locator(".st-key-verdict h2")
-
-
-def short(page: Page, seconds: int = 2) -> None:
-    """A small budget: these journeys are about what is seen, not about the answer."""
-    number(page, "budget_s").fill(str(seconds))
-    number(page, "budget_s").press("Enter")
-    expect(page.get_by_text(re.compile(r"changed from default"))).to_be_visible()
 
 
 def workers(home: Path) -> list[psutil.Process]:
@@ -71,7 +53,6 @@ def test_from_the_page_to_the_yaml(open_browser: Open, home: Path, tmp_path: Pat
     page = open_browser()
     expect(page.get_by_role("heading", name="Tune", level=1)).to_be_visible()
 
-    short(page)
     set_number(page, "intra_op_num_threads", 1)
     set_number(page, "batch_size", 4)
     run(page)
@@ -102,7 +83,6 @@ def test_from_the_page_to_the_yaml(open_browser: Open, home: Path, tmp_path: Pat
 
 def test_a_link_shows_the_same_trial_in_another_browser_and_after_a_reload(open_browser: Open) -> None:
     first = open_browser()
-    short(first)
     set_number(first, "batch_size", 2)
     run(first)
     trial, value = shown_trial(first), p50(first)
@@ -121,7 +101,7 @@ def test_a_link_shows_the_same_trial_in_another_browser_and_after_a_reload(open_
 
 def test_the_keyboard_starts_a_run(page: Page) -> None:
     expect(run_button(page)).to_be_enabled()
-    short(page)
+    set_number(page, "budget_s", 2)
     page.wait_for_timeout(1000)  # the browser takes up shortcuts a moment after it drew the button
     page.get_by_role("heading", name="Tune", level=1).click()
     before = named(page.url)
@@ -132,6 +112,7 @@ def test_the_keyboard_starts_a_run(page: Page) -> None:
 
 def test_a_duel_to_its_verdict_with_a_reload_on_the_way(open_browser: Open, home: Path) -> None:
     page = open_browser()
+    set_number(page, "budget_s", 8)
     set_number(page, "intra_op_num_threads", 1)
     expect(page.locator(".st-key-runbar")).to_contain_text("against ORT default")
     started(page, run_button(page))
@@ -155,9 +136,8 @@ def test_a_duel_to_its_verdict_with_a_reload_on_the_way(open_browser: Open, home
 
 
 def test_a_finished_race_goes_on_and_a_reload_finds_it(page: Page, home: Path) -> None:
-    short(page, 20)  # what goes on has as much, and must outlast a reload
     set_number(page, "intra_op_num_threads", 1)
-    run(page)
+    run(page, budget_s=20)  # what goes on has as much, and must outlast a reload
     first = shown_trial(page)
     go_on = page.locator(".st-key-tune-go_on button")
     started(page, go_on.first)
@@ -175,7 +155,6 @@ def test_a_finished_race_goes_on_and_a_reload_finds_it(page: Page, home: Path) -
 
 
 def test_a_pinned_baseline_races_in_the_next_run(page: Page, home: Path) -> None:
-    short(page)
     set_number(page, "intra_op_num_threads", 1)
     run(page)
     page.get_by_role("button", name="Pin as baseline").first.click()
@@ -248,7 +227,6 @@ def test_an_upload_of_something_else_is_refused(open_browser: Open, home: Path, 
 
 
 def test_a_deleted_trial_is_gone_after_the_question(page: Page, home: Path) -> None:
-    short(page)
     run(page)
     trial = shown_trial(page)
     visit(page, "History")
