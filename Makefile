@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
 
+# Every worker is a process of its own: without compiled modules each start would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all check lint types layers tests e2e test-faults screenshots clean
 
