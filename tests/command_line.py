@@ -57,6 +57,11 @@ class CommandLine:
             MARK: self.mark,
         }
 
+    def live_in(self, home: Path) -> None:
+        """Keep everything in another folder from now on."""
+        self.home = home
+        self.environment["ORTUNE_HOME"] = str(home)
+
     def start(self, *args: str, cwd: Path | None = None, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*prefix, sys.executable, "-m", "core", *args],

@@ -396,7 +396,7 @@ def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as `Option.parse` reads it."""
+    """A value as `Setting.parse` reads it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Mapping):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from tests import tiny_models
 from tests.faults.conftest import Ground, check_told
+from tests.small_disks import small_disk
 
 SHORT = ("--runs", "20", "--warmup-runs", "1", "--quiet")
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -28,24 +30,14 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 os.execv(sys.argv[2], sys.argv[2:])
 """
-Mounter = Callable[[Path, str], None]
+Mounter = Callable[[Ground, str], None]
 
 
 @pytest.fixture
 def mount() -> Iterator[Mounter]:
-    """Mount a file system of its own on a folder; skips where that takes rights one has not."""
-    mounted: list[Path] = []
-
-    def do(place: Path, options: str) -> None:
-        place.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            pytest.skip("file systems cannot be mounted here")
-        mounted.append(place)
-
-    yield do
-    for place in mounted:
-        subprocess.run(["umount", str(place)], check=True)
+    """Give a command line a home on a file system of its own."""
+    with contextlib.ExitStack() as stack:
+        yield lambda ground, options: ground.live_in(stack.enter_context(small_disk(options)))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -62,7 +54,7 @@ def test_files_that_cannot_grow(ground: Ground, tmp_path: Path, command: tuple[s
 def test_a_home_on_a_small_disk(
     ground: Ground, tmp_path: Path, mount: Mounter, command: tuple[str, ...], size: str
 ) -> None:
-    mount(ground.home, f"size={size}")
+    mount(ground, f"size={size}")
     tiny_models.mlp(tmp_path / "mlp.onnx")
     check_told(ground.run(*command, cwd=tmp_path))
     filler = ground.home / "filler"
@@ -83,7 +75,7 @@ def test_a_home_on_a_small_disk(
 def test_earlier_results_are_read_where_nothing_can_be_written(
     ground: Ground, tmp_path: Path, mount: Mounter, how: str
 ) -> None:
-    mount(ground.home, "size=16m")
+    mount(ground, "size=16m")
     tiny_models.mlp(tmp_path / "mlp.onnx")
     first = ground.run("bench", "mlp.onnx", *SHORT, "--json", cwd=tmp_path)
     check_told(first, codes=(0, 3))

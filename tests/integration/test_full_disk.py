@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from core.store import Store
 from tests import tiny_models
 from tests.command_line import CommandLine, races, wait_until
+from tests.small_disks import small_disk
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system"
@@ -25,15 +25,11 @@ pytestmark = pytest.mark.skipif(
 def cli(tmp_path: Path) -> Iterator[CommandLine]:
     """The command line with a home on a file system of its own, and a folder for temporary files."""
     one = CommandLine(tmp_path)
-    one.home.mkdir()
     (tmp_path / "tmp").mkdir()
     one.environment["TMPDIR"] = str(tmp_path / "tmp")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "ortune-test", str(one.home)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("this container may not mount")
-    yield one
-    gc.collect()  # a store that nobody has any more may still have its file open
-    wait_until(lambda: subprocess.run(["umount", str(one.home)], check=False).returncode == 0)
+    with small_disk() as home:
+        one.live_in(home)
+        yield one
 
 
 def fill(folder: Path) -> Path:

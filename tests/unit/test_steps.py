@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
+from core.spec.setting import Setting
 from core.spec.steps import (
     STEPS,
-    Option,
     Step,
     chain_text,
     check_chain,
@@ -63,11 +63,11 @@ def test_a_step_without_options_given_has_them_all(one: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "option"), OPTIONS, ids=lambda one: getattr(one, "name", one))
-def test_every_default_is_a_value_of_its_option_and_is_explained(kind: str, option: Option) -> None:
+def test_every_default_is_a_value_of_its_option_and_is_explained(kind: str, option: Setting) -> None:
     assert option.checked(option.default) == option.default
     assert option.help.endswith(".")
     assert option.label
-    if option.kind == "enum":
+    if option.kind == "choice":
         assert option.default in option.choices
 
 

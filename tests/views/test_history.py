@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -25,6 +24,7 @@ from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.widgets import columns as columns_panel
 from tests import builders, tiny_models
+from tests.small_disks import small_disk
 from tests.views import invented
 from tests.views.page import Add, Open, texts
 
@@ -325,12 +325,7 @@ def test_history_is_shown_from_a_full_disk(
 ) -> None:
     trial = put(mlp)
     state.scheduler().close()
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "ortune-test", str(small)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("this container may not mount")
-    try:
+    with small_disk() as small:
         shutil.copyfile(home / "ortune.db", small / "ortune.db")
         with (small / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
@@ -340,6 +335,5 @@ def test_history_is_shown_from_a_full_disk(
         at = open_page("history")
         assert not at.exception
         assert table(at)["Trial"].tolist() == [trial.id[:12]]
-    finally:
         state.scheduler().close()
-        subprocess.run(["umount", str(small)], check=True)
+        st.cache_resource.clear()

@@ -21,6 +21,7 @@ from core.spec.knobs.config_entries import (
     MIRROR_CONFIG_ENTRIES,
 )
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.spec.setting import Setting
 from core.wire import engines
 from core.wire.errors import SpecError, nearest
 
@@ -45,30 +46,20 @@ __all__ = [
 ]
 
 Target = Literal["trial", "attribute", "config_entry", "session", "model", "workload", "protocol"]
-Kind = Literal["bool", "int", "float", "choice", "text", "list", "mapping"]
 Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
-    """One setting.
+class Knob(Setting):
+    """One setting of a configuration.
 
     `default` is what ONNX Runtime (or ORTune, for workload and protocol) does when nothing is asked, for
     display; a session setting that is not asked for is None and is never passed on. A `default` of None means
     that ORTune decides while it measures; such a setting is left empty.
     """
 
-    name: str
-    label: str
     group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
     target: Target
-    kind: Kind
-    default: Value | None
-    help: str
-    choices: tuple[str, ...] = ()
-    low: float | None = None  # of "int" whole numbers
-    high: float | None = None
-    advanced: bool = False
 
     @property
     def field(self) -> str:

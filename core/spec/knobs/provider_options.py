@@ -9,18 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from core.spec.setting import Setting
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderOption:
-    """One typed option of an execution provider. `default` is the provider's own, as text."""
+class ProviderOption(Setting):
+    """One typed option of an execution provider. Its values are texts; `default` is the provider's own."""
 
-    name: str
-    kind: Literal["bool", "int", "choice", "text"]
-    default: str
-    help: str
-    choices: tuple[str, ...] = ()
-    low: int | None = None  # whole numbers only
-    high: int | None = None
     native_code: bool = False  # loads a library or takes an address: refused unless `expert` is on
 
 

@@ -13,15 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.spec.steps.options import Option, Precision, StepType
-from core.spec.steps.table import PORTABLE_LEVELS, STEPS, step_type
+from core.spec.steps.table import PORTABLE_LEVELS, STEPS, Precision, StepType, step_type
 from core.wire import ModelInfo, StepKind
 from core.wire.errors import SpecError, nearest
 
 __all__ = [
     "QUANTIZED_OPERATORS",
     "STEPS",
-    "Option",
     "Precision",
     "Step",
     "StepType",

@@ -3,38 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from core.spec.steps.options import MAX_DIMENSION, Option, StepType
+from core.spec.setting import MAX_DIMENSION, Setting
 from core.wire import StepKind
 from core.wire.errors import SpecError, nearest
 
+Precision = Literal["fp32", "fp16", "mixed", "int8", "int4"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepType:
+    """One kind of step."""
+
+    kind: StepKind
+    title: str
+    help: str
+    options: tuple[Setting, ...] = ()
+    precision: Precision | None = None  # of the numbers afterwards; None: as before
+    needs_calibration: bool = False  # better with real rows; random ones are fed where there are none
+    hardware: str = ""  # where it helps and where not; empty: anywhere
+
+    @property
+    def flag(self) -> str:
+        """The step's name on the command line."""
+        return "--" + self.kind.replace("_", "-")
+
+    def option(self, name: str) -> Setting:
+        """Return the option `name`.
+
+        Raises:
+            SpecError: the step has no such option.
+        """
+        found = next((one for one in self.options if one.name == name), None)
+        if found is None:
+            names = [one.name for one in self.options]
+            raise SpecError(
+                f"The step `{self.kind}` has no option `{name[:80]}`.{nearest(name, names)}",
+                hint=f"Choose among {', '.join(names)}." if names else "Leave it out: the step has none.",
+            )
+        return found
+
+
 PORTABLE_LEVELS = ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")  # above, the file suits one kind of machine
 _LEVELS = (*PORTABLE_LEVELS, "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")
-_LEVEL = Option(
+_LEVEL = Setting(
     name="level",
     label="Optimization level",
-    kind="enum",
+    kind="choice",
     default="ORT_ENABLE_EXTENDED",
     choices=_LEVELS,
     help="Which of ONNX Runtime's optimizations are written into the file. Up to EXTENDED it runs on any "
     "machine; LAYOUT and ALL arrange weights for this kind of processor.",
 )
-_KEEP_IO = Option(
+_KEEP_IO = Setting(
     name="keep_io_types",
     label="Keep input and output types",
     kind="bool",
     default=True,
     help="Inputs and outputs stay float32, with a Cast at each border, so that programs need no change.",
 )
-_EXCLUDE = Option(
+_EXCLUDE = Setting(
     name="exclude_nodes",
     label="Nodes to leave in float",
     kind="names",
     default=[],
     help="Names of nodes that are not quantized: those whose error is large for the time they save.",
 )
-_PER_CHANNEL = Option(
+_PER_CHANNEL = Setting(
     name="per_channel",
     label="Scale per channel",
     kind="bool",
@@ -42,7 +79,7 @@ _PER_CHANNEL = Option(
     help="Each output channel of a weight gets its own scale: more exact, most of all for convolutions whose "
     "channels differ in size.",
 )
-_REDUCE_RANGE = Option(
+_REDUCE_RANGE = Setting(
     name="reduce_range",
     label="7-bit weights",
     kind="bool",
@@ -50,10 +87,10 @@ _REDUCE_RANGE = Option(
     help="Weights use 7 of 8 bits, so that sums of products do not overflow on x86 processors without VNNI. "
     "Not needed with VNNI or AMX, and a little less exact there.",
 )
-_WEIGHT_TYPE = Option(
+_WEIGHT_TYPE = Setting(
     name="weight_type",
     label="Type of weights",
-    kind="enum",
+    kind="choice",
     default="QInt8",
     choices=("QInt8", "QUInt8"),
     help="QInt8 is signed and the usual one; QUInt8 does not overflow on x86 processors without VNNI.",
@@ -99,7 +136,7 @@ STEPS: tuple[StepType, ...] = (
         help="Give free dimensions a size, so that shapes are known ahead: some optimizations and most "
         "mobile and accelerator providers need that. Other sizes are refused by the model afterwards.",
         options=(
-            Option(
+            Setting(
                 name="dims",
                 label="Sizes",
                 kind="dims",
@@ -116,15 +153,15 @@ STEPS: tuple[StepType, ...] = (
         help="Replace attention, layer normalization and GELU by ONNX Runtime's fused operators, with its "
         "optimizer for transformers. It knows patterns of exporters; how many it found is shown.",
         options=(
-            Option(
+            Setting(
                 name="model_type",
                 label="Model type",
-                kind="enum",
+                kind="choice",
                 default="auto",
                 choices=MODEL_TYPES,
                 help="Whose patterns to look for. auto tries the likely ones and keeps what fuses most.",
             ),
-            Option(
+            Setting(
                 name="num_heads",
                 label="Attention heads",
                 kind="int",
@@ -133,7 +170,7 @@ STEPS: tuple[StepType, ...] = (
                 high=4096,
                 help="0: read from the graph, which works for most exports.",
             ),
-            Option(
+            Setting(
                 name="hidden_size",
                 label="Hidden size",
                 kind="int",
@@ -159,7 +196,7 @@ STEPS: tuple[StepType, ...] = (
         help="Compute in float16: half the size, and faster where there are float16 kernels.",
         options=(
             _KEEP_IO,
-            Option(
+            Setting(
                 name="block_ops",
                 label="Operators to leave in float32",
                 kind="names",
@@ -167,7 +204,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Operator types that stay in float32, added to those that ONNX Runtime's converter "
                 "leaves by itself.",
             ),
-            Option(
+            Setting(
                 name="block_nodes",
                 label="Nodes to leave in float32",
                 kind="names",
@@ -186,7 +223,7 @@ STEPS: tuple[StepType, ...] = (
         help="Float16 except for the nodes that must stay in float32 for the outputs to hold a tolerance. "
         "Which those are is found by measuring the error, so it takes longer.",
         options=(
-            Option(
+            Setting(
                 name="max_rel",
                 label="Tolerance",
                 kind="float",
@@ -206,7 +243,7 @@ STEPS: tuple[StepType, ...] = (
         help="8-bit weights; activations are quantized while the model runs, so no calibration is needed. "
         "Good for transformers and recurrent networks, not for convolutions.",
         options=(
-            Option(
+            Setting(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -229,17 +266,17 @@ STEPS: tuple[StepType, ...] = (
         help="8-bit weights and activations with scales fixed ahead (QDQ), from what flows through the "
         "model on calibration rows. The right one for convolutional networks.",
         options=(
-            Option(
+            Setting(
                 name="calibrate_method",
                 label="Calibration",
-                kind="enum",
+                kind="choice",
                 default="MinMax",
                 choices=("MinMax", "Entropy", "Percentile"),
                 help="How a range follows from the values seen: all of them (MinMax), the loss of "
                 "information (Entropy), or a share of them (Percentile). The last two keep histograms: "
                 "slower, more memory.",
             ),
-            Option(
+            Setting(
                 name="percentile",
                 label="Percentile",
                 kind="float",
@@ -250,7 +287,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Share of the values that the range covers; used by Percentile only.",
                 advanced=True,
             ),
-            Option(
+            Setting(
                 name="calibration_rows",
                 label="Calibration rows",
                 kind="int",
@@ -261,10 +298,10 @@ STEPS: tuple[StepType, ...] = (
                 help="How many rows of the data are fed to find the ranges. One to five hundred typical rows "
                 "are enough; more take longer.",
             ),
-            Option(
+            Setting(
                 name="activation_type",
                 label="Type of activations",
-                kind="enum",
+                kind="choice",
                 default="QUInt8",
                 choices=("QUInt8", "QInt8"),
                 help="QUInt8 suits x86 and values after ReLU, QInt8 suits ARM and GPUs.",
@@ -272,7 +309,7 @@ STEPS: tuple[StepType, ...] = (
             _WEIGHT_TYPE,
             _PER_CHANNEL,
             _REDUCE_RANGE,
-            Option(
+            Setting(
                 name="activation_symmetric",
                 label="Symmetric activations",
                 kind="bool",
@@ -281,7 +318,7 @@ STEPS: tuple[StepType, ...] = (
                 "need that; it wastes half of the range after ReLU.",
                 advanced=True,
             ),
-            Option(
+            Setting(
                 name="preprocess",
                 label="Prepare the model first",
                 kind="bool",
@@ -289,7 +326,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Infer shapes and optimize the graph before quantizing, as ONNX Runtime recommends.",
                 advanced=True,
             ),
-            Option(
+            Setting(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -310,23 +347,23 @@ STEPS: tuple[StepType, ...] = (
         help="4-bit weights of matrix products, in blocks with a scale each; everything is computed in "
         "float or 8 bits. An eighth of the size, for large language models above all.",
         options=(
-            Option(
+            Setting(
                 name="block_size",
                 label="Block size",
-                kind="enum",
+                kind="choice",
                 default=32,
                 choices=(16, 32, 64, 128, 256),
                 unit="weights",
                 help="Weights that share a scale: smaller blocks are more exact and take more room.",
             ),
-            Option(
+            Setting(
                 name="symmetric",
                 label="Symmetric",
                 kind="bool",
                 default=True,
                 help="No zero point: a little less exact, smaller and faster.",
             ),
-            Option(
+            Setting(
                 name="accuracy_level",
                 label="Type of the computation",
                 kind="int",
@@ -336,7 +373,7 @@ STEPS: tuple[StepType, ...] = (
                 help="What the kernel may compute in: 0 its own choice, 1 float32, 2 float16, 3 bfloat16, "
                 "4 int8, which is the fastest on most processors.",
             ),
-            Option(
+            Setting(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -357,7 +394,7 @@ STEPS: tuple[StepType, ...] = (
         "the list of operators that such a build must have.",
         options=(
             _LEVEL,
-            Option(
+            Setting(
                 name="type_reduction",
                 label="List the types too",
                 kind="bool",
@@ -374,15 +411,17 @@ STEPS: tuple[StepType, ...] = (
         title="Metadata",
         help="Write who made the model, its version and notes into the file. What stands there stays.",
         options=(
-            Option(name="author", label="Author", kind="text", default="", help="Who is responsible."),
-            Option(
+            Setting(name="author", label="Author", kind="text", default="", help="Who is responsible."),
+            Setting(
                 name="version",
                 label="Version",
                 kind="text",
                 default="",
                 help="For example 3 or 1.2.0; a whole number is also written as the model's own version.",
             ),
-            Option(name="notes", label="Notes", kind="text", default="", help="Anything a user should know."),
+            Setting(
+                name="notes", label="Notes", kind="text", default="", help="Anything a user should know."
+            ),
         ),
     ),
 )
