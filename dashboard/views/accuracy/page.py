@@ -21,7 +21,7 @@ from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_err
 from dashboard import fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, record_name
-from dashboard.widgets import controls, dataset, job_box
+from dashboard.widgets import controls, dataset, earlier, job_box
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -113,33 +113,25 @@ def _earlier(record: ModelRecord) -> None:
         plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
         if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
             _take(plain[0])
-    if len(kept) < 2:
-        return
-    linked = st.query_params.get(PARAM)
-    st.session_state[PICKED] = linked if linked in kept else None
-    st.selectbox(
+    earlier.offer(
         "Evaluations of this model",
-        list(kept),
-        index=None,
+        {name: _label(one) for name, one in kept.items()},
+        shown=st.query_params.get(PARAM),
         key=PICKED,
-        format_func=lambda one: _label(kept[one]) if one in kept else str(one),
-        placeholder="Open an earlier one",
-        on_change=_open_earlier,
+        take_up=_open,
         help="Newest first. Takes up its data and its settings.",
     )
 
 
-def _open_earlier() -> None:
-    if picked := st.session_state[PICKED]:
-        st.session_state[LINKED] = st.query_params[PARAM] = picked
-        try:
-            _take(state.store().accuracy(picked))
-        except TunerError as error:
-            state.keep_error(error)
+def _open(name: str) -> None:
+    st.session_state[LINKED] = st.query_params[PARAM] = name
+    try:
+        _take(state.store().accuracy(name))
+    except TunerError as error:
+        state.keep_error(error)
 
 
 def _label(one: Accuracy) -> str:
-    """Never changes for an evaluation: Streamlit finds the chosen option again by its label."""
     data = PurePath(one.dataset["path"]).name
     return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} rows · {one.id[:8]}"
 

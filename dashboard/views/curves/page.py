@@ -20,7 +20,7 @@ from core.wire.errors import TunerError
 from dashboard import format, polling, state
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves.results import ACTIVE, point_name
-from dashboard.widgets import controls, going_on, live_text, race_results, verdict
+from dashboard.widgets import controls, earlier, going_on, live_text, race_results, verdict
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -126,24 +126,14 @@ def _earlier(record: ModelRecord) -> None:
         st.query_params[STUDY_PARAM] = shown
     elif shown is None:
         st.query_params.pop(STUDY_PARAM, None)
-    if not set(listed) - {shown}:
-        return
-    st.session_state[PICKED] = shown if shown in sweeps else None
-    st.selectbox(
+    earlier.offer(
         "Sweeps of this model",
-        listed,
-        index=None,
+        {study: _study_label(sweeps[study]) for study in listed},
+        shown=shown,
         key=PICKED,
-        format_func=lambda study: _study_label(sweeps[study]) if study in sweeps else str(study),
-        placeholder="Open an earlier one",
-        on_change=_open_earlier,
+        take_up=_open,
         help="Newest first. Takes up its settings, the setting that was varied, and the values.",
     )
-
-
-def _open_earlier() -> None:
-    if picked := st.session_state[PICKED]:
-        _open(picked)
 
 
 def _open(study: str) -> None:

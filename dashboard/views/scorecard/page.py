@@ -22,7 +22,7 @@ from core.wire.files import ROOT
 from dashboard import contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset
+from dashboard.widgets import controls, dataset, earlier
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
@@ -57,11 +57,11 @@ def page() -> None:
     state.show_kept_error()
     _follow_link()
     record, chosen = _who()
-    earlier = _earlier(record) if record is not None else {}
+    before = _earlier(record) if record is not None else {}
     data, targets = _what(record)
     if record is None:
         return
-    _offer(earlier)
+    _offer(before)
     if not targets:
         _empty()
         return
@@ -119,37 +119,28 @@ def _take_targets(spec: TrialSpec) -> None:
         dataset.fill(dataset.LABELLED, spec.dataset)
 
 
-def _offer(earlier: Mapping[str, TrialSpec]) -> None:
+def _offer(before: Mapping[str, TrialSpec]) -> None:
     """Draw the list of earlier targets, where there are others than those that are stated."""
     stated = tuple(scorecard_targets.read())
-    now = next((one for one, spec in earlier.items() if spec.targets == stated), None)
-    if not set(earlier) - {now}:
-        return
-    st.session_state[PICKED] = now
-    st.selectbox(
+    earlier.offer(
         "Targets that this model was measured for",
-        list(earlier),
-        index=None,
+        {name: _targets_label(name, spec) for name, spec in before.items()},
+        shown=next((one for one, spec in before.items() if spec.targets == stated), None),
         key=PICKED,
-        format_func=lambda one: _targets_label(one, earlier),
-        placeholder="Take up earlier ones",
-        on_change=_open_earlier,
+        take_up=_open,
         help="Newest first. Takes up the targets and their labelled data.",
     )
 
 
-def _targets_label(trial_id: str, earlier: Mapping[str, TrialSpec]) -> str:
-    targets = earlier[trial_id].targets if trial_id in earlier else ()
-    words = ", ".join(f"{one.what} {one.limit_words}" for one in targets)
+def _targets_label(trial_id: str, spec: TrialSpec) -> str:
+    words = ", ".join(f"{one.what} {one.limit_words}" for one in spec.targets)
     return f"{format.short(words, 100)} · {trial_id[:8]}"
 
 
-def _open_earlier() -> None:
-    picked = st.session_state[PICKED]
+def _open(trial_id: str) -> None:
     try:
-        if picked:
-            _take_targets(state.trial_spec(state.store().trial(picked)))
-            st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = picked
+        _take_targets(state.trial_spec(state.store().trial(trial_id)))
+        st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
     except TunerError as error:
         state.keep_error(error)
 

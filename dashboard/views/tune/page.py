@@ -14,7 +14,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
-from dashboard.widgets import cells, chain, controls, duel, feeding, going_on, results
+from dashboard.widgets import cells, chain, controls, duel, earlier, feeding, going_on, results
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
@@ -196,29 +196,18 @@ def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
 
 def _earlier(record: ModelRecord, shown: Trial) -> None:
     """Offer the results of the model; choosing one leaves the settings alone."""
-    listed = {trial.id: trial for trial in state.measured(record, limit=EARLIER)}
-    if not set(listed) - {shown.id}:
-        return
-    st.session_state[PICKED] = shown.id if shown.id in listed else None
-    st.selectbox(
+    earlier.offer(
         "Results of this model",
-        list(listed),
-        index=None,
+        {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
+        shown=shown.id,
         key=PICKED,
-        format_func=lambda one: results.trial_label(listed[one]) if one in listed else str(one),
-        placeholder="Open an earlier one",
-        on_change=_open_earlier,
+        take_up=state.own_trial,
         help="Newest first. The settings on the left stay; History takes up those of a result.",
     )
 
 
 EARLIER = 50
 PICKED = "tune.earlier"
-
-
-def _open_earlier() -> None:
-    if picked := st.session_state[PICKED]:
-        state.own_trial(picked)
 
 
 def _empty(record: ModelRecord | None) -> None:

@@ -31,7 +31,7 @@ from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import format, polling, state
 from dashboard.views.why import results as why_results
-from dashboard.widgets import controls, job_box, results, verdict
+from dashboard.widgets import controls, earlier, job_box, results, verdict
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -59,12 +59,12 @@ def page() -> None:
         record = controls.model_picker()
     if record is None:
         return
-    earlier = _earlier(record)
-    _open_newest(record, earlier)
+    before = _earlier(record)
+    _open_newest(record, before)
     trials = _trials(record)
     with right:
         of = _pick(trials)
-        _offer(earlier, of)
+        _offer(before, of)
     if of is None:
         return
     found = _explained(of)
@@ -112,42 +112,32 @@ def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
     return found
 
 
-def _open_newest(record: ModelRecord, earlier: Mapping[str, tuple[Trial, Trial]]) -> None:
+def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
     """Begin with what was explained last, where this session has chosen nothing of this model."""
     if st.session_state.get(LOOKED) == record.content_sha256:
         return
     st.session_state[LOOKED] = record.content_sha256
     chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
     own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
-    if earlier and not own & set(chosen):
-        _show_pair(next(iter(earlier)))
+    if before and not own & set(chosen):
+        _show_pair(next(iter(before)))
 
 
 def _show_pair(name: str) -> None:
     st.session_state[BASELINE], st.session_state[CANDIDATE] = name.split()
 
 
-def _offer(earlier: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
+def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
     """Draw the list of what was explained before."""
     now = f"{of.baseline.id} {of.candidate.id}" if of is not None else ""
-    if not set(earlier) - {now}:
-        return
-    st.session_state[PICKED] = now if now in earlier else None
-    st.selectbox(
+    earlier.offer(
         "Explained before",
-        list(earlier),
-        index=None,
+        {name: _pair_label(*sides) for name, sides in before.items()},
+        shown=now,
         key=PICKED,
-        format_func=lambda name: _pair_label(*earlier[name]) if name in earlier else str(name),
-        placeholder="Open an earlier one",
-        on_change=_open_earlier,
+        take_up=_show_pair,
         help="Pairs of this model that were explained, the newest first.",
     )
-
-
-def _open_earlier() -> None:
-    if picked := st.session_state[PICKED]:
-        _show_pair(picked)
 
 
 def _pair_label(baseline: Trial, candidate: Trial) -> str:

@@ -1,0 +1,47 @@
+"""The list of earlier results of a page: choosing one takes it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import streamlit as st
+
+
+def offer(
+    label: str,
+    kept: Mapping[str, str],
+    *,
+    shown: str | None,
+    key: str,
+    take_up: Callable[[str], None],
+    help: str,
+) -> None:
+    """Draw the list, where it has more than what is shown.
+
+    Args:
+        label: of the list.
+        kept: id -> what it is called, newest first. The name of an id must never change: by it Streamlit
+            finds the chosen one again.
+        shown: id of what the page shows; another or None: nothing of the list.
+        key: of the widget.
+        take_up: shows the chosen one; called before the page is drawn.
+        help: what choosing does.
+    """
+    if not set(kept) - {shown}:
+        return
+    st.session_state[key] = shown if shown in kept else None
+
+    def choose() -> None:
+        if picked := st.session_state[key]:
+            take_up(picked)
+
+    st.selectbox(
+        label,
+        list(kept),
+        index=None,
+        key=key,
+        format_func=lambda one: kept.get(one, str(one)),
+        placeholder="Open an earlier one",
+        on_change=choose,
+        help=help,
+    )
