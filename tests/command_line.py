@@ -151,8 +151,8 @@ def _done(args: Sequence[str], code: int, out: str, err: str) -> Done:
     """How it ended; a document that it printed must be what its JSON Schema says, key by key."""
     done = Done(code=code, out=out, err=err)
     if out and "--json" in args:
-        name = document_name(args, done.document)
-        assert errors_of(name, done.document) == [], name
+        wrong = errors_of(document_name(args, done.document), done.document)
+        assert not wrong, wrong
     return done
 
 

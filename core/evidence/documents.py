@@ -36,7 +36,7 @@ class ContrastNumbers(TypedDict):
     half_width: float | None  # of the interval, as a share of the ratio
     within_half_width: NotRequired[float | None]  # its part that more rounds would narrow; the squares add up
     between_half_width: NotRequired[float | None]  # its part that only more processes would narrow
-    standard_error: float | None  # of the log ratio
+    standard_error: NotRequired[float | None]  # of the log ratio
     df: NotRequired[float | None]  # degrees of freedom of the interval
     drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: NotRequired[float]  # within which a difference counts as none

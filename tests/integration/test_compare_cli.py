@@ -391,9 +391,7 @@ def test_compare_tells_the_time_before_and_the_precision_after(cli: CommandLine,
     assert "the time is not known" in first.err
     store = Store(cli.home / STORE_NAME)
     latest, earlier = store.comparisons(state="COMPLETE", limit=2)
-    told = (
-        learn([(earlier, store.trials_of(earlier.id))]) is not None
-    )  # a busy machine may leave too few rounds
+    told = learn([(earlier, store.trials_of(earlier.id))]) is not None
     # a busy machine may leave too few rounds for either
     assert ("about" if told else "the time is not known") in second.err.splitlines()[0]
     known = any(one["half_width"] is not None for one in against_baseline(latest))
