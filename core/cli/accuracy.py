@@ -21,8 +21,8 @@ from core.cli.output import (
     print_json,
     print_lines,
 )
+from core.cli.sheets import table
 from core.cli.signals import Interrupted
-from core.cli.tables import table
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import Run, run_job
 from core.run import kinds

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from core.cli.output import Json, print_json, print_lines
-from core.cli.tables import counted
 from core.run.ledger import settle
+from core.show.words import counted
 from core.store import STORE_NAME, Checked, Store, home
 from core.store import restore as restored
 from core.wire.errors import StoreError

@@ -12,8 +12,8 @@ import typer
 from core.cli.grid import visible
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
+from core.cli.sheets import table
 from core.cli.signals import Interrupted
-from core.cli.tables import table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
 from core.process.runner import run_job

@@ -45,13 +45,15 @@ from core.cli.racing import (
     report_precision,
     unsure,
 )
+from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
-from core.cli.tables import comparison_lines, comparison_table, counted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
 from core.run import kinds
 from core.run.job import Job
+from core.show.sheets import races
+from core.show.words import counted
 from core.spec import spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
@@ -237,7 +239,7 @@ def _run(store: Store, job: Job, progress: Progress, *, json_: bool) -> Comparis
             race = store.comparison(submitted)
             interrupted.document = _document(store, race, None)
             if race.result and not json_:
-                print_lines(comparison_lines(race, store.trials_of(submitted)))
+                print_sheet(races.raced(race, store.trials_of(submitted)))
         raise
     race = store.comparison(submitted)
     if status.state != race.state:  # the store could not take the end of it
@@ -259,9 +261,9 @@ def _report(store: Store, race: Comparison, limit: float | None, kind: str) -> N
     elif kind == "csv":
         print_lines([csv_text(comparison_records(race, trials))])
     elif kind == "md":
-        print_lines([md_text(comparison_table(race, trials))])
+        print_lines([md_text(races.contestants(race, trials))])
     elif race.result:
-        print_lines(comparison_lines(race, trials))
+        print_sheet(races.raced(race, trials))
     errors = list({error["message"]: error for error in failures(race, trials)}.values())
     for error in errors:
         complain(error["message"], error["hint"])

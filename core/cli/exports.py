@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core.cli.grid import visible
-from core.cli.tables import Table, by_rank, changes_in_words, contrasts_of
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
+from core.show.sheets import Table
+from core.show.words import by_rank, changes_in_words, contrasts_of
 from core.wire.guard import breach
 
 Record = Mapping[str, Any]  # name of a column, with its unit -> value; None: not known
@@ -39,8 +40,8 @@ def _cell(value: Any) -> Any:
 
 def md_text(content: Table) -> str:
     """Return a table as Markdown."""
-    head, rows = content
-    lines = [_md_row(head), _md_row(["---"] * len(head)), *(_md_row(row) for row in rows)]
+    head = content.head
+    lines = [_md_row(head), _md_row(["---"] * len(head)), *(_md_row(row) for row in content.rows)]
     return "\n".join(lines)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.cli.tables import changes_of
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Grade
+from core.show.words import changes_of
 from core.spec import spec_from_dict
 from core.spec.knobs import KNOBS
 from core.store import Store

@@ -39,10 +39,10 @@ def widen(wide: bool) -> bool:
     return wide
 
 
-def lines(
+def lay_out(
     cells: Sequence[Sequence[str]], *, left: int, drop: Sequence[str], solid: Sequence[str]
-) -> list[str]:
-    """Lay out cells, the head first, in the width that there is.
+) -> tuple[list[list[str]], list[str]]:
+    """Lay out cells, the head first, in the width that there is: the lines of each row, and those below.
 
     Args:
         cells: rows of one length.
@@ -54,7 +54,7 @@ def lines(
     natural = [max(len(row[i]) for row in cells) for i in range(len(head))]
     shown = list(range(len(head)))
     if width is None or _total(natural, shown) <= width:
-        return [_line(row, shown, natural, set(range(left))) for row in cells]
+        return [[_line(row, shown, natural, set(range(left)))] for row in cells], []
     shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # blank ones hold nothing
     least = [
         natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], _LEAST)
@@ -70,9 +70,9 @@ def lines(
     _tighten(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
     widths = _shared(natural, least, shown, width)
     stand_left = {i for i in shown if i < left or widths[i] < natural[i]}  # what wraps reads from the left
-    found = [line for row in cells for line in _wrapped(row, shown, widths, stand_left)]
+    found = [_wrapped(row, shown, widths, stand_left) for row in cells]
     named = f"Left out for lack of width: {', '.join(hidden)}. All columns: --wide."
-    return [*found, *(textwrap.wrap(f"({named})", width) if hidden else [])]
+    return found, textwrap.wrap(f"({named})", width) if hidden else []
 
 
 def _least(natural: int, column: Sequence[str], least: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,6 @@ import typer
 from core import wire
 from core.cli.exports import csv_text, history_records, md_text
 from core.cli.filtering import Filter
-from core.cli.grid import visible
 from core.cli.options import whole_number
 from core.cli.output import (
     EXIT_UNDECIDED,
@@ -31,22 +31,7 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
-from core.cli.tables import (
-    comparison_lines,
-    comparison_table,
-    counted,
-    export_lines,
-    failed_lines,
-    history_lines,
-    history_table,
-    machine_lines,
-    model_lines,
-    profile_lines,
-    quietness_lines,
-    rescued_lines,
-    table,
-    trial_lines,
-)
+from core.cli.sheets import print_parts, print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial
 from core.evidence.quietness import answer
@@ -56,6 +41,9 @@ from core.run import kinds
 from core.run.job import Status
 from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
+from core.show.sheets import Note, Sheet, races, things
+from core.show.sheets import trials as sheets
+from core.show.words import counted
 from core.store import Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.wire.catalog import (
@@ -101,7 +89,7 @@ def inspect_model(
     if json_:
         print_json({**record.info, "loads": runs if load else None})
     else:
-        print_lines(model_lines(record.name, record.info, runs))
+        print_sheet(things.model(record.name, record.info, runs))
 
 
 def export(
@@ -198,7 +186,7 @@ def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
     if json_:
         print_json({"state": "COMPLETE", "error": None, **reply})
     else:
-        print_lines(export_lines(reply))
+        print_sheet(things.exported(reply))
 
 
 def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
@@ -347,11 +335,11 @@ def history(
     elif format_ == "csv":
         print_lines([csv_text(history_records(trials))])
     elif format_ == "md":
-        print_lines([md_text(history_table(trials))])
+        print_lines([md_text(races.history(trials))])
     elif not trials and wanted.asked:
         print_lines(["No trial is like that."])
     else:
-        print_lines([*history_lines(trials), *rescued_lines(store.rescued())])
+        _print_history(trials, store.rescued())
 
 
 def show(
@@ -377,11 +365,12 @@ def show(
     if json_:
         print_json(trial.to_dict())
     elif trial.result is None:
-        print_lines(failed_lines(trial))
+        print_sheet(sheets.failed(trial))
     elif trial.kind == "profile":
-        print_lines(profile_lines(trial, profile_from_dict(trial.result["profile"]), top=top))
+        print_sheet(sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=top))
     else:
-        print_lines([*trial_lines(trial, _labels(store, trial)), *_why_lines(trial)])
+        sheet = sheets.measured(trial, _labels(store, trial))
+        print_sheet(Sheet(sheet.headline, [*sheet.parts, *_why(trial)]))
 
 
 def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool) -> None:
@@ -393,10 +382,9 @@ def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool
     if json_:
         print_json({**race.to_dict(), "trials": [trial.to_dict() for trial in trials]})
     elif race.result:
-        print_lines(comparison_lines(race, trials))
+        print_sheet(races.raced(race, trials))
     else:
-        head, rows = comparison_table(race, trials)
-        print_lines([f"comparison {race.id} · {race.state}", "", *table(head, rows, left=3)])
+        print_sheet(Sheet(f"comparison {race.id} · {race.state}", [races.contestants(race, trials)]))
 
 
 def _labels(store: Store, trial: Trial) -> dict[str, str]:
@@ -407,11 +395,21 @@ def _labels(store: Store, trial: Trial) -> dict[str, str]:
         return {}
 
 
-def _why_lines(trial: Trial) -> list[str]:
+def _why(trial: Trial) -> list[Note]:
     """Why a trial with numbers is not complete."""
     if trial.error is None:
         return []
-    return ["", visible(f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip())]
+    told = f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip()
+    return [Note(told, "red", apart=True)]
+
+
+def _print_history(trials: Sequence[Trial], rescued: Sequence[Path]) -> None:
+    listed = (
+        races.history(trials)
+        if trials
+        else Note("No trials yet. Measure one: python -m core bench digits_cnn")
+    )
+    print_parts([listed, *races.rescued(rescued)])
 
 
 def _wanted(
@@ -508,7 +506,7 @@ def machine(
     if json_:
         print_json(environment)
     else:
-        print_lines(machine_lines(environment))
+        print_sheet(things.machine(environment))
 
 
 def _self_test(*, json_: bool, quiet: bool) -> None:
@@ -519,6 +517,6 @@ def _self_test(*, json_: bool, quiet: bool) -> None:
     if json_:
         print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
     else:
-        print_lines(quietness_lines(said))
+        print_sheet(things.quietness(said))
     if said.grade == Grade.F:
         raise typer.Exit(EXIT_UNDECIDED)

@@ -40,8 +40,8 @@ from core.cli.output import (
     unwritable,
 )
 from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
+from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
-from core.cli.tables import profile_lines, sweep_lines, sweep_table, trial_lines
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
@@ -52,6 +52,8 @@ from core.run.job import Job, Status
 from core.run.study import Found, Heat, Known, Study, measured_before, once
 from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
 from core.run.trial import check_before, resolve_trial
+from core.show.sheets import Sheet, races
+from core.show.sheets import trials as sheets
 from core.spec import spec_from_dict
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
@@ -123,7 +125,7 @@ def bench(
     names = {one.trial: one.label for one in race.contestants}
     if trial.state == "COMPLETE":
         report_precision(race, progress)
-    _report(trial, lambda one: trial_lines(one, names), json_=json_)
+    _report(trial, lambda one: sheets.measured(one, names), json_=json_)
     for error in failures(race, store.trials_of(race.id)):  # the baseline's
         complain(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
@@ -160,10 +162,10 @@ def profile(
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
-    def lines(one: Trial) -> list[str]:
-        return profile_lines(one, profile_from_dict(one.facts["profile"]), top=top)
+    def sheet(one: Trial) -> Sheet:
+        return sheets.profiled(one, profile_from_dict(one.facts["profile"]), top=top)
 
-    _report(trial, lines, json_=json_)
+    _report(trial, sheet, json_=json_)
 
 
 def _spec_data(
@@ -200,12 +202,12 @@ def _as_ended(trial: Trial, status: Status) -> Trial:
     return replace(trial, state=status.state, error=status.error)
 
 
-def _report(trial: Trial, lines: Callable[[Trial], list[str]], *, json_: bool) -> None:
+def _report(trial: Trial, sheet: Callable[[Trial], Sheet], *, json_: bool) -> None:
     """Print a trial; the command ends here where it has an error."""
     if json_:
         print_json(trial.to_dict())
     elif trial.state == "COMPLETE":
-        print_lines(lines(trial))
+        print_sheet(sheet(trial))
     if trial.error is not None:
         complain(trial.error["message"], trial.error["hint"])
         raise typer.Exit(exit_code(trial.error))
@@ -266,7 +268,7 @@ def sweep(
         if json_:
             interrupted.document = found.document()
         else:
-            print_lines(sweep_lines(found.rows()))
+            print_parts([races.points(found.rows())])
         raise
     _report_sweep(found, "json" if json_ else format_)
 
@@ -376,9 +378,9 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     elif kind == "csv":
         print_lines([csv_text(sweep_records(found.rows()))])
     elif kind == "md":
-        print_lines([md_text(sweep_table(found.rows()))])
+        print_lines([md_text(races.points(found.rows()))])
     else:
-        print_lines(sweep_lines(found.rows()))
+        print_parts([races.points(found.rows())])
     ended = found.ended()
     errors = [one.trial.error for _, one in ended if one.trial.error is not None]
     if errors:

@@ -13,7 +13,7 @@ from core.cli.grid import visible
 from core.cli.library import job_result
 from core.cli.options import Given, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json, print_lines
-from core.cli.tables import table
+from core.cli.sheets import table
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_words

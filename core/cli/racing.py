@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from core.cli.options import Given, config_from, keeps_model, spec_data
-from core.cli.tables import counted
 from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, line_up, several_models
 from core.evidence.documents import ContrastRecord
@@ -19,6 +18,7 @@ from core.process.runner import no_worker, run_job
 from core.run.prediction import past, predict
 from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
+from core.show.words import counted
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.knobs import knob

@@ -21,12 +21,13 @@ from core.cli.grid import visible
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, check_place, print_json, print_lines, unwritable
-from core.cli.tables import counted, table
+from core.cli.sheets import table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.fed import fed_from_dict, fed_words
 from core.process.runner import Run, no_worker
 from core.run.kinds import task
 from core.run.variants import check_request, judged, lineage, make_chain, variant_of
+from core.show.words import counted
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store

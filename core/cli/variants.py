@@ -9,8 +9,9 @@ import typer
 
 from core.cli.grid import visible
 from core.cli.output import Json, Wide, print_json, print_lines
-from core.cli.tables import table, verdict
+from core.cli.sheets import table
 from core.run.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
+from core.show.words import verdict
 from core.spec.steps import chain_text
 from core.store import ModelRecord, Store
 from core.store.library import remove_model, rename_model, resolve_model

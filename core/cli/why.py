@@ -12,14 +12,15 @@ import typer
 from core import wire
 from core.cli.grid import visible
 from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json, print_lines
+from core.cli.sheets import table
 from core.cli.signals import Interrupted
-from core.cli.tables import short, table
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
 from core.run import kinds
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
+from core.show.words import short
 from core.store import Store
 from core.wire.errors import ErrorRecord
 from core.wire.units import DASH

@@ -15,7 +15,7 @@ from core.cli.compare import Limit, held
 from core.cli.options import config_from
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.racing import against_baseline, announce, baseline_of, labels, named, unsure
-from core.cli.tables import comparison_lines
+from core.cli.sheets import lines
 from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
@@ -244,7 +244,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
     found.result["contrasts"][1] |= {"outputs_differ": True, "notes": ["outputs differ: largest error 0.5"]}
     error = {"type": "WorkerError", "message": "It crashed.", "hint": ""}
     trials = [trial("one"), trial("two", state="FAIL", error=error, result=None)]
-    text = "\n".join(comparison_lines(found, trials))
+    text = "\n".join(lines(races.raced(found, trials)))
     for words in (
         "grade A",
         "× faster, 95 % [1.10, 1.20]",

@@ -13,12 +13,14 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
-from core.cli.tables import comparison_lines, history_lines, trial_lines
+from core.cli.sheets import lines
 from core.evidence.measurement import Trial, model_words
 from core.run import kinds
 from core.run.scheduler import Scheduler
 from core.run.variants import race_of_family
 from core.show.emit import emit_python, emit_yaml
+from core.show.sheets import Sheet, races
+from core.show.sheets.trials import measured
 from core.spec import spec_from_dict, spec_from_yaml
 from core.store import ModelRecord, Store
 from core.store.library import import_file
@@ -91,7 +93,7 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     assert "precision: fp32" not in text
     assert yaml.safe_load(text)["measured"]["model"]["name"] == "lean"
     assert spec_from_yaml(text) == spec_from_dict(one.spec)
-    assert "int8, variant of `root`" in "\n".join(trial_lines(one))
+    assert "int8, variant of `root`" in "\n".join(lines(measured(one)))
     kept = Store().trial(trials[root.content_sha256].id)
     assert "precision: fp32" in emit_yaml(kept)
     assert model_words(kept.result) == ""
@@ -144,8 +146,8 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
     assert set((race.result or {})["breaches"]) == {
         one.id for one in trials
     }  # the default runs the same file
-    for lines in (trial_lines(trial), comparison_lines(race, trials), history_lines([trial])):
-        assert "outputs differ" in "\n".join(lines).lower()
+    for sheet in (measured(trial), races.raced(race, trials), Sheet("", [races.history([trial])])):
+        assert "outputs differ" in "\n".join(lines(sheet)).lower()
     _refused_without_a_reason(trial)
     _refused_on_the_command_line(trial, tmp_path)
 
@@ -253,7 +255,7 @@ def test_outputs_without_a_number_are_neither_right_nor_wrong(
     assert guard(trial)["breach"] is None
     assert "nothing could be compared of `y`" in guard(trial)["why"]
     assert "64 values" in guard(trial)["why"]
-    assert "neither right nor wrong" in "\n".join(trial_lines(trial))
+    assert "neither right nor wrong" in "\n".join(lines(measured(trial)))
     assert "# The outputs are neither right nor wrong" in emit_yaml(trial)
 
 

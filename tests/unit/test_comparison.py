@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from core.cli.tables import verdict as verdict_words
 from core.evidence.comparison import (
     ANCHOR_LABEL,
     Comparison,
@@ -20,6 +19,7 @@ from core.evidence.contrast import Prior
 from core.evidence.record import Block, Discarded
 from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.run.plan import session_plan
+from core.show.words import verdict as verdict_words
 from core.spec import session_from_dict
 from core.wire.errors import WorkerError
 from core.wire.guard import judge

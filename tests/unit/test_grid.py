@@ -10,17 +10,11 @@ import pytest
 
 from core.cli import grid
 from core.cli.exports import comparison_records, csv_text, history_records, md_text, sweep_records
-from core.cli.tables import (
-    comparison_lines,
-    comparison_table,
-    history_lines,
-    history_table,
-    sweep_lines,
-    table,
-)
+from core.cli.sheets import lines, table
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
+from core.show.sheets import Sheet, races
 from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
@@ -79,9 +73,9 @@ def points() -> list[Measured]:
 def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
-        "history": history_lines([trial(), other]),
-        "compare": comparison_lines(race(), [trial(), other]),
-        "sweep": sweep_lines(points()),
+        "history": lines(Sheet("", [races.history([trial(), other])])),
+        "compare": lines(races.raced(race(), [trial(), other])),
+        "sweep": lines(Sheet("", [races.points(points())])),
         "nodes": table(("node", "operator", "ms"), [(LONG, "MatMul", "1.5"), ("b", "Add", "0.1")], left=2),
     }
 
@@ -96,7 +90,7 @@ def test_without_a_terminal_to_fit_everything_is_there() -> None:
     found = tables()
     assert LONG in found["nodes"][1]
     assert "It crashed | with a long story of why it did so." in "\n".join(found["history"])
-    assert "Left out" not in "".join(line for lines in found.values() for line in lines)
+    assert "Left out" not in "".join(line for one in found.values() for line in one)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -149,9 +143,9 @@ def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
 
 
 def test_markdown_has_every_column_and_no_stray_bar() -> None:
-    text = md_text(history_table([trial(result=None, error=FAILED)]))
+    text = md_text(races.history([trial(result=None, error=FAILED)]))
     head, rule, row = text.splitlines()
     columns = head.count("|")
     assert rule.count("---") == columns - 1
     assert row.replace("\\|", "").count("|") == columns
-    assert md_text(comparison_table(race(), [trial()])).count("\n") == 3
+    assert md_text(races.contestants(race(), [trial()])).count("\n") == 3

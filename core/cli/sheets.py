@@ -1,0 +1,111 @@
+"""Sheets on a terminal: colours where one reads them, plain text where a file or a pipe does.
+
+The only place that knows how a sheet is laid out as lines, and that rich exists.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.cli import grid
+from core.cli.grid import visible
+from core.cli.output import print_lines
+from core.evidence.verdict import Color
+from core.show.sheets import Fact, Note, Part, Sheet, Table
+
+_STYLES: Mapping[Color, str] = {
+    "green": "green",
+    "blue": "blue",
+    "orange": "yellow",
+    "red": "red",
+    "gray": "dim",
+}
+_HEAD = "bold"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    style: str = ""
+
+
+def print_sheet(sheet: Sheet) -> None:
+    """Write a sheet to stdout."""
+    print_parts(sheet.parts, headline=sheet.headline)
+
+
+def print_parts(parts: Sequence[Part], *, headline: str = "") -> None:
+    """Write parts of a sheet to stdout, in colours where that is a terminal."""
+    found = list(_lines(parts, headline))
+    if not sys.stdout.isatty():
+        print_lines([one.text for one in found])
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)  # obeys NO_COLOR and TERM
+    for one in found:
+        console.print(Text(one.text, style=one.style))
+
+
+def lines(sheet: Sheet) -> list[str]:
+    """Return a sheet as lines of plain text, in the width that `grid` has."""
+    return [one.text for one in _lines(sheet.parts, sheet.headline)]
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: int = 1,
+    drop: Sequence[str] = (),
+    solid: Sequence[str] = (),
+) -> list[str]:
+    """Lay out rows in columns that fit the terminal; see `Table`."""
+    return [one.text for one in _table(Table(head=head, rows=rows, left=left, drop=drop, solid=solid))]
+
+
+def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Line]:
+    if headline:
+        yield _Line(visible(headline), _HEAD)
+    before: Part | None = None
+    for part in parts:
+        begun = before is not None or bool(headline)
+        if begun and _stands_apart(part, before):
+            yield _Line("")
+        match part:
+            case Fact():
+                yield _Line(f"  {part.name:<14}{visible(part.text)}".rstrip(), _style(part.color))
+            case Note():
+                yield _Line(_noted(part.text), _style(part.color))
+            case Table():
+                yield from _table(part)
+        before = part
+
+
+def _noted(text: str) -> str:
+    inset = len(text) - len(text.lstrip(" "))
+    return " " * inset + visible(text.lstrip(" "))
+
+
+def _stands_apart(part: Part, before: Part | None) -> bool:
+    if isinstance(part, Note):
+        return part.apart
+    return isinstance(part, Table) or isinstance(before, Table)
+
+
+def _table(one: Table) -> Iterator[_Line]:
+    cells = [list(one.head), *([visible(cell) for cell in row] for row in one.rows)]
+    rows, below = grid.lay_out(cells, left=one.left, drop=one.drop, solid=one.solid)
+    styles = [_HEAD, *map(_style, one.colors or [None] * len(one.rows))]
+    for row, style in zip(rows, styles, strict=True):
+        for text in row:
+            yield _Line(f"  {text}" if one.inset else text, style)
+    for text in below:
+        yield _Line(text)
+
+
+def _style(color: Color | None) -> str:
+    return "" if color is None else _STYLES[color]

@@ -1,0 +1,148 @@
+"""Models and machines as sheets: what is in a file, what an export wrote, what this machine is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from core import wire
+from core.evidence.quietness import Answer
+from core.evidence.verdict import Grade
+from core.show.sheets import Fact, Part, Sheet, Table
+from core.show.sheets.trials import notes
+from core.show.words import clipped
+from core.wire.provenance import in_words, thread_advice
+from core.wire.units import DASH, size
+
+# --- models -------------------------------------------------------------------------------------------------
+
+
+def model(name: str, info: wire.ModelInfo, runs: str) -> Sheet:
+    """What is in a model file.
+
+    Args:
+        name: of the model.
+        info: what was found in it.
+        runs: what is known of its loading.
+    """
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
+    return Sheet(
+        name,
+        [
+            Fact("file", info["path"]),
+            Fact("sha256", info["sha256"]),
+            Fact("size", f"{size(info['size_bytes'])}, {info['parameters']:,} parameters"),
+            Fact("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
+            Fact("opset", f"{opsets}; IR {info['ir_version']}; made by {info['producer'] or 'unknown'}"),
+            Fact("batch", _batch(info)),
+            Fact("free", ", ".join(map(clipped, info["free_dims"])) or "no free dimension"),
+            Fact("runs", runs),
+            *(
+                Fact("external", f"{one['location']} ({size(one['size_bytes'])})")
+                for one in info["external_data"]
+            ),
+            Table(
+                head=("", "name", "type", "shape"),
+                rows=[
+                    *(("input", *_tensor(one)) for one in info["inputs"]),
+                    *(("output", *_tensor(one)) for one in info["outputs"]),
+                ],
+                left=4,
+            ),
+        ],
+    )
+
+
+def exported(reply: wire.ExportReply) -> Sheet:
+    """What an export wrote, and how far it is from its source."""
+    differences = [
+        f"{one['max_abs']:.2g} absolute, {one['max_rel']:.2g} relative"
+        + ("" if one["batch"] is None else f", at batch {one['batch']}")
+        for one in reply["differences"]
+    ]
+    return Sheet(
+        reply["path"],
+        [
+            Fact("size", f"{size(reply['size_bytes'])}, {reply['parameters']:,} parameters"),
+            Fact("nodes", f"{reply['nodes']:,}: {_op_counts(reply['op_counts'])}"),
+            Fact("opset", f"{reply['opset']}, IR {reply['ir_version']}"),
+            Fact("weights", reply["weights"]),
+            *(Fact("difference", text) for text in differences),
+            Fact("took", f"{reply['seconds']:.1f} s"),
+            *notes(reply["notes"]),
+        ],
+    )
+
+
+def _tensor(one: wire.InputInfo) -> tuple[str, str, str]:
+    sizes = ", ".join(clipped(str(size)) for size in one["shape"] or ())
+    return clipped(one["name"]), one["dtype"], "any rank" if one["shape"] is None else f"[{sizes}]"
+
+
+def _op_counts(counts: Mapping[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} {number}" for name, number in ordered[:8])
+    return shown + (f", {len(ordered) - 8} more types" if len(ordered) > 8 else "")
+
+
+def _batch(info: wire.ModelInfo) -> str:
+    if info["batch_dim"] is not None:
+        return f"free: `{clipped(info['batch_dim'])}`"
+    return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has rows"
+
+
+# --- the machine --------------------------------------------------------------------------------------------
+
+
+def machine(facts: wire.Environment) -> Sheet:
+    """The machine, and which providers really load on it."""
+    return Sheet("", [*_machine(facts), *_providers(facts)])
+
+
+def _machine(facts: wire.Environment) -> Iterator[Fact]:
+    plain = {k: v for k, v in facts["libraries"].items() if not k.startswith("nvidia-")}
+    libraries = ", ".join(f"{name} {version}" for name, version in plain.items())
+    if more := len(facts["libraries"]) - len(plain):
+        libraries += f", {more} NVIDIA packages (see --json)"
+    yield from (Fact(name, text) for name, text in in_words(facts))
+    if advice := thread_advice(facts):
+        yield Fact("advice", advice)
+    yield Fact("memory", size(facts["memory_bytes"]))
+    for gpu in facts["gpus"]:
+        yield Fact("GPU", f"{gpu.get('name')} ({size(gpu.get('memory_bytes'))})")
+    yield Fact("system", f"{facts['os']}, kernel {facts['kernel']}, Python {facts['python']}")
+    yield Fact("libraries", libraries)
+    yield Fact("fingerprint", facts["fingerprint"])
+
+
+def _providers(facts: wire.Environment) -> Iterator[Fact]:
+    for one in facts["providers"]:
+        if one["loadable"]:
+            yield Fact("loads", one["name"], "green")
+        else:
+            yield Fact("NOT HERE", one["name"], "orange")
+            yield Fact("", f"{one['reason']} {one['remedy']}")
+
+
+def quietness(answer: Answer) -> Sheet:
+    """Whether the machine is quiet enough to publish, why, and what each effort would need."""
+    sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % a pair of blocks"
+    if answer.sigma_between is not None:
+        sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
+    parts: list[Part] = [Fact("grade", answer.grade, Grade[answer.grade].color)]
+    for name, text in (("reason", answer.reason), ("remedy", answer.remedy), ("noise", sigma)):
+        parts += [Fact(name, text)] if text else []
+    parts += [Fact("BUSY", f"Tested {answer.busy}.", "orange")] if answer.busy else []
+    rows = [
+        (
+            one.precision,
+            f"±{100 * one.target:g} %",
+            str(one.generations),
+            f"{one.seconds:.1f}",
+            "yes" if one.fits else "no",
+        )
+        for one in answer.needs
+    ]
+    if rows:
+        head = ("effort", "known to", "generations", "seconds", "in its budget")
+        parts.append(Table(head=head, rows=rows))
+    return Sheet(answer.headline, parts)

@@ -1,0 +1,119 @@
+"""Numbers, moments and settings of results in words, as both sheets and exports write them. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from core.evidence.comparison import Comparison, Contestant
+from core.evidence.measurement import Trial
+from core.evidence.verdict import words
+from core.spec import TrialSpec, asked, changed, spec_from_dict
+from core.wire.errors import SpecError
+from core.wire.guard import else_words
+from core.wire.units import DASH, span_ms
+
+
+def when(epoch_s: float | None) -> str:
+    """Return a moment as local time."""
+    if epoch_s is None:
+        return DASH
+    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def lately(epoch_s: float) -> str:
+    """Return a moment in few characters: without the year, or without the time where it is long ago."""
+    recent = time.time() - epoch_s < 300 * 86_400
+    return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
+
+
+def clipped(text: str, most: int = 120) -> str:
+    """Return a name as it is, or its beginning: some models have names longer than a screen."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def short(provider: str) -> str:
+    """Return a provider's short name."""
+    return provider.removesuffix("ExecutionProvider")
+
+
+def noise(one: Mapping[str, Any]) -> str:
+    """The two parts of what makes an interval wide: "between processes ±0.6 %, within one ±2.6 % a round"."""
+    if "generations" not in one:
+        return "an older version's race: its interval knows one pair of processes"
+    if one["sigma"] is None:
+        return ""
+    within = f"within one ±{100 * one['sigma']:.2g} % a round"
+    if one["sigma_between"] is None:
+        return f"±{100 * one['sigma']:.2g} % a round; processes and rounds are not told apart"
+    known = {
+        "history": ", mostly from earlier races here",
+        "assumed": ", mostly assumed: too few generations",
+    }
+    between = f"between processes ±{100 * one['sigma_between']:.2g} %"
+    return f"{between}{known.get(one['between_from'], '')}; {within}"
+
+
+def verdict(one: Mapping[str, Any]) -> str:
+    """A contrast in words; the verdict stands first where the interval alone would say otherwise."""
+    said = words(one) + else_words(one)
+    return f"UNDECIDED (all rounds: {said})" if one.get("contradicted") else said
+
+
+def value_in_words(value: object) -> str:
+    """Return the value of a setting as a person writes it."""
+    if isinstance(value, dict):
+        return ",".join(f"{k}={v}" for k, v in value.items())
+    if isinstance(value, tuple):
+        return "→".join(map(str, value))
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def counted(number: int | None, noun: str) -> str:
+    """Return "1 row", "2 rows"."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def by_rank(race: Comparison) -> list[Contestant]:
+    """Return the contestants, the best rank first."""
+    places = ranks(race)
+    return sorted(race.contestants, key=lambda one: places.get(one.trial, {}).get("rank", len(places) + 1))
+
+
+def contrasts_of(race: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Return the verdict on each trial against the comparison's baseline."""
+    found = race.facts.get("contrasts") or []
+    return {one["candidate"]: one for one in found if one["baseline"] == race.baseline}
+
+
+def ranks(race: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Return the rank of each trial that has one."""
+    return {one["trial"]: one for one in race.facts.get("ranks") or []}
+
+
+def changes_in_words(trial: Trial) -> str:
+    """Return what a trial asks for that is not the default; empty: nothing."""
+    try:
+        return ", ".join(_changes(spec_from_dict(trial.spec)))
+    except SpecError:
+        return "settings of another version"
+
+
+def changes_of(spec: TrialSpec) -> dict[str, str]:
+    """Return what `spec` asks for that is not the default, provider options too, in words."""
+    names = [name for name in changed(spec) if name != "provider_options"]
+    options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
+    return {name: value_in_words(asked(spec, name)) for name in names} | options
+
+
+def _changes(spec: TrialSpec) -> list[str]:
+    return [f"{name}={value}" for name, value in changes_of(spec).items()]
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return an interval in milliseconds, without the unit, which stands with the value beside it."""
+    if low is None and high is None:
+        return "unknown: too few runs"
+    return span_ms(low, high, unit="")
