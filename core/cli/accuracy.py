@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from core.cli.grid import visible
 from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
 from core.cli.output import (
     EXIT_FAILED,
@@ -21,18 +20,16 @@ from core.cli.output import (
     print_json,
     print_lines,
 )
-from core.cli.sheets import table
+from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import Run, run_job
 from core.run import kinds
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
+from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Accuracy, Store
 from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
-from core.wire.units import DASH, significant
-
-_ROWS = 20  # classes that the table shows
 
 
 @with_settings
@@ -165,7 +162,11 @@ def accuracy(
     if json_:
         print_json(_document(found, compared, errors))
     elif any(found):
-        print_lines(_lines({one.id: one for one in found if one is not None}.values(), compared))
+        for one in {one.id: one for one in found if one is not None}.values():
+            print_sheet(accuracies.scored(one, summary(one)))
+            print_lines([""])
+        for pair in compared:
+            print_sheet(accuracies.compared(pair))
     for error in errors:
         complain(error["message"], error["hint"])
     raise typer.Exit(_code(compared, errors, positive=positive is not None))
@@ -289,82 +290,3 @@ def _document(
         "comparisons": list(compared),
         "errors": list(errors),
     }
-
-
-def _lines(found: Iterable[Accuracy], compared: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines: list[str] = []
-    for one in found:
-        lines += [*_model_lines(one, summary(one)), ""]
-    for pair in compared:
-        lines += _pair_lines(pair)
-    return lines
-
-
-def _model_lines(one: Accuracy, found: Mapping[str, Any]) -> list[str]:
-    """What was measured, the shares with their intervals, the classes, and what to know of it all."""
-    shares = [("accuracy", found["accuracy"]), ("top-5", found["top5"]), ("ROC-AUC", found["roc_auc"])]
-    positive = found["positive"]
-    if positive is not None:
-        of = f"of `{positive['name']}` at {positive['threshold']:g}"
-        shares += [(f"{name} {of}", positive[name]) for name in ("sensitivity", "specificity", "precision")]
-        shares.append((f"ROC-AUC of `{positive['name']}`", positive["roc_auc"]))
-    rows = [
-        (name, *_with_interval(share, percent="ROC" not in name))
-        for name, share in shares
-        if share is not None
-    ]
-    classes = [
-        (
-            each["name"],
-            str(each["support"]),
-            *(_percent(each[name]["value"]) for name in ("sensitivity", "specificity", "precision")),
-            _plain(each["roc_auc"]["value"]),
-        )
-        for each in found["per_class"][:_ROWS]
-    ]
-    hidden = len(found["per_class"]) - len(classes)
-    return [
-        visible(
-            f"{one.model_name} · {found['rows']:,} rows · {found['classes']} classes · accuracy {one.id}"
-        ),
-        *table(("", "value", "95 % interval", "rows"), rows),
-        "",
-        *table(("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), classes),
-        *([f"({hidden} more classes; --json has all)"] if hidden > 0 else []),
-        *([f"  SEEN ROWS: {visible(found['calibration_note'])}"] if found["calibration_note"] else []),
-        *(f"  note: {visible(note)}" for note in found["notes"]),
-    ]
-
-
-def _with_interval(share: Mapping[str, Any], *, percent: bool) -> tuple[str, str, str]:
-    shown = _percent if percent else _plain
-    counts = f"{share['count']:,}/{share['total']:,}" if "count" in share else ""
-    if share["value"] is None:
-        return DASH, DASH, counts
-    return shown(share["value"]), f"{shown(share['low'])} to {shown(share['high'])}", counts
-
-
-def _percent(value: float | None) -> str:
-    return DASH if value is None else f"{100 * value:.2f} %"
-
-
-def _plain(value: float | None) -> str:
-    return DASH if value is None else f"{value:.4f}"
-
-
-def _pair_lines(pair: Mapping[str, Any]) -> list[str]:
-    head = f"{pair['candidate']['model']} against {pair['reference']['model']}"
-    agreement = pair["agreement"]["value"]
-    lines = [visible(f"{head}: the same answer in {_percent(agreement)} of {pair['rows']:,} rows")]
-    for name in ("accuracy", "sensitivity", "specificity"):
-        judged = pair[name]
-        if judged is not None:
-            b, c = judged["only_reference"], judged["only_candidate"]
-            p = significant(judged["p"], 2)
-            lines.append(f"  {judged['text']} Right in one only: {b} against {c} rows, p {p}.")
-    area = pair["roc_auc"]
-    if area is not None and area["difference"] is not None:
-        lines.append(
-            f"  ROC-AUC differs by {area['difference']:+.4f} ({area['low']:+.4f} to {area['high']:+.4f})."
-        )
-    return lines

@@ -11,22 +11,21 @@ import typer
 
 from core.cli.grid import visible
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
-from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json, print_lines
-from core.cli.sheets import table
+from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json
+from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
-from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
+from core.evidence.targets import State
 from core.process.runner import run_job
 from core.run.scorecard import Row, Subject, needed, rows, start
 from core.run.trial import resolve_trial
+from core.show.sheets.scorecards import scorecard
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
 from core.store import Store
 from core.wire.errors import ErrorRecord, SpecError
-from core.wire.units import DASH
 
 EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_UNDECIDED}
-_MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}
 
 
 @with_settings
@@ -70,7 +69,7 @@ def check(
     if json_:
         print_json(document(row, errors))
     else:
-        print_lines(lines(row))
+        print_sheet(scorecard(row))
     for error in errors:
         complain(error["message"], error["hint"])
     raise typer.Exit(EXITS[row.state])
@@ -146,32 +145,3 @@ def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
         "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,
     }
-
-
-def lines(row: Row) -> list[str]:
-    """Return the scorecard of one configuration for a terminal."""
-    undone = [one for one in row.judged if one.state != "MET"]
-    return [
-        visible(f"{row.subject.label} · {STATE_WORDS[row.state]}"),
-        "",
-        *table(
-            ("", "target", "limit", "measured", "95 % interval", "margin"),
-            [_cells(one) for one in row.judged],
-            left=3,
-        ),
-        *([""] if undone else []),
-        *(f"  {visible(one.target.what)}: {visible(f'{one.why} {one.todo}'.strip())}" for one in undone),
-        *([f"  OUTPUTS DIFFER: {visible(row.breach)}"] if row.breach else []),
-        *([f"  SEEN ROWS: {visible(row.calibration)}"] if row.calibration else []),
-    ]
-
-
-def _cells(one: Judged) -> tuple[str, ...]:
-    return (
-        f"{_MARKS[one.state]} {STATE_WORDS[one.state]}",
-        one.target.what,
-        one.target.limit_words,
-        DASH if one.value is None else quantity(one.target, one.value),
-        interval(one),
-        margin(one),
-    )

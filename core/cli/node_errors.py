@@ -9,25 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.grid import visible
 from core.cli.library import job_result
 from core.cli.options import Given, with_feeds, workload_of
-from core.cli.output import Json, Quiet, Wide, print_json, print_lines
-from core.cli.sheets import table
+from core.cli.output import Json, Quiet, Wide, print_json
+from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
-from core.evidence.fed import fed_words
-from core.evidence.node_savings import Choice, Unit, choices, halving
+from core.evidence.node_savings import Choice, choices, halving
 from core.process.runner import Run
 from core.run import kinds
 from core.run.node_errors import Located, check_workload, locate_errors, located, quantized_from
+from core.show.sheets.quantized import bargains
 from core.store import Store
 from core.store.library import resolve_model
 from core.wire.errors import WorkerError
-from core.wire.units import DASH, significant
-from core.wire.units import ms_number as ms
-
-CURVE_ROWS = 12  # of a long curve, spread over it
 
 
 @with_feeds
@@ -80,7 +75,7 @@ def node_errors(
         print_json(_document(record.name, found, curve))
     else:
         flag = quantized.step.type.flag
-        print_lines(_lines(record.name, found, curve, flag))
+        print_sheet(bargains(record.name, found, curve, flag))
 
 
 def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, Any]:
@@ -94,52 +89,3 @@ def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, A
         "fed": [one.to_dict() for one in found.fed],
         "notes": list(found.notes),
     }
-
-
-def _lines(name: str, found: Located, curve: Sequence[Choice], flag: str) -> list[str]:
-    of = found.savings
-    head = ("operator", "type", "error alone", "in the variant", "saves ms", "± ms")
-    lines = [
-        visible(f"{name}: error {_percent(of.whole)} of the float model's outputs (relative L2)"),
-        "",
-        *table(head, [_row(one) for one in of.units], left=2),
-        "",
-    ]
-    if of.timed:
-        lines += [
-            f"  saved elsewhere: {ms(of.elsewhere_s, 3)} ms (below zero: conversions cost that much)",
-            "",
-        ]
-    best = halving(curve)
-    step = max(1, -(-len(curve) // CURVE_ROWS))
-    shown = sorted({*range(0, len(curve), step), best, len(curve) - 1})
-    rows = [
-        (str(len(curve[at].blocked)), _percent(curve[at].error), ms(curve[at].saved_s, 3)) for at in shown
-    ]
-    lines += table(("left in float", "expected error", "saves ms"), rows)
-    if blocked := curve[best].blocked:
-        option = f"--option {flag.removeprefix('--')}.exclude_nodes={','.join(blocked)}"
-        halves = 2 * curve[best].error <= curve[0].error
-        what = "To halve the error" if halves else "The least error with something quantized"
-        lines += ["", visible(f"  {what}: transform … {flag} {option}")]
-    return [
-        *lines,
-        *(visible(f"  fed: {fed_words(one)}") for one in found.fed),
-        *(visible(f"  note: {one}") for one in found.notes),
-    ]
-
-
-def _row(unit: Unit) -> tuple[str, ...]:
-    inside = DASH if unit.accumulated is None else _percent(unit.accumulated)
-    return (
-        visible(unit.name),
-        unit.op_type,
-        _percent(unit.error),
-        inside,
-        ms(unit.saved_s, 3),
-        ms(unit.half_width_s, 2),
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{significant(100 * share, 3)} %"

@@ -55,18 +55,6 @@ def lines(sheet: Sheet) -> list[str]:
     return [one.text for one in _lines(sheet.parts, sheet.headline)]
 
 
-def table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    left: int = 1,
-    drop: Sequence[str] = (),
-    solid: Sequence[str] = (),
-) -> list[str]:
-    """Lay out rows in columns that fit the terminal; see `Table`."""
-    return [one.text for one in _table(Table(head=head, rows=rows, left=left, drop=drop, solid=solid))]
-
-
 def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Line]:
     if headline:
         yield _Line(visible(headline), _HEAD)

@@ -17,25 +17,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from core.cli.grid import visible
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, share, with_feeds, workload_of
-from core.cli.output import Json, Quiet, Wide, check_place, print_json, print_lines, unwritable
-from core.cli.sheets import table
+from core.cli.output import Json, Quiet, Wide, check_place, print_json, unwritable
+from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
-from core.evidence.fed import fed_from_dict, fed_words
 from core.process.runner import Run, no_worker
 from core.run.kinds import task
-from core.run.variants import check_request, judged, lineage, make_chain, variant_of
-from core.show.words import counted
+from core.run.variants import check_request, judged, make_chain, variant_of
+from core.show.sheets.variants import transformed
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError
 from core.wire.files import expanded
-from core.wire.guard import ADVICE, MARK
-from core.wire.units import DASH, significant, size
 
 _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -164,7 +160,7 @@ def transform(
     if json_:
         print_json({**_document(records, made["reused"], written), "notes": made["notes"]})
     else:
-        print_lines(_lines(records, made["reused"], written, made["notes"]))
+        print_sheet(transformed(records, made["reused"], written, made["notes"]))
 
 
 def _check_before(store: Store, model: str, steps: Sequence[Step], **request: Any) -> None:
@@ -325,81 +321,3 @@ def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | 
             for one in records
         ],
     }
-
-
-def _lines(
-    records: Sequence[ModelRecord], reused: int, written: list[str] | None, notes: Sequence[str]
-) -> list[str]:
-    last = records[-1]
-    rows = [_row(one) for one in records]
-    head = ("step", "tool", "model", "nodes", "size", "largest error", "seconds")
-    lines = [visible(f"{last.name}: {lineage(last) or 'no change'}"), "", *table(head, rows, left=3), ""]
-    remarks = dict.fromkeys(text for one in records for text in _remarks(one))
-    lines += [f"  {text}" for text in remarks]
-    lines += [f"  fed: {visible(one)}" for one in _fed(records)]
-    lines += [f"  note: {visible(one)}" for one in notes]
-    if reused:
-        lines.append(f"  {counted(reused, 'step')} of {len(records)} had been made before.")
-    lines += [visible(f"  {one}") for one in written or [last.path]]
-    return lines
-
-
-def _fed(records: Sequence[ModelRecord]) -> list[str]:
-    """What outputs were compared on, in words; of every step, where they differ."""
-    found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
-    return list(dict.fromkeys(fed_words(fed_from_dict(one)) for one in found))
-
-
-def _row(record: ModelRecord) -> tuple[str, ...]:
-    variant = variant_of(record)
-    if variant is None:
-        return ("no change", DASH, record.name, str(record.info["nodes"]), *(DASH,) * 3)
-    error = variant["error"]["max_rel"]
-    return (
-        step_type(variant["steps"][-1]["kind"]).title,
-        f"{variant['tool']} {variant['tool_version']}",
-        record.name,
-        f"{variant['nodes_before']} → {variant['nodes_after']}",
-        f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
-        ", ".join([DASH if error is None else f"{100 * error:.2g} %", *([MARK] if _breach(record) else [])]),
-        significant(variant["seconds"], 3),
-    )
-
-
-def _remarks(record: ModelRecord) -> list[str]:
-    """Checks with what would help, notes, and where the file belongs."""
-    variant = variant_of(record)
-    if variant is None:
-        return []
-    step = step_type(variant["steps"][-1]["kind"])
-    found = [f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}" for one in variant["checks"]]
-    if why := _breach(record):
-        found.insert(0, f"{MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}")
-    if variant["hardware_bound"]:
-        found.append(f"hardware-bound: {variant['hardware_bound']}")
-    return [visible(one) for one in (*found, *(f"note: {one}" for one in variant["notes"]))]
-
-
-def _breach(record: ModelRecord) -> str:
-    """Why the outputs are too far from the original's; empty where they are not, or it cannot be told."""
-    verdict = judged(record)
-    return verdict.why if verdict is not None and verdict.breach else ""
-
-
-def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
-    own = {one.name for one in step.options}
-    texts = [
-        f"--option {step.flag.removeprefix('--')}.{name}={_written(value)}"
-        for name, value in options.items()
-        if name in own
-    ]
-    return f" Try {' '.join(texts)}." if texts else ""
-
-
-def _written(value: Any) -> str:
-    """A value as `Setting.parse` reads it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}={number}" for name, number in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

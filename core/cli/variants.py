@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from core.cli.grid import visible
 from core.cli.output import Json, Wide, print_json, print_lines
-from core.cli.sheets import table
-from core.run.variants import Branch, family, precision_of_model, steps_of, tree, variant_of, verdicts
-from core.show.words import verdict
-from core.spec.steps import chain_text
+from core.cli.sheets import print_parts
+from core.run.variants import family, precision_of_model, variant_of, verdicts
+from core.show.sheets.variants import Verdicts, listed
 from core.store import ModelRecord, Store
 from core.store.library import remove_model, rename_model, resolve_model
 from core.wire.errors import SpecError, TunerError
-from core.wire.units import DASH, size
 
 app = typer.Typer(
     add_completion=False,
@@ -46,12 +44,10 @@ def list_variants(
     if json_:
         print_json({"variants": [_document(one, known) for members, known in families for one in members]})
         return
-    rows = [_row(branch, known) for members, known in families for branch in tree(members)]
-    if not rows:
+    if families:
+        print_parts([listed(families)])
+    else:
         print_lines(["No variants yet. Make one: python -m core transform digits_cnn --fp16"])
-        return
-    head = ("model", "precision", "steps", "error", "size", "against the original", "hash")
-    print_lines(table(head, rows, left=3, drop=("hash", "size"), solid=("model",)))
 
 
 def rename(
@@ -94,9 +90,6 @@ def _variant(store: Store, ref: str) -> ModelRecord:
     return record
 
 
-Verdicts = Mapping[str, Mapping[str, Any]]
-
-
 def _families(store: Store, model: str | None) -> list[tuple[list[ModelRecord], Verdicts]]:
     """Every family that has a variant, or that of `model`, with what races showed."""
     if model is not None:
@@ -123,42 +116,6 @@ def _with_verdicts(
             known = {}
         found.append((members, known))
     return found
-
-
-def _row(branch: Branch, known: Verdicts) -> tuple[str, ...]:
-    record, facts = branch.record, variant_of(branch.record)
-    precision = precision_of_model(record)
-    name, sha = f"{branch.prefix}{record.name}", record.content_sha256
-    if facts is None:
-        return (name, precision, "original", DASH, size(record.info["size_bytes"]), DASH, sha[:12])
-    return (
-        name,
-        precision,
-        _steps(record),
-        _error(facts),
-        size(facts["size_bytes"]),
-        _against(sha, known),
-        sha[:12],
-    )
-
-
-def _steps(record: ModelRecord) -> str:
-    try:
-        return chain_text(steps_of(record))
-    except SpecError:
-        return "steps of another version"
-
-
-def _error(facts: Mapping[str, Any]) -> str:
-    found = facts["error"]["max_rel"]
-    return DASH if found is None else f"{100 * found:.2g} %"
-
-
-def _against(sha: str, known: Verdicts) -> str:
-    found = known.get(sha)
-    if found is None:
-        return "not raced"
-    return str(found["verdict"]).lower() if found["ratio_low"] is None else verdict(found)
 
 
 def _document(record: ModelRecord, known: Verdicts) -> dict[str, Any]:

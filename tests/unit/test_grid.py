@@ -10,14 +10,16 @@ import pytest
 
 from core.cli import grid
 from core.cli.exports import comparison_records, csv_text, history_records, md_text, sweep_records
-from core.cli.sheets import lines, table
+from core.cli.sheets import lines
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
-from core.show.sheets import Sheet, races
+from core.show.sheets import Sheet, Table, races
 from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
+
+NODES = [(LONG, "MatMul", "1.5"), ("b", "Add", "0.1")]
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def tables() -> dict[str, list[str]]:
         "history": lines(Sheet("", [races.history([trial(), other])])),
         "compare": lines(races.raced(race(), [trial(), other])),
         "sweep": lines(Sheet("", [races.points(points())])),
-        "nodes": table(("node", "operator", "ms"), [(LONG, "MatMul", "1.5"), ("b", "Add", "0.1")], left=2),
+        "nodes": lines(Sheet("", [Table(head=("node", "operator", "ms"), rows=NODES, left=2)])),
     }
 
 

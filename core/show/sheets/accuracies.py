@@ -1,0 +1,89 @@
+"""How often models are right, and two compared, as sheets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.evidence.metrics.pairs import Verdict
+from core.evidence.verdict import Color
+from core.show.sheets import Note, Sheet, Table
+from core.show.sheets.trials import notes
+from core.store import Accuracy
+from core.wire.units import DASH, significant
+
+_ROWS = 20  # classes that the table shows
+_COLORS: Mapping[Verdict, Color] = {"NOT_WORSE": "green", "WORSE": "red", "UNDECIDED": "gray"}
+
+
+def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
+    """What was measured, the shares with their intervals, the classes, and what to know of it all.
+
+    Args:
+        one: a model on its data.
+        found: `run.accuracy.summary` of it.
+    """
+    shares = [("accuracy", found["accuracy"]), ("top-5", found["top5"]), ("ROC-AUC", found["roc_auc"])]
+    positive = found["positive"]
+    if positive is not None:
+        of = f"of `{positive['name']}` at {positive['threshold']:g}"
+        shares += [(f"{name} {of}", positive[name]) for name in ("sensitivity", "specificity", "precision")]
+        shares.append((f"ROC-AUC of `{positive['name']}`", positive["roc_auc"]))
+    rows = [
+        (name, *_with_interval(share, percent="ROC" not in name))
+        for name, share in shares
+        if share is not None
+    ]
+    classes = [
+        (
+            each["name"],
+            str(each["support"]),
+            *(_percent(each[name]["value"]) for name in ("sensitivity", "specificity", "precision")),
+            _plain(each["roc_auc"]["value"]),
+        )
+        for each in found["per_class"][:_ROWS]
+    ]
+    hidden = len(found["per_class"]) - len(classes)
+    return Sheet(
+        f"{one.model_name} · {found['rows']:,} rows · {found['classes']} classes · accuracy {one.id}",
+        [
+            Table(head=("", "value", "95 % interval", "rows"), rows=rows),
+            Table(head=("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), rows=classes),
+            *([Note(f"({hidden} more classes; --json has all)")] if hidden > 0 else []),
+            *([Note(f"  SEEN ROWS: {told}", "orange")] if (told := found["calibration_note"]) else []),
+            *notes(found["notes"]),
+        ],
+    )
+
+
+def _with_interval(share: Mapping[str, Any], *, percent: bool) -> tuple[str, str, str]:
+    shown = _percent if percent else _plain
+    counts = f"{share['count']:,}/{share['total']:,}" if "count" in share else ""
+    if share["value"] is None:
+        return DASH, DASH, counts
+    return shown(share["value"]), f"{shown(share['low'])} to {shown(share['high'])}", counts
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{100 * value:.2f} %"
+
+
+def _plain(value: float | None) -> str:
+    return DASH if value is None else f"{value:.4f}"
+
+
+def compared(pair: Mapping[str, Any]) -> Sheet:
+    """Two models on the same rows; `pair` is of `run.accuracy.compare`."""
+    agreement = _percent(pair["agreement"]["value"])
+    parts = []
+    for name in ("accuracy", "sensitivity", "specificity"):
+        if (judged := pair[name]) is not None:
+            b, c, p = judged["only_reference"], judged["only_candidate"], significant(judged["p"], 2)
+            color = _COLORS[judged["verdict"]]
+            parts.append(Note(f"  {judged['text']} Right in one only: {b} against {c} rows, p {p}.", color))
+    area = pair["roc_auc"]
+    if area is not None and area["difference"] is not None:
+        span = f"({area['low']:+.4f} to {area['high']:+.4f})"
+        parts.append(Note(f"  ROC-AUC differs by {area['difference']:+.4f} {span}."))
+    who = f"{pair['candidate']['model']} against {pair['reference']['model']}"
+    return Sheet(f"{who}: the same answer in {agreement} of {pair['rows']:,} rows", parts)

@@ -1,0 +1,45 @@
+"""A configuration against its targets, as a sheet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
+from core.evidence.verdict import Color
+from core.run.scorecard import Row
+from core.show.sheets import Note, Sheet, Table
+from core.wire.units import DASH
+
+_MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}
+_COLORS: Mapping[State, Color] = {"MET": "green", "MISSED": "red", "UNKNOWN": "gray"}
+
+
+def scorecard(row: Row) -> Sheet:
+    """The targets of one configuration, each with what is known of it."""
+    undone = [one for one in row.judged if one.state != "MET"]
+    told = [f"  {one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
+    return Sheet(
+        f"{row.subject.label} · {STATE_WORDS[row.state]}",
+        [
+            Table(
+                head=("", "target", "limit", "measured", "95 % interval", "margin"),
+                rows=[_cells(one) for one in row.judged],
+                left=3,
+                colors=[_COLORS[one.state] for one in row.judged],
+            ),
+            *(Note(text, apart=text is told[0]) for text in told),
+            *([Note(f"  OUTPUTS DIFFER: {row.breach}", "orange")] if row.breach else []),
+            *([Note(f"  SEEN ROWS: {row.calibration}", "orange")] if row.calibration else []),
+        ],
+    )
+
+
+def _cells(one: Judged) -> tuple[str, ...]:
+    return (
+        f"{_MARKS[one.state]} {STATE_WORDS[one.state]}",
+        one.target.what,
+        one.target.limit_words,
+        DASH if one.value is None else quantity(one.target, one.value),
+        interval(one),
+        margin(one),
+    )
