@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from core.cli.check import document, lines
+from core.cli.check import document
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
+from core.cli.sheets import lines
 from core.evidence.targets import Evidence, Judged, judge
 from core.run.scorecard import Row, Subject
+from core.show.sheets.scorecards import scorecard
 from core.spec import spec_from_dict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
@@ -181,7 +183,7 @@ def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     result = {"trial": "t", "guard": {"breach": True, "why": "the largest error is 0.5"}}
     found = row(judge(target, Evidence(batch_size=1, size_bytes=10)), races={1: [result]})
-    text = "\n".join(lines(found))
+    text = "\n".join(lines(scorecard(found)))
     assert "OUTPUTS DIFFER: the largest error is 0.5" in text
     assert "\x1b" not in text
     assert document(found)["breach"] == "the largest error is 0.5"
@@ -195,5 +197,5 @@ def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None
         judge(target, Evidence(batch_size=1, size_bytes=10)),
         summaries={(None, None): {"calibration_note": note}},
     )
-    assert f"SEEN ROWS: {note}" in "\n".join(lines(found))
+    assert f"SEEN ROWS: {note}" in "\n".join(lines(scorecard(found)))
     assert document(found)["calibration_note"] == note
