@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or th
 ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
 LEAVE_S = 20.0  # a killed process may be seen for a moment, a longer one on a busy machine
 ROWS, WIDTH = 64, 512  # of the slow model
+PROBES = 30  # runs that tell how large it must be
 
 
 class Field:
@@ -278,7 +278,10 @@ def _left(pids: set[int]) -> list[str]:
 
 
 def slow_model(path: Path, run_s: float) -> Path:
-    """A chain of MatMuls of which one run of `ROWS` rows takes about `run_s` on one thread, here and now."""
+    """A chain of MatMuls of which one run of `ROWS` rows takes at least about `run_s` on one thread.
+
+    Never less: how long a run takes is told by the quickest of many, which no other program slowed down.
+    """
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     probed = 40
@@ -286,11 +289,11 @@ def slow_model(path: Path, run_s: float) -> Path:
     feeds = {"x": np.ones((ROWS, WIDTH), np.float32)}
     session.run(None, feeds)
     spent = []
-    while sum(spent) < run_s:
+    for _ in range(PROBES):
         began = time.perf_counter()
         session.run(None, feeds)
         spent.append(time.perf_counter() - began)
-    return _chain(path, max(2, round(probed * run_s / statistics.median(spent))))
+    return _chain(path, max(2, round(probed * run_s / min(spent))))
 
 
 def _chain(path: Path, nodes: int) -> Path:
