@@ -20,6 +20,7 @@ from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
 from core.run.prediction import learn
+from core.show.sheets.races import raced
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError, StoreError
@@ -244,7 +245,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
     found.result["contrasts"][1] |= {"outputs_differ": True, "notes": ["outputs differ: largest error 0.5"]}
     error = {"type": "WorkerError", "message": "It crashed.", "hint": ""}
     trials = [trial("one"), trial("two", state="FAIL", error=error, result=None)]
-    text = "\n".join(lines(races.raced(found, trials)))
+    text = "\n".join(lines(raced(found, trials)))
     for words in (
         "grade A",
         "× faster, 95 % [1.10, 1.20]",
