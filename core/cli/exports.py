@@ -13,7 +13,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
 from core.show.sheets import Table
-from core.show.words import by_rank, changes_in_words, contrasts_of
+from core.show.words import by_rank, changes_in_words, contrasts_of, ranks
 from core.wire.guard import breach
 
 Record = Mapping[str, Any]  # name of a column, with its unit -> value; None: not known
@@ -74,14 +74,14 @@ def history_records(trials: Sequence[Trial]) -> list[Record]:
 
 def comparison_records(race: Comparison, trials: Sequence[Trial]) -> list[Record]:
     """One record per contestant, the best rank first; ratios above 1 are faster than the baseline."""
-    ranks = {one["trial"]: one["rank"] for one in race.facts.get("ranks") or []}
+    places = ranks(race)
     contrasts, by_id = contrasts_of(race), {trial.id: trial for trial in trials}
     found: list[Record] = []
     for one in by_rank(race):
         contrast, trial = contrasts.get(one.trial, {}), by_id.get(one.trial)
         found.append(
             {
-                "rank": ranks.get(one.trial),
+                "rank": places.get(one.trial, {}).get("rank"),
                 "configuration": one.label,
                 "role": "baseline" if one.trial == race.baseline else one.role,
                 **{
@@ -116,7 +116,7 @@ def sweep_records(points: Sequence[Measured]) -> list[Record]:
 
 
 def _numbers(trial: Trial | None) -> dict[str, Any]:
-    result = (trial.result if trial is not None else None) or {}
+    result: Mapping[str, Any] = trial.facts if trial is not None else {}
     return {
         "batch_size": result.get("batch_size"),
         **_latency(result.get("latency")),
@@ -137,7 +137,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _doubts(trial: Trial | None) -> dict[str, Any]:
-    result = (trial.result if trial is not None else None) or {}
+    result: Mapping[str, Any] = trial.facts if trial is not None else {}
     return {
         "fallback": bool(result.get("fallback")),
         "outputs_differ": bool(breach(result)),

@@ -41,7 +41,7 @@ from core.run import kinds
 from core.run.job import Status
 from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
-from core.show.sheets import Note, Sheet, races, things
+from core.show.sheets import Line, Sheet, races, things
 from core.show.sheets import trials as sheets
 from core.show.words import counted
 from core.store import Pruned, Store
@@ -395,19 +395,19 @@ def _labels(store: Store, trial: Trial) -> dict[str, str]:
         return {}
 
 
-def _why(trial: Trial) -> list[Note]:
+def _why(trial: Trial) -> list[Line]:
     """Why a trial with numbers is not complete."""
     if trial.error is None:
         return []
     told = f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip()
-    return [Note(told, "red", apart=True)]
+    return [Line(told, "red", apart=True)]
 
 
 def _print_history(trials: Sequence[Trial], rescued: Sequence[Path]) -> None:
     listed = (
         races.history(trials)
         if trials
-        else Note("No trials yet. Measure one: python -m core bench digits_cnn")
+        else Line("No trials yet. Measure one: python -m core bench digits_cnn")
     )
     print_parts([listed, *races.rescued(rescued)])
 

@@ -13,7 +13,7 @@ from core.cli import grid
 from core.cli.grid import visible
 from core.cli.output import print_lines
 from core.evidence.verdict import Color
-from core.show.sheets import Fact, Note, Part, Sheet, Table
+from core.show.sheets import Fact, Line, Note, Part, Sheet, Table
 
 _STYLES: Mapping[Color, str] = {
     "green": "green",
@@ -26,7 +26,7 @@ _HEAD = "bold"
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Styled:
     text: str
     style: str = ""
 
@@ -55,44 +55,41 @@ def lines(sheet: Sheet) -> list[str]:
     return [one.text for one in _lines(sheet.parts, sheet.headline)]
 
 
-def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Line]:
+def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
     if headline:
-        yield _Line(visible(headline), _HEAD)
+        yield _Styled(visible(headline), _HEAD)
     before: Part | None = None
     for part in parts:
         begun = before is not None or bool(headline)
         if begun and _stands_apart(part, before):
-            yield _Line("")
+            yield _Styled("")
         match part:
             case Fact():
-                yield _Line(f"  {part.name:<14}{visible(part.text)}".rstrip(), _style(part.color))
+                yield _Styled(f"  {part.name:<14}{visible(part.text)}".rstrip(), _style(part.color))
             case Note():
-                yield _Line(_noted(part.text), _style(part.color))
+                yield _Styled(f"  {visible(part.text)}", _style(part.color))
+            case Line():
+                yield _Styled(visible(part.text), _style(part.color))
             case Table():
                 yield from _table(part)
         before = part
 
 
-def _noted(text: str) -> str:
-    inset = len(text) - len(text.lstrip(" "))
-    return " " * inset + visible(text.lstrip(" "))
-
-
 def _stands_apart(part: Part, before: Part | None) -> bool:
-    if isinstance(part, Note):
+    if isinstance(part, Note | Line):
         return part.apart
     return isinstance(part, Table) or isinstance(before, Table)
 
 
-def _table(one: Table) -> Iterator[_Line]:
+def _table(one: Table) -> Iterator[_Styled]:
     cells = [list(one.head), *([visible(cell) for cell in row] for row in one.rows)]
     rows, below = grid.lay_out(cells, left=one.left, drop=one.drop, solid=one.solid)
     styles = [_HEAD, *map(_style, one.colors or [None] * len(one.rows))]
     for row, style in zip(rows, styles, strict=True):
         for text in row:
-            yield _Line(f"  {text}" if one.inset else text, style)
+            yield _Styled(f"  {text}" if one.inset else text, style)
     for text in below:
-        yield _Line(text)
+        yield _Styled(text)
 
 
 def _style(color: Color | None) -> str:

@@ -38,7 +38,7 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
         reason = "was asked for an exact number of runs"
     elif any(trial.state != "COMPLETE" for trial in trials):
         reason = "has contestants that did not come through"
-    elif any("blocks" not in (trial.facts) for trial in trials):
+    elif any("blocks" not in trial.facts for trial in trials):
         reason = "has lost its raw samples"
     if reason:
         raise SpecError(

@@ -97,6 +97,12 @@ def is_rejected(graded: Mapping[str, Any] | None) -> bool:
     return found.get("holds") is False or found.get("grade") == Grade.F
 
 
+def look(contrast: Mapping[str, Any]) -> tuple[str, Color]:
+    """Return the icon and the colour of what a contrast says; those of grade F where it was rejected."""
+    shown = Grade.F if is_rejected(contrast) else Verdict[contrast["verdict"]]
+    return shown.icon, shown.color
+
+
 # --- words ---------------------------------------------------------------------------------------------
 
 

@@ -222,7 +222,7 @@ def _rows_of(trial: Trial, subject: Subject) -> int:
 
 def _whole(store: Store, result: Mapping[str, Any]) -> Mapping[str, Any]:
     """The result with its blocks."""
-    return {**(store.trial(result["trial"]).result or {}), "trial": result["trial"]}
+    return {**store.trial(result["trial"]).facts, "trial": result["trial"]}
 
 
 # --- accuracy -----------------------------------------------------------------------------------------------

@@ -9,17 +9,15 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import sys
 import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from core import wire
-from core.evidence import documents as evidence_documents
-from core.show import documents
 from core.show.documents import DOCUMENTS
 from core.wire.errors import SpecError, nearest
 
@@ -64,13 +62,33 @@ def _described(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _comments() -> Mapping[str, Mapping[str, str]]:
     """Class -> key -> comment, those of the classes that it extends among them."""
-    found: dict[str, dict[str, str]] = {}
-    for module in (wire, evidence_documents, documents):
-        for name, bases, own in _classes(module):
-            inherited = {key: text for base in bases for key, text in found.get(base, {}).items()}
-            found[name] = {**inherited, **own}
-    result, head = found["TrialResult"], found["TrialHead"]
-    return {**found, "TrialDocument": {**result, **head}}
+    own: dict[str, dict[str, str]] = {}
+    bases: dict[str, list[str]] = {}
+    for module in sorted({one.__module__ for one in _types(*DOCUMENTS.values())}):
+        for name, extended, told in _classes(sys.modules[module]):
+            own[name], bases[name] = told, extended
+
+    def whole(name: str) -> dict[str, str]:
+        inherited = {key: text for base in bases.get(name, []) for key, text in whole(base).items()}
+        return {**inherited, **own.get(name, {})}
+
+    found = {name: whole(name) for name in own}
+    return {**found, "TrialDocument": {**found["TrialResult"], **found["TrialHead"]}}
+
+
+def _types(*annotations: Any) -> set[type]:
+    """The classes of this program that stand in these types, however deep."""
+    found: set[type] = set()
+    waiting: list[Any] = list(annotations)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type) and one.__module__.split(".")[0] == "core":
+            if one not in found:
+                found.add(one)
+                waiting += get_type_hints(one).values()
+        else:
+            waiting += get_args(one)
+    return found
 
 
 def _classes(module: ModuleType) -> Iterator[tuple[str, list[str], dict[str, str]]]:

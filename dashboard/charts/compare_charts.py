@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.verdict import Verdict, measured, parts, so_far, tick, words
+from core.evidence.verdict import Grade, Verdict, measured, parts, so_far, tick, words
 from dashboard.charts import (
     FONT_PX,
     MUTED,
@@ -41,10 +41,10 @@ BASELINE, REJECTED = "BASELINE", "REJECTED"  # beside the verdicts
 
 # colour, marker and word of each verdict; the marker tells them apart without the colour
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
-    Verdict.FASTER: (PALETTE[2], "triangle-right", "faster"),
-    Verdict.SLOWER: (PALETTE[1], "triangle-left", "slower"),
+    Verdict.FASTER: (PALETTE[2], "triangle-right", Verdict.FASTER.word),
+    Verdict.SLOWER: (PALETTE[1], "triangle-left", Verdict.SLOWER.word),
     Verdict.EQUIVALENT: (PALETTE[0], "diamond", "no difference that matters"),
-    Verdict.UNDECIDED: (MUTED, "circle-open", "undecided"),
+    Verdict.UNDECIDED: (MUTED, "circle-open", Verdict.UNDECIDED.word),
     REJECTED: (MUTED, "x-thin-open", "rejected: no verdict"),
     BASELINE: (MUTED, "line-ns-open", "baseline"),
 }
@@ -143,9 +143,9 @@ def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[s
         ratio, interval = so_far(contrast)
         return f"{ratio} so far", interval
     if verdict == REJECTED:
-        return "rejected", measured(contrast)
+        return Grade.F.word, measured(contrast)
     short, interval = parts({**contrast, "verdict": verdict})
-    return ("no difference", words(contrast)) if verdict == Verdict.EQUIVALENT else (short, interval)
+    return (Verdict.EQUIVALENT.word, words(contrast)) if verdict == Verdict.EQUIVALENT else (short, interval)
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:

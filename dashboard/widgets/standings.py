@@ -133,7 +133,7 @@ def rows(comparison: Comparison, trials: Mapping[str, Trial]) -> list[dict[str, 
 def _row(
     comparison: Comparison, trial_id: str, trial: Trial | None, trials: Mapping[str, Trial]
 ) -> dict[str, Any]:
-    result: Mapping[str, Any] = (trial.result if trial else None) or {}
+    result: Mapping[str, Any] = trial.facts if trial is not None else {}
     latency, size = result.get("latency") or {}, result.get("batch_size")
     per_row = is_per_row(comparison)
     unit, scale = ("per row", 1e3 / (size or 1)) if per_row else ("per run", 1e3)
@@ -188,7 +188,7 @@ def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = No
 
     In a race of an earlier version they were held against those of the reference of the race.
     """
-    result = (trial.result if trial is not None else None) or {}
+    result = trial.facts if trial is not None else {}
     against = against_reference(comparison).get(trial_id) or {}
     if against.get("something_else"):
         return f"{cells.WARNING} {ELSE}"

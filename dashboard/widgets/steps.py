@@ -13,8 +13,8 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.spec.setting import Setting
 from core.spec.steps import STEPS, Step, StepType, step_type
+from core.spec.steps.option import Option
 from core.wire.errors import TunerError
 from dashboard import format, state
 
@@ -73,7 +73,7 @@ def _values(one: Mapping[str, str]) -> dict[str, Any]:
     return {option.name: _value(one["id"], option) for option in step_type(one["kind"]).options}
 
 
-def _value(step_id: str, option: Setting) -> Any:
+def _value(step_id: str, option: Option) -> Any:
     key = option_key(step_id, option.name)
     if option.kind == "dims":
         prefix = f"{key}."
@@ -194,7 +194,7 @@ def _tool(label: str, icon: str, step_id: str, *, disabled: bool, by: int) -> No
     )
 
 
-def _options(options: Sequence[Setting], step_id: str, info: wire.ModelInfo) -> None:
+def _options(options: Sequence[Option], step_id: str, info: wire.ModelInfo) -> None:
     small = [one for one in options if one.kind not in ("dims", "names")]
     if small:
         with st.grid(3, min_column_width=220):
@@ -207,7 +207,7 @@ def _options(options: Sequence[Setting], step_id: str, info: wire.ModelInfo) -> 
             _dims(option, step_id, info)
 
 
-def _widget(option: Setting, key: str) -> None:
+def _widget(option: Option, key: str) -> None:
     st.session_state.setdefault(key, option.default)
     said = not option.unit or option.unit in option.label
     label = option.label if said else f"{option.label} ({option.unit})"
@@ -222,7 +222,7 @@ def _widget(option: Setting, key: str) -> None:
         _number(option, label, key, text)
 
 
-def _number(option: Setting, label: str, key: str, text: str) -> None:
+def _number(option: Option, label: str, key: str, text: str) -> None:
     whole = option.kind == "int"
     st.number_input(
         label,
@@ -239,7 +239,7 @@ def _step(default: float) -> float:
     return 0.01 if default >= 1 else default / 10
 
 
-def _names(option: Setting, key: str, info: wire.ModelInfo) -> None:
+def _names(option: Option, key: str, info: wire.ModelInfo) -> None:
     st.session_state.setdefault(key, list(option.default))
     offered = [*option.choices, *(sorted(info["op_counts"]) if option.name.endswith("_ops") else ())]
     chosen = [str(one) for one in st.session_state[key]]
@@ -254,7 +254,7 @@ def _names(option: Setting, key: str, info: wire.ModelInfo) -> None:
     )
 
 
-def _dims(option: Setting, step_id: str, info: wire.ModelInfo) -> None:
+def _dims(option: Option, step_id: str, info: wire.ModelInfo) -> None:
     if not info["free_dims"]:
         st.caption(":material/block: No effect here: all sizes of this model are fixed.")
         return
@@ -272,7 +272,7 @@ def _dims(option: Setting, step_id: str, info: wire.ModelInfo) -> None:
             )
 
 
-def help_text(option: Setting) -> str:
+def help_text(option: Option) -> str:
     """What an option does, its name for the command line, its range and its default."""
     parts = [option.help, f"Name: `{option.name}`."]
     if option.low is not None and option.high is not None and option.kind in ("int", "float"):

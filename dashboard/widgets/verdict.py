@@ -14,7 +14,7 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import Color, Grade, Verdict, is_rejected, measured, parts
+from core.evidence.verdict import Color, Verdict, is_rejected, look, measured, parts
 from core.evidence.verdict import words as verdict_words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED
@@ -57,12 +57,6 @@ class Card:
 # --- what decides -------------------------------------------------------------------------------------------
 
 
-def look(contrast: Contrast) -> tuple[str, Color]:
-    """Icon and colour of what a contrast says; those of grade F where it was rejected."""
-    shown = Grade.F if is_rejected(contrast) else Verdict[contrast["verdict"]]
-    return format.icon(shown.icon), shown.color
-
-
 def is_older(contrast: Contrast) -> bool:
     """Whether a race had one process of each configuration, as in earlier versions."""
     return not contrast.get("generations")
@@ -88,7 +82,7 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
     return (
         _has_generations(comparison)
         and len(trials) == len(comparison.contestants)
-        and all(one.state == "COMPLETE" and PRUNED not in (one.facts) for one in trials)
+        and all(one.state == "COMPLETE" and PRUNED not in one.facts for one in trials)
     )
 
 
@@ -119,7 +113,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     icon, color = look(contrast)
     return Card(
         headline=sentence(words(contrast), stop=""),
-        icon=icon,
+        icon=format.icon(icon),
         color=color,
         against=_against(comparison, contrast),
         facts=_facts(comparison, contrast),

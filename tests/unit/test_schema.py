@@ -50,6 +50,7 @@ def test_a_key_is_described_by_the_comment_behind_it() -> None:
         "of every timed run, in order"
     )
     assert parts["Counters"]["properties"]["cpu_s"]["description"].startswith("user + system time")
+    assert parts["Contestant"]["properties"]["trial"]["description"] == "id"  # of a dataclass, too
     keys = get_type_hints(ContrastRecord)
     told = [name for name in keys if "description" in parts["ContrastRecord"]["properties"][name]]
     assert len(told) > len(keys) / 2

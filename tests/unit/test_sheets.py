@@ -12,7 +12,7 @@ import pytest
 from core.cli import grid
 from core.cli.sheets import lines, print_sheet
 from core.evidence.quietness import Answer
-from core.show.sheets import Fact, Note, Sheet, Table, things
+from core.show.sheets import Fact, Line, Note, Sheet, Table, things
 
 SHEET = Sheet(
     "resnet\x1b[2J18",
@@ -20,8 +20,8 @@ SHEET = Sheet(
         Fact("verdict", "1.42× faster", "green"),
         Fact("", "a line of its own \x07"),
         Table(head=("name", "ms"), rows=[("a", "1"), ("b", "2")], colors=["red", None]),
-        Note("  note: one"),
-        Note("Take it away", apart=True),
+        Note("note: one"),
+        Line("Take it away", apart=True),
     ],
 )
 PLAIN = [

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import wire
-from core.spec.setting import Setting
 from core.spec.steps import (
     STEPS,
     Step,
@@ -21,6 +20,7 @@ from core.spec.steps import (
     step_from_dict,
     step_type,
 )
+from core.spec.steps.option import Option
 from core.wire.errors import SpecError
 
 OPTIONS = [(step.kind, option) for step in STEPS for option in step.options]
@@ -63,7 +63,7 @@ def test_a_step_without_options_given_has_them_all(one: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "option"), OPTIONS, ids=lambda one: getattr(one, "name", one))
-def test_every_default_is_a_value_of_its_option_and_is_explained(kind: str, option: Setting) -> None:
+def test_every_default_is_a_value_of_its_option_and_is_explained(kind: str, option: Option) -> None:
     assert option.checked(option.default) == option.default
     assert option.help.endswith(".")
     assert option.label

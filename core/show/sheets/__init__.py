@@ -23,6 +23,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Note:
+    """A remark on the facts around it."""
+
+    text: str
+    color: Color | None = None
+    apart: bool = False  # from what stands before
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
     """A line of its own."""
 
     text: str
@@ -43,7 +52,7 @@ class Table:
     inset: bool = False  # it belongs to the facts around it
 
 
-Part = Fact | Note | Table
+Part = Fact | Note | Line | Table
 
 
 @dataclass(frozen=True, slots=True)

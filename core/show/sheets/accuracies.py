@@ -7,7 +7,7 @@ from typing import Any
 
 from core.evidence.metrics.pairs import Verdict
 from core.evidence.verdict import Color
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Line, Note, Sheet, Table
 from core.show.sheets.trials import notes
 from core.store import Accuracy
 from core.wire.units import DASH, significant
@@ -49,8 +49,8 @@ def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
         [
             Table(head=("", "value", "95 % interval", "rows"), rows=rows),
             Table(head=("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), rows=classes),
-            *([Note(f"({hidden} more classes; --json has all)")] if hidden > 0 else []),
-            *([Note(f"  SEEN ROWS: {told}", "orange")] if (told := found["calibration_note"]) else []),
+            *([Line(f"({hidden} more classes; --json has all)")] if hidden > 0 else []),
+            *([Note(f"SEEN ROWS: {told}", "orange")] if (told := found["calibration_note"]) else []),
             *notes(found["notes"]),
         ],
     )
@@ -80,10 +80,10 @@ def compared(pair: Mapping[str, Any]) -> Sheet:
         if (judged := pair[name]) is not None:
             b, c, p = judged["only_reference"], judged["only_candidate"], significant(judged["p"], 2)
             color = _COLORS[judged["verdict"]]
-            parts.append(Note(f"  {judged['text']} Right in one only: {b} against {c} rows, p {p}.", color))
+            parts.append(Note(f"{judged['text']} Right in one only: {b} against {c} rows, p {p}.", color))
     area = pair["roc_auc"]
     if area is not None and area["difference"] is not None:
         span = f"({area['low']:+.4f} to {area['high']:+.4f})"
-        parts.append(Note(f"  ROC-AUC differs by {area['difference']:+.4f} {span}."))
+        parts.append(Note(f"ROC-AUC differs by {area['difference']:+.4f} {span}."))
     who = f"{pair['candidate']['model']} against {pair['reference']['model']}"
     return Sheet(f"{who}: the same answer in {agreement} of {pair['rows']:,} rows", parts)

@@ -10,7 +10,7 @@ from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
 from core.run.explanation import Pair
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Line, Sheet, Table
 from core.show.sheets.trials import notes
 from core.show.words import short
 from core.wire.units import DASH
@@ -32,8 +32,8 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
     return Sheet(
         of.what,
         [
-            Note(sentence(found), found.end.verdict.color, apart=True),
-            *([] if found.end.raced else [Note(f"Race them: {_race_command(of)}")]),
+            Line(sentence(found), found.end.verdict.color, apart=True),
+            *([] if found.end.raced else [Line(f"Race them: {_race_command(of)}")]),
             Table(
                 head=(f"ms per {unit}", "baseline", "candidate", "difference", "±", "share", "nodes"),
                 rows=[*(_row(found, row) for row in found.rows), _total(found.end)],
@@ -44,7 +44,7 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
                 rows=[_group(one, found.end) for one in found.groups[:top]],
                 left=3,
             ),
-            *([Note(f"({hidden} more groups of nodes; --top shows more)")] if hidden > 0 else []),
+            *([Line(f"({hidden} more groups of nodes; --top shows more)")] if hidden > 0 else []),
             replace(first, apart=True),
             *others,
         ],

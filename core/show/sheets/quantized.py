@@ -27,7 +27,7 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
     of, best = found.savings, halving(curve)
     step = max(1, -(-len(curve) // CURVE_ROWS))
     shown = sorted({*range(0, len(curve), step), best, len(curve) - 1})
-    elsewhere = f"  saved elsewhere: {ms(of.elsewhere_s, 3)} ms (below zero: conversions cost that much)"
+    elsewhere = f"saved elsewhere: {ms(of.elsewhere_s, 3)} ms (below zero: conversions cost that much)"
     return Sheet(
         f"{name}: error {_percent(of.whole)} of the float model's outputs (relative L2)",
         [
@@ -45,7 +45,7 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
                 ],
             ),
             *_advice(curve, best, flag),
-            *(Note(f"  fed: {fed_words(one)}") for one in found.fed),
+            *(Note(f"fed: {fed_words(one)}") for one in found.fed),
             *notes(found.notes),
         ],
     )
@@ -58,7 +58,7 @@ def _advice(curve: Sequence[Choice], best: int, flag: str) -> list[Note]:
     option = f"--option {flag.removeprefix('--')}.exclude_nodes={','.join(blocked)}"
     halves = 2 * curve[best].error <= curve[0].error
     what = "To halve the error" if halves else "The least error with something quantized"
-    return [Note(f"  {what}: transform … {flag} {option}", apart=True)]
+    return [Note(f"{what}: transform … {flag} {option}", apart=True)]
 
 
 def _row(unit: Unit) -> tuple[str, ...]:

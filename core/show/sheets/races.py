@@ -8,9 +8,9 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import Color, Grade, Verdict, is_rejected
+from core.evidence.verdict import look
 from core.run.sweep import Measured
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Line, Note, Sheet, Table
 from core.show.sheets.trials import grade, notes, proof
 from core.show.words import (
     by_rank,
@@ -47,7 +47,7 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
         [
             *grade(result),
             contestants(race, trials),
-            *([Note("= tie: not clearly apart at the joint confidence of all pairs")] if ties else []),
+            *([Line("= tie: not clearly apart at the joint confidence of all pairs")] if ties else []),
             *notes(dict.fromkeys([*went_on, *race.warnings, *result["notes"], *own])),
         ],
     )
@@ -71,14 +71,8 @@ def contestants(race: Comparison, trials: Sequence[Trial]) -> Table:
         ],
         left=3,
         drop=("memory", "CPU ms", "rows/s", "trial"),
-        colors=[_color(contrasts.get(one.trial)) for one in ordered],
+        colors=[look(found)[1] if (found := contrasts.get(one.trial)) else None for one in ordered],
     )
-
-
-def _color(contrast: Mapping[str, Any] | None) -> Color | None:
-    if contrast is None:
-        return None
-    return Grade.F.color if is_rejected(contrast) else Verdict[contrast["verdict"]].color
 
 
 def _rank(one: Mapping[str, Any] | None) -> str:
@@ -160,10 +154,10 @@ def history(trials: Sequence[Trial]) -> Table:
     )
 
 
-def rescued(files: Sequence[Path]) -> list[Note]:
+def rescued(files: Sequence[Path]) -> list[Note | Line]:
     """Where results lie that the store had no room for; nothing where there are none."""
     head = "Results that could not be stored yet; the next start with enough disk space takes them back:"
-    return [Note(head, "orange"), *(Note(f"  {path}") for path in files)] if files else []
+    return [Line(head, "orange"), *(Note(str(path)) for path in files)] if files else []
 
 
 def _row(trial: Trial) -> tuple[str, ...]:

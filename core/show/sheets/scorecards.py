@@ -17,7 +17,7 @@ _COLORS: Mapping[State, Color] = {"MET": "green", "MISSED": "red", "UNKNOWN": "g
 def scorecard(row: Row) -> Sheet:
     """The targets of one configuration, each with what is known of it."""
     undone = [one for one in row.judged if one.state != "MET"]
-    told = [f"  {one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
+    told = [f"{one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
     return Sheet(
         f"{row.subject.label} · {STATE_WORDS[row.state]}",
         [
@@ -28,8 +28,8 @@ def scorecard(row: Row) -> Sheet:
                 colors=[_COLORS[one.state] for one in row.judged],
             ),
             *(Note(text, apart=text is told[0]) for text in told),
-            *([Note(f"  OUTPUTS DIFFER: {row.breach}", "orange")] if row.breach else []),
-            *([Note(f"  SEEN ROWS: {row.calibration}", "orange")] if row.calibration else []),
+            *([Note(f"OUTPUTS DIFFER: {row.breach}", "orange")] if row.breach else []),
+            *([Note(f"SEEN ROWS: {row.calibration}", "orange")] if row.calibration else []),
         ],
     )
 

@@ -8,8 +8,8 @@ from typing import Any
 from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResult
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
-from core.evidence.verdict import Grade, Verdict, is_rejected
-from core.show.sheets import Fact, Note, Part, Sheet, Table
+from core.evidence.verdict import Grade, is_rejected, look
+from core.show.sheets import Fact, Line, Note, Part, Sheet, Table
 from core.show.words import changes_in_words, changes_of, counted, interval, noise, short, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.guard import MARK, breach, error_in_words
@@ -43,7 +43,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
             *_latency(result),
             *_numbers(result),
             *notes(result.get("notes") or []),
-            Note(f"Take it away: python -m core emit {trial.id} --format yaml", apart=True),
+            Line(f"Take it away: python -m core emit {trial.id} --format yaml", apart=True),
         ],
     )
 
@@ -66,7 +66,7 @@ def failed(trial: Trial) -> Sheet:
 
 def notes(texts: Iterable[str]) -> list[Note]:
     """What a reader must know, a line each."""
-    return [Note(f"  note: {text}") for text in texts]
+    return [Note(f"note: {text}") for text in texts]
 
 
 def _fallback(result: TrialResult) -> Iterator[Fact]:
@@ -80,7 +80,7 @@ def _fallback(result: TrialResult) -> Iterator[Fact]:
 def _breach(result: TrialResult) -> Iterator[Note]:
     """Mark a result whose outputs are not what they should be."""
     if why := breach(result):
-        yield Note(f"  {MARK.upper()}  {why}", "orange")
+        yield Note(f"{MARK.upper()}  {why}", "orange")
 
 
 def _verdicts(result: TrialResult, labels: Mapping[str, str]) -> Iterator[Fact]:
@@ -88,8 +88,7 @@ def _verdicts(result: TrialResult, labels: Mapping[str, str]) -> Iterator[Fact]:
     contrasts = result.get("contrasts") or []
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
-        color = Grade.F.color if is_rejected(one) else Verdict[one["verdict"]].color
-        yield Fact("verdict", f"{verdict(one)}; against {against}; {proof(one)}", color)
+        yield Fact("verdict", f"{verdict(one)}; against {against}; {proof(one)}", look(one)[1])
     yield from [Fact("noise", text) for one in contrasts if (text := noise(one))][:1]
     yield from grade(result)
 
@@ -236,7 +235,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int) -> Sheet:
         Table(
             head=("node", "operator", "provider", "ms/run", "share"), rows=_node_rows(profile, top), left=3
         ),
-        *([Note(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
+        *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
         *notes(result.get("notes") or []),
     ]
     return Sheet(f"{trial.model_name} · profile · trial {trial.id}", parts)

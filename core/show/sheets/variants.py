@@ -38,10 +38,10 @@ def transformed(
     remarks = dict.fromkeys(one for record in records for one in _remarks(record))
     below = [
         *remarks,
-        *(Note(f"  fed: {one}") for one in _fed(records)),
+        *(Note(f"fed: {one}") for one in _fed(records)),
         *notes(told),
-        *([Note(f"  {counted(reused, 'step')} of {len(records)} had been made before.")] if reused else []),
-        *(Note(f"  {one}") for one in written or [last.path]),
+        *([Note(f"{counted(reused, 'step')} of {len(records)} had been made before.")] if reused else []),
+        *(Note(one) for one in written or [last.path]),
     ]
     head = ("step", "tool", "model", "nodes", "size", "largest error", "seconds")
     return Sheet(
@@ -84,12 +84,12 @@ def _remarks(record: ModelRecord) -> list[Note]:
     step = step_type(variant["steps"][-1]["kind"])
     found = []
     if why := _breach(record):
-        found.append(Note(f"  {MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}", "orange"))
+        found.append(Note(f"{MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}", "orange"))
     for one in variant["checks"]:
         color: Color | None = "orange" if one["level"] == "warning" else None
-        found.append(Note(f"  {one['level']}: {one['text']}{_remedy(step, one['remedy'])}", color))
+        found.append(Note(f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}", color))
     if variant["hardware_bound"]:
-        found.append(Note(f"  hardware-bound: {variant['hardware_bound']}"))
+        found.append(Note(f"hardware-bound: {variant['hardware_bound']}"))
     return [*found, *notes(variant["notes"])]
 
 
@@ -110,7 +110,7 @@ def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as `Setting.parse` reads it."""
+    """A value as `Option.parse` reads it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Mapping):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from core.spec.setting import MAX_DIMENSION, Setting
+from core.spec.steps.option import MAX_DIMENSION, Option
 from core.wire import StepKind
 from core.wire.errors import SpecError, nearest
 
@@ -20,7 +20,7 @@ class StepType:
     kind: StepKind
     title: str
     help: str
-    options: tuple[Setting, ...] = ()
+    options: tuple[Option, ...] = ()
     precision: Precision | None = None  # of the numbers afterwards; None: as before
     needs_calibration: bool = False  # better with real rows; random ones are fed where there are none
     hardware: str = ""  # where it helps and where not; empty: anywhere
@@ -30,7 +30,7 @@ class StepType:
         """The step's name on the command line."""
         return "--" + self.kind.replace("_", "-")
 
-    def option(self, name: str) -> Setting:
+    def option(self, name: str) -> Option:
         """Return the option `name`.
 
         Raises:
@@ -48,7 +48,7 @@ class StepType:
 
 PORTABLE_LEVELS = ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")  # above, the file suits one kind of machine
 _LEVELS = (*PORTABLE_LEVELS, "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")
-_LEVEL = Setting(
+_LEVEL = Option(
     name="level",
     label="Optimization level",
     kind="choice",
@@ -57,21 +57,21 @@ _LEVEL = Setting(
     help="Which of ONNX Runtime's optimizations are written into the file. Up to EXTENDED it runs on any "
     "machine; LAYOUT and ALL arrange weights for this kind of processor.",
 )
-_KEEP_IO = Setting(
+_KEEP_IO = Option(
     name="keep_io_types",
     label="Keep input and output types",
     kind="bool",
     default=True,
     help="Inputs and outputs stay float32, with a Cast at each border, so that programs need no change.",
 )
-_EXCLUDE = Setting(
+_EXCLUDE = Option(
     name="exclude_nodes",
     label="Nodes to leave in float",
     kind="names",
     default=[],
     help="Names of nodes that are not quantized: those whose error is large for the time they save.",
 )
-_PER_CHANNEL = Setting(
+_PER_CHANNEL = Option(
     name="per_channel",
     label="Scale per channel",
     kind="bool",
@@ -79,7 +79,7 @@ _PER_CHANNEL = Setting(
     help="Each output channel of a weight gets its own scale: more exact, most of all for convolutions whose "
     "channels differ in size.",
 )
-_REDUCE_RANGE = Setting(
+_REDUCE_RANGE = Option(
     name="reduce_range",
     label="7-bit weights",
     kind="bool",
@@ -87,7 +87,7 @@ _REDUCE_RANGE = Setting(
     help="Weights use 7 of 8 bits, so that sums of products do not overflow on x86 processors without VNNI. "
     "Not needed with VNNI or AMX, and a little less exact there.",
 )
-_WEIGHT_TYPE = Setting(
+_WEIGHT_TYPE = Option(
     name="weight_type",
     label="Type of weights",
     kind="choice",
@@ -136,7 +136,7 @@ STEPS: tuple[StepType, ...] = (
         help="Give free dimensions a size, so that shapes are known ahead: some optimizations and most "
         "mobile and accelerator providers need that. Other sizes are refused by the model afterwards.",
         options=(
-            Setting(
+            Option(
                 name="dims",
                 label="Sizes",
                 kind="dims",
@@ -153,7 +153,7 @@ STEPS: tuple[StepType, ...] = (
         help="Replace attention, layer normalization and GELU by ONNX Runtime's fused operators, with its "
         "optimizer for transformers. It knows patterns of exporters; how many it found is shown.",
         options=(
-            Setting(
+            Option(
                 name="model_type",
                 label="Model type",
                 kind="choice",
@@ -161,7 +161,7 @@ STEPS: tuple[StepType, ...] = (
                 choices=MODEL_TYPES,
                 help="Whose patterns to look for. auto tries the likely ones and keeps what fuses most.",
             ),
-            Setting(
+            Option(
                 name="num_heads",
                 label="Attention heads",
                 kind="int",
@@ -170,7 +170,7 @@ STEPS: tuple[StepType, ...] = (
                 high=4096,
                 help="0: read from the graph, which works for most exports.",
             ),
-            Setting(
+            Option(
                 name="hidden_size",
                 label="Hidden size",
                 kind="int",
@@ -196,7 +196,7 @@ STEPS: tuple[StepType, ...] = (
         help="Compute in float16: half the size, and faster where there are float16 kernels.",
         options=(
             _KEEP_IO,
-            Setting(
+            Option(
                 name="block_ops",
                 label="Operators to leave in float32",
                 kind="names",
@@ -204,7 +204,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Operator types that stay in float32, added to those that ONNX Runtime's converter "
                 "leaves by itself.",
             ),
-            Setting(
+            Option(
                 name="block_nodes",
                 label="Nodes to leave in float32",
                 kind="names",
@@ -223,7 +223,7 @@ STEPS: tuple[StepType, ...] = (
         help="Float16 except for the nodes that must stay in float32 for the outputs to hold a tolerance. "
         "Which those are is found by measuring the error, so it takes longer.",
         options=(
-            Setting(
+            Option(
                 name="max_rel",
                 label="Tolerance",
                 kind="float",
@@ -243,7 +243,7 @@ STEPS: tuple[StepType, ...] = (
         help="8-bit weights; activations are quantized while the model runs, so no calibration is needed. "
         "Good for transformers and recurrent networks, not for convolutions.",
         options=(
-            Setting(
+            Option(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -266,7 +266,7 @@ STEPS: tuple[StepType, ...] = (
         help="8-bit weights and activations with scales fixed ahead (QDQ), from what flows through the "
         "model on calibration rows. The right one for convolutional networks.",
         options=(
-            Setting(
+            Option(
                 name="calibrate_method",
                 label="Calibration",
                 kind="choice",
@@ -276,7 +276,7 @@ STEPS: tuple[StepType, ...] = (
                 "information (Entropy), or a share of them (Percentile). The last two keep histograms: "
                 "slower, more memory.",
             ),
-            Setting(
+            Option(
                 name="percentile",
                 label="Percentile",
                 kind="float",
@@ -287,7 +287,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Share of the values that the range covers; used by Percentile only.",
                 advanced=True,
             ),
-            Setting(
+            Option(
                 name="calibration_rows",
                 label="Calibration rows",
                 kind="int",
@@ -298,7 +298,7 @@ STEPS: tuple[StepType, ...] = (
                 help="How many rows of the data are fed to find the ranges. One to five hundred typical rows "
                 "are enough; more take longer.",
             ),
-            Setting(
+            Option(
                 name="activation_type",
                 label="Type of activations",
                 kind="choice",
@@ -309,7 +309,7 @@ STEPS: tuple[StepType, ...] = (
             _WEIGHT_TYPE,
             _PER_CHANNEL,
             _REDUCE_RANGE,
-            Setting(
+            Option(
                 name="activation_symmetric",
                 label="Symmetric activations",
                 kind="bool",
@@ -318,7 +318,7 @@ STEPS: tuple[StepType, ...] = (
                 "need that; it wastes half of the range after ReLU.",
                 advanced=True,
             ),
-            Setting(
+            Option(
                 name="preprocess",
                 label="Prepare the model first",
                 kind="bool",
@@ -326,7 +326,7 @@ STEPS: tuple[StepType, ...] = (
                 help="Infer shapes and optimize the graph before quantizing, as ONNX Runtime recommends.",
                 advanced=True,
             ),
-            Setting(
+            Option(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -347,7 +347,7 @@ STEPS: tuple[StepType, ...] = (
         help="4-bit weights of matrix products, in blocks with a scale each; everything is computed in "
         "float or 8 bits. An eighth of the size, for large language models above all.",
         options=(
-            Setting(
+            Option(
                 name="block_size",
                 label="Block size",
                 kind="choice",
@@ -356,14 +356,14 @@ STEPS: tuple[StepType, ...] = (
                 unit="weights",
                 help="Weights that share a scale: smaller blocks are more exact and take more room.",
             ),
-            Setting(
+            Option(
                 name="symmetric",
                 label="Symmetric",
                 kind="bool",
                 default=True,
                 help="No zero point: a little less exact, smaller and faster.",
             ),
-            Setting(
+            Option(
                 name="accuracy_level",
                 label="Type of the computation",
                 kind="int",
@@ -373,7 +373,7 @@ STEPS: tuple[StepType, ...] = (
                 help="What the kernel may compute in: 0 its own choice, 1 float32, 2 float16, 3 bfloat16, "
                 "4 int8, which is the fastest on most processors.",
             ),
-            Setting(
+            Option(
                 name="op_types",
                 label="Operators",
                 kind="names",
@@ -394,7 +394,7 @@ STEPS: tuple[StepType, ...] = (
         "the list of operators that such a build must have.",
         options=(
             _LEVEL,
-            Setting(
+            Option(
                 name="type_reduction",
                 label="List the types too",
                 kind="bool",
@@ -411,17 +411,15 @@ STEPS: tuple[StepType, ...] = (
         title="Metadata",
         help="Write who made the model, its version and notes into the file. What stands there stays.",
         options=(
-            Setting(name="author", label="Author", kind="text", default="", help="Who is responsible."),
-            Setting(
+            Option(name="author", label="Author", kind="text", default="", help="Who is responsible."),
+            Option(
                 name="version",
                 label="Version",
                 kind="text",
                 default="",
                 help="For example 3 or 1.2.0; a whole number is also written as the model's own version.",
             ),
-            Setting(
-                name="notes", label="Notes", kind="text", default="", help="Anything a user should know."
-            ),
+            Option(name="notes", label="Notes", kind="text", default="", help="Anything a user should know."),
         ),
     ),
 )

@@ -89,7 +89,7 @@ def _empty(rows: Sequence[Measured]) -> None:
 
 def _trust(race: Comparison | None, actions: Callable[[], None]) -> None:
     """Say how fine the race of this sweep is; a rejected one ranks no point."""
-    result = (race.result if race is not None else None) or {}
+    result = race.facts if race is not None else {}
     grade = result.get("grade")
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):

@@ -11,7 +11,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.fed import fed_from_dict, fed_words
-from core.evidence.verdict import is_rejected, measured, parts
+from core.evidence.verdict import is_rejected, look, measured, parts
 from core.run import variants
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import Step
@@ -96,7 +96,7 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
         return Verdict(
             words=NOT_RACED, interval="", remark="", icon=":material/hourglass_empty:", color="gray"
         )
-    icon, color = verdicts.look(found)
+    icon, color = look(found)
     known = None not in (found["ratio_low"], found["ratio_high"])
     rests_on = parts(found)[1] if known else "too few rounds for an interval"
     if known and is_rejected(found):
@@ -106,7 +106,7 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
         words=verdicts.short(found),
         interval=f"{rests_on}, grade {found['grade']}",
         remark="; ".join(one for one in remarks if one),
-        icon=icon,
+        icon=format.icon(icon),
         color=color,
     )
 
