@@ -37,7 +37,7 @@ from core.evidence.measurement import Trial
 from core.evidence.quietness import answer
 from core.evidence.verdict import Grade
 from core.process.runner import run_job
-from core.run import kinds
+from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
@@ -49,15 +49,14 @@ from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_mo
 from core.wire.catalog import (
     DEFAULT_OPSET,
     EXPORT_OPSETS,
+    KERAS_SUFFIXES,
     RANDOM_WEIGHTS_NOTE,
     SAMPLE_EXPORTS,
-    TORCHVISION_CLASSIFIERS,
 )
-from core.wire.errors import SpecError, StoreError, nearest
+from core.wire.errors import SpecError, StoreError
 from core.wire.profile import profile_from_dict
 from core.wire.units import size
 
-EXPORT_TIMEOUT_S = 3600.0  # a download over a slow line included
 LISTED = 20  # trials of `history`
 
 _AGES_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -129,13 +128,7 @@ def export(
     if output is not None:
         check_place(output)
     kind = _kind_of(source)
-    if kind == "torchvision" and source not in TORCHVISION_CLASSIFIERS:
-        similar = nearest(source, TORCHVISION_CLASSIFIERS)
-        raise SpecError(
-            f"`{source}` is no torchvision classifier, .pt2 or Keras file, or SavedModel folder.{similar}",
-            hint="Give a name such as resnet18, or a file that torch.export saved.",
-        )
-    plan = {
+    plan: wire.ExportPlan = {
         "source": kind,
         "name": source if kind == "torchvision" else "",
         "path": "" if kind == "torchvision" else source,
@@ -150,13 +143,13 @@ def export(
     _export(plan, json_=json_, quiet=quiet)
 
 
-def _kind_of(source: str) -> str:
+def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
     """Which of the kinds of `wire.ExportPlan` a source is; what is no file is taken for a name."""
     lower = source.lower()
     if lower.endswith(".pt2"):
         return "pt2"
     saved_model = (Path(source) / "saved_model.pb").is_file()
-    return "tensorflow" if saved_model or lower.endswith((".keras", ".h5")) else "torchvision"
+    return "tensorflow" if saved_model or lower.endswith(KERAS_SUFFIXES) else "torchvision"
 
 
 def _default_output(source: str) -> Path:
@@ -168,11 +161,10 @@ def _default_output(source: str) -> Path:
     return Path(f"{Path(source).stem}.onnx")
 
 
-def _export(plan: dict[str, Any], *, json_: bool, quiet: bool) -> None:
+def _export(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
+    job = exporting.export(plan)
     store = Store()
-    name = plan["name"] or Path(plan["path"]).stem
     with scheduler(store) as service:
-        job = kinds.worker(wire.EXPORT, plan, what=f"export {name}", timeout_s=EXPORT_TIMEOUT_S)
         status = watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet))
     reply: Any = job_result(status, json_=json_)
     import_file(

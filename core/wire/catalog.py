@@ -16,6 +16,7 @@ SEED_KEY = "ortune.seed"  # of random weights
 PT2_SHA256_KEY = "ortune.pt2_sha256"
 
 DEFAULT_OPSET = 20  # what torch's exporter itself writes unless asked otherwise
+KERAS_SUFFIXES = (".keras", ".h5")
 EXPORT_OPSETS = range(13, 26)  # what torch's exporter accepts; below 18 it must convert, which may fail
 
 SAMPLE_EXPORTS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "vit_b_16")  # made on first use

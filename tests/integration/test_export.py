@@ -190,18 +190,13 @@ def test_external_data_lies_beside_the_model_under_its_name(unusual: tuple[Path,
     ("changes", "words"),
     [
         ({"name": "squeezenet1_2"}, "Did you mean `squeezenet1_"),
-        ({"opset": 26}, "13 to 25"),
-        ({"opset": 7}, "13 to 25"),
-        ({"output": "model.pt"}, "`.onnx`"),
         ({"image_size": 3}, "at least"),
         ({"name": "vit_b_16", "image_size": 64}, "224 x 224 only"),
     ],
 )
 def test_a_plan_that_cannot_be_done_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    changes = dict(changes)
-    output = tmp_path / changes.pop("output", "m.onnx")
     with pytest.raises(SpecError, match=words):
-        export(plan(output, **changes), silent)
+        export(plan(tmp_path / "m.onnx", **changes), silent)
     assert list(tmp_path.iterdir()) == []
 
 

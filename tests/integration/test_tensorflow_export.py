@@ -101,10 +101,3 @@ def test_a_file_that_keras_cannot_load_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="Keras cannot load"):
         export_tensorflow(plan(tmp_path / "m.keras", tmp_path / "out" / "m.onnx"), silent)
     assert list((tmp_path / "out").iterdir()) == []
-
-
-@needs_extra
-def test_a_folder_that_is_no_saved_model_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(SpecError, match="no folder of a SavedModel"):
-        export_tensorflow(plan(tmp_path / "folder", tmp_path / "m.onnx"), silent)

@@ -26,7 +26,6 @@ from core.worker.models.checking import draft_folder, first_line, move_into_plac
 
 PACKAGES = ("tensorflow", "tf2onnx")
 NEWEST_OPSET = 18  # that tf2onnx writes
-KERAS_SUFFIXES = (".keras", ".h5")
 _SIGNATURE = "serving_default"
 _STAGES = 5
 _PREFIX = ".export-"
@@ -47,7 +46,6 @@ def export_tensorflow(plan: ExportPlan, progress: Progress) -> ExportReply:
     started = time.perf_counter()
     require_packages()
     source, output = Path(plan["path"]), Path(plan["output"])
-    _check(source, output)
     opset = min(plan["opset"], NEWEST_OPSET)
     with draft_folder(output, _PREFIX) as folder:
         progress("model", 0, _STAGES, source.name)
@@ -94,22 +92,6 @@ def require_packages() -> None:
         raise SpecError(
             f"TensorFlow and Keras models need packages that are not installed: {', '.join(missing)}.",
             hint="Install them with `pip install '.[tensorflow]'` in ORTune's folder.",
-        )
-
-
-def _check(source: Path, output: Path) -> None:
-    if output.suffix.lower() != ".onnx":
-        raise SpecError(
-            f"The output must be an `.onnx` file, but got `{output.name}`.",
-            hint="End the output's name in `.onnx`.",
-        )
-    if not source.exists():
-        raise SpecError(f"There is no model `{source}`.", hint="Check the path.")
-    saved = source.is_dir() and (source / "saved_model.pb").is_file()
-    if not saved and source.suffix.lower() not in KERAS_SUFFIXES:
-        raise SpecError(
-            f"`{source.name}` is no `.keras` or `.h5` file and no folder of a SavedModel.",
-            hint="Save the model with `model.save('m.keras')` or `tf.saved_model.save`.",
         )
 
 

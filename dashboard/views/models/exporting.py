@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from core import wire
-from core.run import kinds
+from core.run import exporting
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
@@ -24,7 +24,6 @@ from dashboard.server import upload
 from dashboard.widgets.queue_text import bar
 
 PLACE = "export"  # where errors of exports are shown: under the ways to start one
-TIMEOUT_S = 3600.0  # a slow download of a large model
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
 TORCHVISION, PT2 = "torchvision", "pt2"
 _SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
@@ -161,9 +160,9 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     if is_running():
         return
     try:
+        wanted = exporting.export(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        export = kinds.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
-        job = state.scheduler().submit(export)
+        job = state.scheduler().submit(wanted)
     except TunerError as error:
         state.keep_error(error, PLACE)
         return

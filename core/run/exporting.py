@@ -1,0 +1,60 @@
+"""An export to ONNX as a job: what cannot be done is refused before a framework is loaded for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core import wire
+from core.run import kinds
+from core.run.job import Job
+from core.wire.catalog import EXPORT_OPSETS, KERAS_SUFFIXES, TORCHVISION_CLASSIFIERS
+from core.wire.errors import SpecError, nearest
+
+TIMEOUT_S = 3600.0  # a download over a slow line included
+
+
+def export(plan: wire.ExportPlan) -> Job:
+    """Return the job that exports what `plan` names.
+
+    Raises:
+        SpecError: there is no such model, or it cannot be written as the plan asks.
+    """
+    if plan["opset"] not in EXPORT_OPSETS:
+        raise SpecError(
+            f"`opset` must be {EXPORT_OPSETS[0]} to {EXPORT_OPSETS[-1]}, but got {plan['opset']}.",
+            hint="Use 20 unless the target needs another.",
+        )
+    _check_output(Path(plan["output"]))
+    _check_source(plan)
+    name = plan["name"] or Path(plan["path"]).stem
+    return kinds.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+
+
+def _check_output(output: Path) -> None:
+    if output.suffix.lower() != ".onnx":
+        raise SpecError(
+            f"The output must be an `.onnx` file, but got `{output.name}`.",
+            hint="End the output's name in `.onnx`.",
+        )
+    if output.is_dir():
+        raise SpecError(f"The output `{output}` is a folder.", hint="Name a file in it.")
+
+
+def _check_source(plan: wire.ExportPlan) -> None:
+    if plan["source"] == "torchvision":
+        if plan["name"] not in TORCHVISION_CLASSIFIERS:
+            raise SpecError(
+                f"`{plan['name']}` is no torchvision classifier, .pt2 or Keras file, or SavedModel folder."
+                f"{nearest(plan['name'], TORCHVISION_CLASSIFIERS)}",
+                hint="Give a name such as resnet18, or a file that torch.export saved.",
+            )
+        return
+    source = Path(plan["path"])
+    if not source.exists():
+        raise SpecError(f"There is no model `{source}`.", hint="Check the path.")
+    saved = (source / "saved_model.pb").is_file()
+    if plan["source"] == "tensorflow" and not saved and source.suffix.lower() not in KERAS_SUFFIXES:
+        raise SpecError(
+            f"`{source.name}` is no `.keras` or `.h5` file and no folder of a SavedModel.",
+            hint="Save the model with `model.save('m.keras')` or `tf.saved_model.save`.",
+        )
