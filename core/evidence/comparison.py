@@ -121,10 +121,13 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
-    """Where several models race, it is said which of them the default runs."""
-    if not several_models([one.spec for one in asked]):
-        return ANCHOR_LABEL
-    return f"{ANCHOR_LABEL} ({first.model or Path(first.spec.model.path).stem})"
+    """Say which model the default runs where several race, and how it is fed where the baseline differs."""
+    label, binding = ANCHOR_LABEL, first.spec.workload.use_io_binding
+    if several_models([one.spec for one in asked]):
+        label += f" ({first.model or Path(first.spec.model.path).stem})"
+    if any(one.role == "baseline" and one.spec.workload.use_io_binding != binding for one in asked):
+        label += f", use_io_binding {'on' if binding else 'off'}"
+    return label
 
 
 def several_models(specs: Sequence[TrialSpec]) -> bool:
