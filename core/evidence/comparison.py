@@ -18,6 +18,7 @@ from core.spec import JUDGED_BY, TrialSpec, anchor
 from core.wire.errors import ErrorRecord
 
 ANCHOR_LABEL = "ORT default"
+CANDIDATE_LABEL = "candidate"  # of the only one that is measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,13 @@ class Comparison:
         """Trial that the others are put against: the baseline where there is one, else the anchor."""
         by_role = {one.role: one.trial for one in reversed(self.contestants)}
         return by_role.get("baseline") or by_role.get("anchor") or self.contestants[0].trial
+
+    @property
+    def is_duel(self) -> bool:
+        """Whether it measured one configuration, as Tune and `bench` do; a study never is."""
+        return not self.study and [one.label for one in self.contestants if one.role == "candidate"] == [
+            CANDIDATE_LABEL
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data, as `--json` prints it."""
@@ -113,10 +121,13 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
-    """Where several models race, it is said which of them the default runs."""
-    if not several_models([one.spec for one in asked]):
-        return ANCHOR_LABEL
-    return f"{ANCHOR_LABEL} ({first.model or Path(first.spec.model.path).stem})"
+    """Say which model the default runs where several race, and how it is fed where the baseline differs."""
+    label, binding = ANCHOR_LABEL, first.spec.workload.use_io_binding
+    if several_models([one.spec for one in asked]):
+        label += f" ({first.model or Path(first.spec.model.path).stem})"
+    if any(one.role == "baseline" and one.spec.workload.use_io_binding != binding for one in asked):
+        label += f", use_io_binding {'on' if binding else 'off'}"
+    return label
 
 
 def several_models(specs: Sequence[TrialSpec]) -> bool:

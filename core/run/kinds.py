@@ -15,7 +15,14 @@ from typing import Any
 
 from core import wire
 from core.evidence import continuation
-from core.evidence.comparison import Comparison, Configuration, Contestant, line_up, same_request
+from core.evidence.comparison import (
+    CANDIDATE_LABEL,
+    Comparison,
+    Configuration,
+    Contestant,
+    line_up,
+    same_request,
+)
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RaceRecord
 from core.process.runner import Run
@@ -55,7 +62,7 @@ def duel(
     """
     if isinstance(baseline, TrialSpec):
         baseline = Configuration(spec=baseline, label="baseline")
-    asked = [Configuration(spec=spec, label="candidate")]
+    asked = [Configuration(spec=spec, label=CANDIDATE_LABEL)]
     if baseline is not None and not same_request(baseline.spec, spec):
         asked.append(replace(baseline, role="baseline"))
     job = race(

@@ -304,14 +304,27 @@ class Store:
         self,
         *,
         model_sha256: str | None = None,
+        raced_sha256: str | None = None,
         study: str | None = None,
         state: str | None = None,
         limit: int = 200,
     ) -> list[Comparison]:
-        """Return comparisons, newest first, without damaged ones."""
+        """Return comparisons, newest first, without damaged ones.
+
+        Args:
+            model_sha256: the model that a race is stored under, its first candidate's.
+            raced_sha256: a model that raced in it, in whatever role.
+            study: name under which the candidates belong together.
+            state: see `Comparison`.
+            limit: at most so many.
+        """
         wanted = {"model_sha256": model_sha256, "study": study, "state": state}
+        took_part = (
+            "(model_sha256 = :raced OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :raced))"
+        )
+        where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"raced": raced_sha256})
         with self._database.reading() as db:
-            return rows.sound(_select(db, "comparisons", wanted, limit), rows.comparison)
+            return rows.sound(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
         """Return the trials of a comparison in its contestants' order, references too; no samples.
@@ -629,13 +642,18 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _select(
-    db: sqlite3.Connection, table: Table, wanted: Mapping[str, str | None], limit: int, where: str = "1"
+    db: sqlite3.Connection,
+    table: Table,
+    wanted: Mapping[str, str | None],
+    limit: int,
+    where: str = "1",
+    **bound: str,
 ) -> list[sqlite3.Row]:
-    """Rows that are equal in what is `wanted`, newest first; None wants nothing."""
+    """Rows that are equal in what is `wanted`, newest first; None wants nothing. `bound` is for `where`."""
     given = {name: value for name, value in wanted.items() if value is not None}
     where = " AND ".join([where, *(f"{name} = :{name}" for name in given)])
     query = f"SELECT * FROM {table} WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
-    return db.execute(query, {**given, "_limit": limit}).fetchall()
+    return db.execute(query, {**given, **bound, "_limit": limit}).fetchall()
 
 
 def _listed(row: rows.Row) -> Trial:

@@ -16,11 +16,12 @@ from core.evidence.comparison import (
     same_request,
 )
 from core.evidence.contrast import Prior
+from core.evidence.documents import Role
 from core.evidence.record import Block, Discarded
 from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.run.plan import session_plan
 from core.show.words import verdict as verdict_words
-from core.spec import session_from_dict
+from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
 from core.wire.guard import judge
 from tests import builders, races
@@ -687,3 +688,15 @@ def test_models_that_could_not_be_held_against_each_other_are_not_called_the_sam
     assert contrast["something_else"] == (
         "It is not known whether `small` computes the same as `large`: it could not be fed."
     )
+
+
+def test_the_default_says_when_it_is_bound_and_the_baseline_is_not() -> None:
+    def one(role: Role, *, bound: bool) -> Configuration:
+        workload = {"use_io_binding": bound}
+        session = {"intra_op_num_threads": 1 if role == "candidate" else 0}
+        asked = spec_from_dict({"model": {"path": "m.onnx"}, "session": session, "workload": workload})
+        return Configuration(spec=asked, label=role, role=role)
+
+    plain = one("baseline", bound=False)
+    assert line_up([one("candidate", bound=True), plain])[-1].label == "ORT default, use_io_binding on"
+    assert not any("binding" in each.label for each in line_up([one("candidate", bound=False), plain]))

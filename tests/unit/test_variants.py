@@ -14,6 +14,7 @@ from onnx import helper
 
 from core.evidence.measurement import Trial
 from core.run import variants
+from core.show.sheets.variants import listed
 from core.spec import TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step
@@ -476,6 +477,36 @@ def test_a_taken_name_is_refused_and_not_numbered_in_silence(store: Store, mlp: 
     assert run.plans == []
     again = make(store, mlp, Step("fp16"), run=run, name="small")  # its own name
     assert (again.result.content_sha256, again.reused, again.notes) == (small.content_sha256, 1, ())
+
+
+def test_an_original_whose_name_is_taken_says_what_it_is_called(
+    store: Store, mlp: ModelRecord, tmp_path: Path
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    path = tiny_models.mlp(folder / "mlp.onnx", hidden=24)
+    record = library.resolve_model(store, str(path), run=InProcess())
+    made = make(store, record, Step("fp16"))
+    assert made.notes == ("Another model has the name `mlp`: the original is `mlp-2` in the library.",)
+
+
+def test_an_error_is_never_shown_with_an_exponent_that_hides_it() -> None:
+    def cell(error: float) -> str:
+        made = invented(
+            "v", "b" * 64, root="a" * 64, parent="a" * 64, steps=[], precision="fp16", size_bytes=1
+        )
+        facts = {**made.details["variant"], "error": {"max_rel": error}}
+        made = replace(made, details={"variant": facts})
+        (row,) = listed([([made], {})]).rows
+        return str(row[3])
+
+    assert [cell(one) for one in (1.0, 2.27, 0.734, 0.0312, 6e-7)] == [
+        "100 %",
+        "227 %",
+        "73 %",
+        "3.1 %",
+        "6e-05 %",
+    ]
 
 
 def test_a_name_counts_also_where_the_chain_was_made_before(store: Store, mlp: ModelRecord) -> None:

@@ -525,6 +525,26 @@ def test_past_races_are_listed_and_duels_on_request(
     assert len(frame(at, "compare.past.").value) == 2
 
 
+def test_a_race_of_the_command_line_is_opened_and_listed(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, _ = put(mlp, machine, study="")
+    at = open_page("compare", model=mlp)
+    assert at.query_params["comparison"] == race.id
+    assert len(frame(at, "compare.past.").value) == 1
+
+
+def test_a_race_of_a_variant_is_one_of_its_baseline_too(
+    open_page: Open, mlp: ModelRecord, add_variant: Add, machine: wire.Environment
+) -> None:
+    race, trials = put(add_variant(mlp, "small", hidden=24), machine)
+    assert "comparison" not in open_page("compare", model=mlp).query_params
+    state.store().update_trial(trials[0].id, model_sha256=mlp.content_sha256)
+    at = open_page("compare", model=mlp)
+    assert at.query_params["comparison"] == race.id
+    assert len(frame(at, "compare.past.").value) == 1
+
+
 # --- a race that runs -------------------------------------------------------------------------------------
 
 

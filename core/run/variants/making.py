@@ -54,7 +54,7 @@ class Made:
 
     records: list[ModelRecord]
     reused: int  # of them, how many were there already
-    notes: tuple[str, ...] = ()  # what became of the name that was asked for
+    notes: tuple[str, ...] = ()  # what became of the names
 
     @property
     def result(self) -> ModelRecord:
@@ -102,8 +102,14 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
     """
     check_request(store, record, steps, dims=dims, calibration=calibration, name=name, workload=workload)
     name = name.strip()
+    notes: tuple[str, ...] = ()
     if store.model(record.content_sha256) is None:  # the variants will be checked against it
-        record = import_file(store, Path(record.path), name=record.name, source="file", run=run)
+        wanted = record.name
+        record = import_file(store, Path(record.path), name=wanted, source="file", run=run)
+        if record.name != wanted:
+            notes = (
+                f"Another model has the name `{wanted}`: the original is `{record.name}` in the library.",
+            )
     made: list[ModelRecord] = []
     reused = 0
     for number, step in enumerate(steps, 1):
@@ -120,8 +126,8 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
         record, known = task.perform()
         made.append(record)
         reused += known
-    made[-1], notes = _called(store, made[-1], name)
-    return Made(records=made, reused=reused, notes=notes)
+    made[-1], renamed = _called(store, made[-1], name)
+    return Made(records=made, reused=reused, notes=(*notes, *renamed))
 
 
 def check_request(

@@ -71,7 +71,7 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
         record.name,
         f"{variant['nodes_before']} → {variant['nodes_after']}",
         f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
-        ", ".join([DASH if error is None else f"{100 * error:.2g} %", *([MARK] if _breach(record) else [])]),
+        ", ".join([DASH if error is None else _percent(error), *([MARK] if _breach(record) else [])]),
         significant(variant["seconds"], 3),
     )
 
@@ -162,7 +162,12 @@ def _steps(record: ModelRecord) -> str:
 
 def _error(facts: Mapping[str, Any]) -> str:
     found = facts["error"]["max_rel"]
-    return DASH if found is None else f"{100 * found:.2g} %"
+    return DASH if found is None else _percent(found)
+
+
+def _percent(share: float) -> str:
+    value = 100 * share
+    return f"{value:.2g} %" if value < 10 else f"{value:,.0f} %"  # never 1e+02
 
 
 def _against(sha: str, known: Verdicts) -> str:

@@ -99,12 +99,11 @@ def _close() -> None:
 
 
 def _newest(record: ModelRecord) -> Comparison | None:
-    """The newest race of a model that was asked for here; the list stays as it is."""
+    """The newest race of a model, wherever it was asked for; the list stays as it is."""
     show(None)
     if st.session_state.get(CLOSED):
         return None
-    found = state.store().comparisons(model_sha256=record.content_sha256, limit=PAST_LIMIT)
-    newest = next((one for one in found if one.study and (one.result or one.state in ACTIVE)), None)
+    newest = next((one for one in _races(record) if one.result or one.state in ACTIVE), None)
     if newest is not None:
         show(newest.id)
         st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256
@@ -376,7 +375,6 @@ def _live(race: Comparison, field: Field, again_s: float) -> None:
 
 
 def _past(record: ModelRecord) -> None:
-    found = state.store().comparisons(model_sha256=record.content_sha256, limit=PAST_LIMIT)
     st.subheader("Past races", anchor=False)
     with_duels = st.toggle(
         "Single runs of Tune too",
@@ -384,7 +382,7 @@ def _past(record: ModelRecord) -> None:
         persist_state="session",
         help="A run on Tune is a race as well: of the settings against the baseline.",
     )
-    races = [one for one in found if with_duels or one.study]
+    races = _races(record, with_duels=with_duels)
     if not races:
         st.caption(f"No race of {format.plain(record.name)} yet.")
         return
@@ -409,6 +407,12 @@ def _past(record: ModelRecord) -> None:
         alt="Past comparisons of this model with their results",
     )
     st.caption("Tick a row to open that race.")
+
+
+def _races(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
+    """Races that a model took part in, as the baseline too, newest first."""
+    found = state.store().comparisons(raced_sha256=record.content_sha256, limit=PAST_LIMIT)
+    return [one for one in found if with_duels or not one.is_duel]
 
 
 def _reopen(key: str, comparison_ids: Sequence[str]) -> None:
