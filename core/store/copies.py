@@ -45,10 +45,16 @@ def copy(source: Path, target: Path) -> None:
     Raises:
         OSError, sqlite3.Error: it cannot be read or written; then there is no `target`.
     """
+    with closing(sqlite3.connect(source)) as db:
+        copy_of(db, target)
+
+
+def copy_of(db: sqlite3.Connection, target: Path) -> None:
+    """Write all that `db` sees to the new file `target`; raises like `copy`."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(draft)) as other:
-            one.backup(other)
+        with closing(sqlite3.connect(draft)) as other:
+            db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")
         draft.rename(target)
     finally:

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from core.process import scratch
-from core.store import copies
+from core.store import copies, rows
 from core.wire.errors import StoreError
 
 Connection = sqlite3.Connection  # for those of this folder that are lent one
@@ -77,6 +77,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 SCHEMA = len(MIGRATIONS)
+SEALED_SINCE = 5  # format whose rows carry a checksum
 
 
 class Database:
@@ -125,14 +126,15 @@ class Database:
         """
         if target.exists() or target.is_symlink():
             raise StoreError(f"`{target}` is there already.", hint="Choose another name for the copy.")
-        try:
-            copies.copy(self.path, target)
-        except OSError as error:
-            raise _not_written(target, error.strerror or str(error)) from error
-        except _ERRORS as error:
-            if _is_damage(error):
-                raise _store_error(self.path, error) from error
-            raise _not_written(target, str(error)) from error
+        with self.reading() as db:
+            try:
+                copies.copy_of(db, target)
+            except OSError as error:
+                raise _not_written(target, error.strerror or str(error)) from error
+            except _ERRORS as error:
+                if _is_damage(error):
+                    raise
+                raise _not_written(target, str(error)) from error
 
     def file_bytes(self) -> int:
         """Return how many bytes the file and its journal take."""
@@ -274,8 +276,22 @@ def _migrate(db: sqlite3.Connection, version: int) -> None:
     for statements in MIGRATIONS[version:]:
         for statement in statements:
             db.execute(statement)
+    if 0 < version < SEALED_SINCE:
+        _seal_all(db)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _seal_all(db: sqlite3.Connection) -> None:
+    """Give the rows of an earlier format the checksum of what stands in them now.
+
+    Not the samples: those may be gigabytes, see `MIGRATIONS`.
+    """
+    for table in rows.SEALED:
+        query = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608 - names of ours
+        for (place,) in db.execute(f"SELECT rowid FROM {table}").fetchall():  # noqa: S608
+            row = db.execute(f"SELECT * FROM {table} WHERE rowid = ?", (place,)).fetchone()  # noqa: S608
+            db.execute(query, (rows.seal(row, table), place))
 
 
 def _check_header(path: Path) -> None:

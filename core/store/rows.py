@@ -1,7 +1,7 @@
 """How a trial and a comparison stand in a row: which columns are JSON, which parts of a result stand apart.
 
 Each row carries a checksum of what was written, its *seal*: a disk that changes a digit makes a row that
-reads well and is not true. Rows of older versions have none, and are believed where they can be read.
+reads well and is not true. Samples of older versions have none, and are believed where they can be read.
 
 Pure: dictionaries and dataclasses, no SQL. How raw parts become bytes is `samples.py`'s.
 """

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
+from streamlit import runtime
 
-from dashboard.server.gate import Gate, is_loopback
+from dashboard.server.gate import Gate
 
 USERS_VARIABLE = "ORTUNE_USERS"  # e-mail addresses, or @domains, with commas between them
 
@@ -65,9 +66,8 @@ def log_out() -> None:
 
 
 def _require_gate() -> None:
-    """Refuse a server that is open to the network without the gate, as `streamlit run` starts one."""
-    address = str(st.get_option("server.address") or "")
-    if Gate.stands or (address and is_loopback(address)):
+    """Refuse a server without the gate, as `streamlit run` starts one: pages of others could speak to it."""
+    if Gate.stands or type(runtime.get_instance()) is not runtime.Runtime:
         return
-    st.error("Start it with `python -m dashboard`, which asks for a login.", title="Open to the network")
+    st.error("Start it with `python -m dashboard`, which asks who speaks to it.", title="Open to others")
     st.stop()

@@ -101,3 +101,8 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
     x, sr = fed([feed_plan(WorkloadSpec(), scalar)], scalar)
     assert fed_words(x) == "x float32 [1, 4]: random, 0 to 1"
     assert fed_words(sr) == "sr int64 []: random, 0 to 1 (the model tells no range)"
+
+
+def test_name_longer_than_a_screen_is_told_by_its_beginning() -> None:
+    one = fed_from_dict({"name": "n" * 100_000, "dtype": "float32", "shapes": [[2]], "values": "1"})
+    assert fed_words(one) == f"{'n' * 119}… float32 [2]: 1"

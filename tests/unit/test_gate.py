@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import socket
@@ -329,3 +330,24 @@ def test_a_name_that_no_browser_sends_is_refused(start: Callable[..., Any], name
 )
 def test_who_is_welcome(user: dict[str, Any], listed: str, welcome: bool) -> None:
     assert login.is_welcome(user, listed) is welcome
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_server_without_the_gate_shows_nothing(monkeypatch: pytest.MonkeyPatch, stands: bool) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    shown: list[str] = []
+    served = object.__new__(login.runtime.Runtime)
+    with monkeypatch.context() as patch:
+        patch.setattr(login, "is_configured", lambda: False)
+        patch.setattr(login.runtime, "get_instance", lambda: served)
+        patch.setattr(login.st, "error", lambda text, **_: shown.append(text))
+        patch.setattr(login.st, "stop", stop)
+        patch.setattr(gate.Gate, "stands", stands)
+        with contextlib.nullcontext() if stands else pytest.raises(Stopped):
+            login.require()
+    assert len(shown) == 1 - stands

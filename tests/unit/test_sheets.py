@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from core.cli import grid
 from core.cli.sheets import lines, print_sheet
 from core.evidence.quietness import Answer
 from core.show.sheets import Fact, Line, Note, Sheet, Table, things
+from core.worker.models import inspect_model
+from tests import tiny_models
 
 SHEET = Sheet(
     "resnet\x1b[2J18",
@@ -107,3 +110,11 @@ def test_a_busy_machine_is_said_with_its_grade() -> None:
         "  noise         between processes ±1 %; –",
         "  BUSY          Tested on a busy machine.",
     ]
+
+
+def test_names_of_a_model_that_are_longer_than_a_screen_are_told_by_their_beginning(tmp_path: Path) -> None:
+    info: Any = dict(inspect_model(str(tiny_models.mul(tmp_path / "mul.onnx"))))
+    info |= {"op_counts": {"R" * 100_000: 1}, "opset": {"d" * 100_000: 1}, "producer": "p" * 100_000}
+    shown = "\n".join(lines(things.model("mul", info, "")))
+    assert f"1: {'R' * 119}… 1\n" in shown
+    assert len(shown) < 2_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from core.cli import run
 from core.run.ledger import settle
 from core.store import Accuracy, Store, database, restore
 from core.wire.errors import StoreError
+from tests.small_disks import small_disk
 from tests.unit.test_store import (
     FORMAT_3,
     OLD_RAW,
@@ -248,7 +250,7 @@ def test_message_of_sqlite_that_is_no_text_is_damage(store: Store, monkeypatch: 
     assert Store(store.path).trials() == []
 
 
-def test_rows_of_an_older_store_have_no_checksum_and_open(old_store: Path) -> None:
+def test_rows_of_an_older_store_are_sealed_when_it_is_brought_forward(old_store: Path) -> None:
     before = old_store.read_bytes()
     store = Store(old_store)
     assert store.trial("older1").result == {"batch_size": 1, **OLD_RAW}
@@ -259,10 +261,10 @@ def test_rows_of_an_older_store_have_no_checksum_and_open(old_store: Path) -> No
     assert len(before) <= kept.stat().st_size * 2
     Store(old_store)
     assert len(list(old_store.parent.glob("ortune.db.format-3-*"))) == 1
-    store.update_trial("older1", state="COMPLETE")
+    assert store.check().damaged == 0
     change(store, "UPDATE trials SET model_name = 'other'")
     shown = {one.id: one.state for one in store.trials(damaged=True)}
-    assert shown == {"older1": "DAMAGED", "newer1": "COMPLETE"}  # one was sealed, the other never
+    assert shown == {"older1": "DAMAGED", "newer1": "DAMAGED"}
 
 
 def test_migration_without_space_for_its_copy_changes_nothing(
@@ -280,6 +282,19 @@ def test_migration_without_space_for_its_copy_changes_nothing(
 
 
 # --- backup and restore -------------------------------------------------------------------------------------
+
+
+def test_backup_of_a_home_that_is_read_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with small_disk() as disk:
+        store = Store(disk / "ortune.db")
+        put(store, "first1")
+        with closing(sqlite3.connect(store.path)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        remount = ["mount", "-o", "remount,ro", str(disk)]
+        assert subprocess.run(remount, capture_output=True, check=False).returncode == 0
+        found = store.backup(tmp_path / "kept.db")
+    assert (found.trials, found.damaged) == ((1, 0), 0)
+    assert [one.id for one in Store(tmp_path / "kept.db").trials()] == ["first1"]
 
 
 def test_backup_is_one_file_that_restore_brings_back(

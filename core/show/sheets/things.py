@@ -24,7 +24,8 @@ def model(name: str, info: wire.ModelInfo, runs: str) -> Sheet:
         info: what was found in it.
         runs: what is known of its loading.
     """
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
+    opsets = ", ".join(f"{clipped(one) or 'ai.onnx'} {version}" for one, version in info["opset"].items())
+    producer = clipped(info["producer"]) or "unknown"
     return Sheet(
         name,
         [
@@ -32,7 +33,7 @@ def model(name: str, info: wire.ModelInfo, runs: str) -> Sheet:
             Fact("sha256", info["sha256"]),
             Fact("size", f"{size(info['size_bytes'])}, {info['parameters']:,} parameters"),
             Fact("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
-            Fact("opset", f"{opsets}; IR {info['ir_version']}; made by {info['producer'] or 'unknown'}"),
+            Fact("opset", f"{opsets}; IR {info['ir_version']}; made by {producer}"),
             Fact("batch", _batch(info)),
             Fact("free", ", ".join(map(clipped, info["free_dims"])) or "no free dimension"),
             Fact("runs", runs),
@@ -80,7 +81,7 @@ def _tensor(one: wire.InputInfo) -> tuple[str, str, str]:
 
 def _op_counts(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} {number}" for name, number in ordered[:8])
+    shown = ", ".join(f"{clipped(name)} {number}" for name, number in ordered[:8])
     return shown + (f", {len(ordered) - 8} more types" if len(ordered) > 8 else "")
 
 
