@@ -81,6 +81,21 @@ def test_the_newest_result_is_put_against_what_it_raced_with(
     assert at.selectbox(key="why.baseline").value == duel.baseline.id
 
 
+def test_a_linked_result_of_another_model_stays_the_baseline(
+    open_page: Open, mlp: ModelRecord, add_model: Add, duel: invented.Duel
+) -> None:
+    other = add_model(tiny_models.conv)
+    mine = [
+        invented.put_measured(state.store(), other, invented.spec_for(other), fingerprint="x") for _ in "ab"
+    ]
+    at = open_page("why", model=other, a=duel.trial.id, b=mine[0].id)
+    assert at.selectbox(key="why.baseline").value == duel.trial.id
+    assert at.selectbox(key="why.candidate").value == mine[0].id
+    assert any(
+        mlp.name in one and duel.trial.id[:8] in one for one in at.selectbox(key="why.baseline").options
+    )
+
+
 def test_results_that_onnx_runtime_did_not_compute_are_not_offered(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import streamlit as st
 
@@ -160,13 +160,13 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
     """Complete measurements of the model that ORT's profiler can look into, newest first.
 
     What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
-    linked to.
+    linked to; so are results of other models, as of the original beside its variant.
     """
-    chosen = {st.session_state.get(BASELINE), st.session_state.get(CANDIDATE)}
-    found = [one for kind in KINDS for one in _complete(record, kind)]
-    usable = [one for one in found if engines.can(one.spec.get("engine", engines.DEFAULT), "profile")]
-    measured = [one for one in usable if one.kind == "measure"]
-    candidate = st.session_state.get(CANDIDATE) or (measured[0].id if measured else "")
+    own = [one for kind in KINDS for one in _complete(record, kind)]
+    newest = next((one.id for one in own if one.kind == "measure" and _usable(one)), "")
+    candidate = st.session_state.get(CANDIDATE) or newest
+    chosen = {st.session_state.get(BASELINE), candidate}
+    usable = [one for one in (*own, *_of_other_models(record, chosen, own)) if _usable(one)]
     race = next((one.comparison for one in usable if one.id == candidate), "")
     shown = [
         one
@@ -174,6 +174,26 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
         if one.kind == "measure" or one.id in chosen or (race and one.comparison == race)
     ]
     return {one.id: one for one in sorted(shown, key=lambda one: -one.created_at)}
+
+
+def _usable(trial: Trial) -> bool:
+    return engines.can(trial.spec.get("engine", engines.DEFAULT), "profile")
+
+
+def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence[Trial]) -> list[Trial]:
+    """What is chosen beside a result of this model, and what raced with that one."""
+    store, found = state.store(), {}
+    for one in own:
+        if one.id in chosen and one.comparison:
+            found |= {trial.id: trial for trial in store.trials_of(one.comparison)}
+    for name in chosen if chosen & {one.id for one in own} else ():
+        with contextlib.suppress(TunerError):  # deleted since
+            found |= {name: store.trial(name)} if name else {}
+    return [
+        one
+        for one in found.values()
+        if one.model_sha256 != record.content_sha256 and one.state == "COMPLETE" and one.p50_s
+    ]
 
 
 def _pick(trials: Mapping[str, Trial]) -> Pair | None:
@@ -237,7 +257,8 @@ def _label(trial: Trial) -> str:
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
     busy = verdict.busy_mark(trial.result)
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {asked}{beside}{differ}"
+    which = f"{trial.id[:8]} · {format.short(trial.model_name, 30)}"
+    return f"{format.when(trial.created_at)} · {which} · p50 {p50}{busy} · {asked}{beside}{differ}"
 
 
 # --- explaining -------------------------------------------------------------------------------------------
