@@ -17,6 +17,7 @@ from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
+BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 NAME_LIMIT = 40  # characters of a name beside its bar
 QUANTIZED, BLOCKED = "quantized", "stays in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}
@@ -80,6 +81,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             y=[index for index, _ in rows],
             x=[one.error_percent for _, one in rows],
             orientation="h",
+            width=BAR_WIDTH,
             name=series,
             marker={
                 "color": COLORS[series],
@@ -92,7 +94,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             hovertext=[one.hover for _, one in rows],
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    figure.update_layout(barmode="overlay", bargap=0.3)
+    figure.update_layout(barmode="overlay")
     figure.update_yaxes(
         tickvals=list(range(len(info))),
         ticktext=[plain(one.label) for one in info],

@@ -19,6 +19,7 @@ from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up
 ROW_PX = 28
+BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 CHARACTER_PX = 7  # of a number beside the plot
 LABEL_LIMIT = 28  # characters of a line of a label
 LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
@@ -128,7 +129,7 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
         if rows:
             _add_steps(figure, series, rows, unit)
     _add_texts(figure, info)
-    figure.update_layout(barmode="overlay", bargap=0.3, legend_traceorder="normal")
+    figure.update_layout(barmode="overlay", legend_traceorder="normal")
     figure.update_yaxes(
         tickvals=list(range(len(info))),
         ticktext=[_wrapped(step.label) for step in info],
@@ -145,6 +146,7 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
         x=[step.ms for _, step in rows],
         base=[step.start_ms for _, step in rows],
         orientation="h",
+        width=BAR_WIDTH,
         name=series,
         marker={
             "color": COLORS[series],

@@ -30,6 +30,11 @@ def test_both_series_have_a_look_of_their_own_beside_the_colour() -> None:
     assert figure.layout.xaxis.title.text.endswith("(%)")
 
 
+def test_no_bar_reaches_into_the_next_row() -> None:
+    figure = variant_charts.bars(variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"]))
+    assert {trace.width for trace in figure.data} == {variant_charts.BAR_WIDTH}
+
+
 def test_the_curve_goes_from_everything_to_nothing() -> None:
     points = variant_charts.curve_info(choices(units((0.08, 0.001), (0.02, 0.004))))
     assert [one.blocked for one in points] == [0, 1, 2]

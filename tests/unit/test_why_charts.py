@@ -75,6 +75,11 @@ def test_the_figures_draw_what_the_data_say_and_escape_names_of_models() -> None
     assert "per run" in both.layout.xaxis.title.text
 
 
+def test_no_bar_reaches_into_the_next_row() -> None:
+    figure = why_charts.steps(why_charts.steps_info(differ(unfused(), fused())), unit="run")
+    assert {trace.width for trace in figure.data if trace.type == "bar"} == {why_charts.BAR_WIDTH}
+
+
 def test_no_difference_at_all_is_drawn_without_shares() -> None:
     info = why_charts.steps_info(differ(unfused(), unfused(), 900, 900))
     assert {step.share for step in info} == {None}

@@ -182,7 +182,7 @@ def _usable(trial: Trial) -> bool:
 
 def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence[Trial]) -> list[Trial]:
     """What is chosen beside a result of this model, and what raced with that one."""
-    store, found = state.store(), {}
+    store, found = state.store(), dict[str, Trial]()
     for one in own:
         if one.id in chosen and one.comparison:
             found |= {trial.id: trial for trial in store.trials_of(one.comparison)}
