@@ -19,7 +19,6 @@ from core.wire.errors import SpecError, TunerError
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
     help="List, rename and delete variants; `transform` makes them.",
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from core.evidence.documents import ComparisonResult, Role
 from core.evidence.measurement import TrialState
-from core.spec import JUDGED_BY, TrialSpec, anchor
+from core.spec import TrialSpec, anchor
 from core.wire.errors import ErrorRecord
 
 ANCHOR_LABEL = "ORT default"
@@ -142,7 +142,7 @@ def same_request(one: TrialSpec, other: TrialSpec) -> bool:
 
 
 def _request(spec: TrialSpec) -> dict[str, Any]:
-    data = {name: part for name, part in spec.to_dict().items() if name not in ("protocol", *JUDGED_BY)}
+    data = {name: part for name, part in spec.request().items() if name != "protocol"}
     identity = "path" if spec.model.sha256 is None else "sha256"
     ignored = {"path", "sha256"} - {identity}
     data["model"] = {name: value for name, value in data["model"].items() if name not in ignored}

@@ -60,13 +60,14 @@ class Ledger:
             entry.progress = progress
 
     def resolved(self, entry: Queued, trial_id: str, resolved: Resolved) -> None:
-        """Write down which model a trial is about, and its comparison where it is the first that tells."""
+        """Write down which model a trial is about, and its comparison: the baseline's, else the first's."""
         name, sha256 = resolved.record.name, resolved.record.content_sha256
         spec = resolved.spec
         self._change_trial(
             entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
         )
-        if entry.comparison is not None and not entry.comparison.model_sha256:
+        race = entry.comparison
+        if race is not None and (not race.model_sha256 or trial_id == _asked_baseline(race)):
             self._change_comparison(entry, model_sha256=sha256, model_name=entry.job.model_name or name)
 
     def _change_trial(self, entry: Queued, trial_id: str, **changes: Any) -> None:
@@ -175,6 +176,11 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
         noted = {"notes": [*notes, *ending.result.get("notes", ())]} if notes else {}
         changes |= {"result": {**ending.result, **noted}, "fingerprint": ending.result["fingerprint"]}
     return changes
+
+
+def _asked_baseline(race: Comparison) -> str | None:
+    """Trial of the baseline that was asked for; the default that races along is none."""
+    return next((one.trial for one in race.contestants if one.role == "baseline"), None)
 
 
 def _recorded(error: TunerError | None) -> ErrorRecord | None:

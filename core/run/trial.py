@@ -115,7 +115,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
 def check_race_before(
     asked: Sequence[Configuration], store: Store, run: Run
 ) -> list[tuple[Configuration, TunerError]]:
-    """Refuse a race before it waits in the queue where no candidate can run; return the others that cannot.
+    """Refuse a race before it waits where its baseline or no candidate can run; return others that cannot.
 
     Args:
         asked: candidates and at most one baseline.
@@ -123,7 +123,7 @@ def check_race_before(
         run: as for `check_before`.
 
     Raises:
-        TunerError: what keeps the first candidate from it.
+        TunerError: what keeps the baseline or the first candidate from it.
     """
     refused: list[tuple[Configuration, TunerError]] = []
     for one in asked:
@@ -131,6 +131,8 @@ def check_race_before(
             check_before(one.spec, store, run)
         except TunerError as error:
             refused.append((one, error))
+    if lost := [why for one, why in refused if one.role == "baseline"]:
+        raise lost[0]
     lost = [why for one, why in refused if one.role == "candidate"]
     if lost and len(lost) == sum(one.role == "candidate" for one in asked):
         raise lost[0]

@@ -228,13 +228,23 @@ class TrialSpec(Spec):
         data: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
         return {"model": data["model"], **{k: v for k, v in data.items() if k != "model"}}
 
-    def key(self) -> str:
-        """SHA-256 of the canonical request: equal for two requests that ask for the same thing.
+    def request(self) -> dict[str, Any]:
+        """`to_dict` without what the configuration is judged by, and without a batch of one row.
 
-        The model counts by content when its hash is known, so a renamed file is the same model. What the
-        configuration is judged by is no part of it.
+        One row is fed where nothing is asked for; a model whose own batch is another number refuses 1.
         """
         data = {name: part for name, part in self.to_dict().items() if name not in JUDGED_BY}
+        workload = data.pop("workload", {})
+        if workload.get("batch_size") == 1:
+            del workload["batch_size"]
+        return {**data, "workload": workload} if workload else data
+
+    def key(self) -> str:
+        """SHA-256 of `request`: equal for two that ask for the same thing.
+
+        The model counts by content when its hash is known, so a renamed file is the same model.
+        """
+        data = self.request()
         if self.model.sha256:
             data["model"] = {**data["model"], "path": ""}
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))

@@ -312,7 +312,7 @@ class Store:
         """Return comparisons, newest first, without damaged ones.
 
         Args:
-            model_sha256: the model that a race is stored under, its first candidate's.
+            model_sha256: the model that a race is stored under: its baseline's, else its first candidate's.
             raced_sha256: a model that raced in it, in whatever role.
             study: name under which the candidates belong together.
             state: see `Comparison`.

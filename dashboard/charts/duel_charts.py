@@ -235,7 +235,7 @@ def timeline(info: Timeline) -> go.Figure:
     """Draw latencies over wall time with the interference strip beneath, on one axis of time."""
     runs = sum(one.runs for one in info.sides)
     thinned = any(one.thinned for one in info.sides)
-    note = f"<br>{runs:,} runs thinned, the extremes of each stretch kept" if thinned else ""
+    note = f"<br>{runs:,} runs thinned,<br>the extremes of each stretch kept" if thinned else ""
     figure = base_figure(
         x_title=f"Time since the first block (s){note}",
         y_title=info.y_title,

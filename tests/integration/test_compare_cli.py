@@ -24,6 +24,7 @@ from core.show.sheets.races import raced
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError, StoreError
+from tests import tiny_models
 from tests.command_line import CommandLine, Done, races, wait_until
 
 QUICK = ("--runs", "40", "--warmup-runs", "2")
@@ -436,6 +437,16 @@ def pairs(document: Any) -> Any:
     return [(one, by_id[one["trial"]]) for one in document["contestants"]]
 
 
+def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    other = tiny_models.mlp(tmp_path / "other.onnx", hidden=8)
+    document = measured(cli.run("compare", mlp, str(other), *QUICK, "--different-models", "--json")).document
+    race = Store(cli.home / "ortune.db").comparison(document["comparison"])
+    base = next(one for one in document["trials"] if one["model"]["name"] == Path(mlp).stem)
+    assert document["model_name"] == race.model_name == Path(mlp).stem
+    assert race.model_sha256 == base["model"]["sha256"]
+    assert not race.is_duel  # the dashboard lists it
+
+
 def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
     assert "against preset:edge" in done.out
@@ -452,15 +463,29 @@ def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) ->
     assert store.trial(contrast["baseline"]).spec["session"] == {"intra_op_num_threads": 1}
 
 
-def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str) -> None:
+def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
     """The candidate has its numbers, against the default; what was asked has no answer."""
-    done = cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "torch:eager")
+    lost = tmp_path / "lost.yaml"  # only the attempt shows that there is no such GPU
+    provider = "CUDAExecutionProvider"
+    lost.write_text(
+        f"schema: 1\nmodel: {{path: {mlp}}}\nsession:\n"
+        f"  providers: [{{name: {provider}, options: {{device_id: '77'}}}}]\n"
+    )
+    done = cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", str(lost))
     assert done.code == 2
     assert "against ORT default" in done.out
+    assert provider in done.err
+    assert cli.run("compare", mlp, *QUICK, "--candidate", "preset:edge", "--baseline", str(lost)).code == 2
+
+
+@pytest.mark.parametrize("command", [("bench",), ("compare", "--candidate", "preset:edge")])
+def test_a_baseline_that_is_known_to_be_impossible_is_refused_at_once(
+    cli: CommandLine, mlp: str, command: tuple[str, ...]
+) -> None:
+    done = cli.run(command[0], mlp, *QUICK, *command[1:], "--baseline", "torch:eager")
+    assert (done.code, done.out) == (2, "")
     assert "PyTorch" in done.err
-    assert (
-        cli.run("compare", mlp, *QUICK, "--candidate", "preset:edge", "--baseline", "torch:eager").code == 2
-    )
+    assert Store(cli.home / "ortune.db").comparisons() == []
 
 
 @pytest.mark.parametrize(

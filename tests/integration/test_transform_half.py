@@ -377,6 +377,13 @@ def test_mixed_precision_leaves_the_harmful_nodes_in_float32(tmp_path: Path) -> 
 def test_mixed_precision_blocks_nothing_where_float16_holds(tmp_path: Path) -> None:
     _, reply = do(tiny.mlp(tmp_path / "m.onnx"), "mixed", max_rel=0.05, keep_io_types=True)
     assert (reply["facts"]["blocked"], reply["facts"]["tries"]) == ([], 1)
+    assert not any("computes in float32" in note for note in reply["notes"])
+
+
+def test_mixed_precision_says_that_nothing_could_be_in_float16(tmp_path: Path) -> None:
+    _, reply = do(cancelling(tmp_path / "c.onnx"), "mixed", max_rel=1e-7, keep_io_types=True)
+    assert len(reply["facts"]["blocked"]) == reply["facts"]["candidates"]
+    assert any("computes in float32" in note for note in reply["notes"])
 
 
 def test_a_tolerance_that_the_borders_break_is_refused(tmp_path: Path) -> None:

@@ -216,13 +216,14 @@ def test_function_that_calls_itself_is_refused(tmp_path: Path, calls: dict[str, 
         inspect_model(str(_with_functions(tmp_path / "m.onnx", calls)))
 
 
-def test_functions_that_grow_without_end_are_not_inlined(tmp_path: Path) -> None:
+def test_functions_that_grow_without_end_are_refused(tmp_path: Path) -> None:
     import onnx
 
     calls = {f"f{number}": [f"f{number + 1}"] * 4 for number in range(40)}
     path = _with_functions(tmp_path / "m.onnx", {**calls, "f40": ["Relu"]})
     assert expanded_nodes(onnx.load(path)) == 4**40
-    assert inspect_model(str(path))["nodes"] == 1
+    with pytest.raises(ModelError, match=f"unfold to {4**40:,} nodes"):
+        inspect_model(str(path))
     small = _with_functions(tmp_path / "s.onnx", {"f": ["g", "g"], "g": ["Relu"] * 3})
     assert expanded_nodes(onnx.load(small)) == 6
 

@@ -600,6 +600,13 @@ def test_the_key_follows_the_content_of_the_model_not_its_path() -> None:
     assert spec_from_dict({"model": {"path": "a.onnx"}}).key() != a.key()
 
 
+def test_one_row_is_what_is_fed_where_nothing_is_asked_for() -> None:
+    assert spec(workload={"batch_size": 1}).key() == spec().key()
+    bound = {"batch_size": 1, "use_io_binding": True}
+    assert spec(workload=bound).key() == spec(workload={"use_io_binding": True}).key()
+    assert spec(workload=bound).to_dict()["workload"] == bound  # what was asked for stays
+
+
 def test_the_key_changes_with_everything_that_is_asked_for() -> None:
     keys = {
         one.key()

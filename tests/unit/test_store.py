@@ -280,6 +280,15 @@ def test_comparisons_are_listed_newest_first_and_filtered(store):
     assert ids(model_sha256="other") == []
 
 
+def test_a_race_is_listed_with_every_model_that_raced_in_it(store):
+    put_race(store, "race", ["cand", "base"])
+    store.update_trial("cand", model_sha256="a variant")
+    assert [one.id for one in store.comparisons(raced_sha256="a variant")] == ["race"]
+    assert [one.id for one in store.comparisons(raced_sha256="sha", limit=1)] == ["race"]
+    assert store.comparisons(raced_sha256="a variant", state="FAIL") == []
+    assert store.comparisons(raced_sha256="other") == []
+
+
 def test_references_are_listed_only_when_asked_for(store):
     put_race(store, "race", ["cand", "base"])
     store.create_trial(trial("prof", kind="profile"))

@@ -141,6 +141,17 @@ def test_an_empty_page_says_what_to_do_and_evaluates_nothing(open_page: Open, ml
     assert not at.error
 
 
+def test_evaluations_of_data_that_the_browser_may_not_name_are_told(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path
+) -> None:
+    path = tmp_path / "elsewhere.npz"
+    np.savez(path, images=np.zeros((2, 16), np.float32), labels=np.zeros(2, np.int64))
+    put(mlp, DatasetSpec(path=str(path)), binary([0.1, 0.9]), [0, 1])
+    said = texts(open_accuracy(open_page, mlp))
+    assert "1 evaluation of this model cannot be shown again here" in said
+    assert "outside of the folders that this server opens" in said
+
+
 def test_every_control_has_help(open_page: Open, mlp: ModelRecord, data: DatasetSpec) -> None:
     at = open_accuracy(open_page, mlp, data)
     drawn = [*at.selectbox, *at.text_input, *at.number_input, *at.multiselect]

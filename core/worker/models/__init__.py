@@ -26,6 +26,7 @@ from core.worker.models.ranges import RangeFinder
 
 MAX_IR_VERSION = 13  # of ONNX Runtime 1.31; the limits are tested against the installed one
 MAX_OPSET = 26
+MOST_NODES = 10_000_000  # once local functions are unfolded; the largest models in use have under a million
 
 # What reading a message raises whose bytes parse but make no sense: text that is not UTF-8, unknown types.
 _DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError)
@@ -135,7 +136,12 @@ def read_model(file: Path) -> ModelProto:
             hint="Export the model with at least one output.",
         )
     _check_versions(model)
-    expanded_nodes(model)  # functions that call themselves would end no walk
+    if (nodes := expanded_nodes(model)) > MOST_NODES:
+        raise ModelError(
+            f"The local functions of `{file.name}` call each other so often that they unfold to {nodes:,} "
+            f"nodes; {MOST_NODES:,} are allowed.",
+            hint="Export the model again; what repeats is a Loop or a Scan.",
+        )
     return model
 
 

@@ -102,12 +102,28 @@ def offered(record: ModelRecord) -> list[Accuracy]:
     return [one for one in kept if one.fingerprint in (here, "") and _can_be_shown(one)]
 
 
+def out_of_reach(record: ModelRecord) -> list[TunerError]:
+    """Return why evaluations of a model on this machine are not offered: their data are not the browser's."""
+    here = state.environment()["fingerprint"]
+    kept = state.store().accuracies(model_sha256=record.content_sha256, limit=LIMIT)
+    return [why for one in kept if one.fingerprint in (here, "") and (why := _out_of_reach(one))]
+
+
+def _out_of_reach(one: Accuracy) -> TunerError | None:
+    try:
+        allowed_path(dataset_from_dict(one.dataset).path, folder=True)
+    except TunerError as error:
+        return error
+    return None
+
+
 def _can_be_shown(one: Accuracy) -> bool:
     try:
         data = dataset_from_dict(one.dataset)
         precision = spec_from_dict(one.spec).model.precision
-        allowed_path(data.path, folder=True)
     except TunerError:
+        return False
+    if _out_of_reach(one) is not None:
         return False
     return precision == "fp32" and _same_rows(one, data) and Path(one.scores_path).is_file()
 

@@ -14,13 +14,14 @@ from core.process.runner import Run
 from core.run import kinds, variants
 from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
 from core.run.job import Status
+from core.show.words import counted
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
 from dashboard import fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
-from dashboard.views.accuracy.found import Evaluated, Request, find, offered, record_name
+from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
 from dashboard.widgets import controls, dataset, earlier, job_box
 
 # keys of the session
@@ -67,7 +68,7 @@ def page() -> None:
         if found:
             accuracy_results.result(found)
         elif not state.is_active(job):
-            _empty()
+            _empty(record)
 
 
 # --- what was evaluated before ------------------------------------------------------------------------------
@@ -320,7 +321,12 @@ def _ended(job: Status) -> None:
         state.report_record(error)
 
 
-def _empty() -> None:
+def _empty(record: ModelRecord) -> None:
+    hidden = out_of_reach(record)
+    if hidden:
+        told = f"{format.plain(hidden[0].message)} {format.plain(hidden[0].hint)}"
+        title = f"{counted(len(hidden), 'evaluation')} of this model cannot be shown again here"
+        st.info(told, icon=":material/visibility_off:", title=title)
     with st.container(border=True):
         st.markdown(
             ":material/fact_check: **Nothing evaluated yet.** Choose labelled data on the left, then press "

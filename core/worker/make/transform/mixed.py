@@ -61,7 +61,7 @@ def apply(
     write_whole(half, draft)
     return Applied(
         tool=TOOL,
-        notes=about_values(model, half),
+        notes=[*about_values(model, half), *_about_nodes(found)],
         facts={
             "blocked": sorted(found.blocked),
             "blocked_by_converter": blocked_nodes(model),
@@ -72,6 +72,12 @@ def apply(
             "tries": found.tries,
         },
     )
+
+
+def _about_nodes(found: Found) -> list[str]:
+    if len(found.blocked) < found.candidates:
+        return []
+    return ["no node could be in float16 within the tolerance: the copy computes in float32"]
 
 
 def _plain(error: float) -> float | None:
