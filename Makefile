@@ -54,7 +54,7 @@ tests: $(VENV)/.dev ## Unit, integration, page and browser tests
 e2e: $(VENV)/.dev ## Browser tests alone
 	@$(BIN)/pytest tests/e2e
 
-test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (30 minutes)
+test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (12 to 30 minutes)
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
 
 screenshots: $(VENV)/.dev ## Take the screenshot that README shows, from a real run
