@@ -17,6 +17,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.show import words
 from core.evidence.comparison import ANCHOR_LABEL
 from core.evidence.fed import Fed
 from core.spec.knobs import KNOBS
@@ -305,7 +306,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     comparison = state.store().comparison(trial.comparison)
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = result["contrasts"][0]
-    assert verdict.words(contrast)[1:] in at.header[0].value.replace("\\", "")
+    assert words.verdict(contrast)[1:] in at.header[0].value.replace("\\", "")
     assert f"against {ANCHOR_LABEL}" in texts(at)
     assert comparison.result is not None
     assert f"Grade {comparison.result['grade']}, " in texts(at)
