@@ -9,11 +9,11 @@ import pandas as pd
 import streamlit as st
 from streamlit.typing import DataframeState
 
-from core.show import standings
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run.job import Status
+from core.show import standings
 from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state

@@ -14,7 +14,6 @@ from playwright.sync_api import Locator, Page, expect
 from core.show import words
 from core.spec import spec_from_yaml
 from core.store import Store
-from dashboard.widgets import verdict
 from tests import tiny_models
 from tests.e2e.conftest import named, number, run, run_button, set_number, started, visit
 

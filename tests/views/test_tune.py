@@ -17,9 +17,9 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.show import words
 from core.evidence.comparison import ANCHOR_LABEL
 from core.evidence.fed import Fed
+from core.show import words
 from core.spec.knobs import KNOBS
 from core.spec.presets import PRESETS
 from core.spec.steps import Step
@@ -28,7 +28,6 @@ from core.store.library import remove_model
 from core.wire.errors import SpecError, record_from_error
 from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, polling, state
-from dashboard.widgets import verdict
 from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget

@@ -16,7 +16,7 @@ from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.guard import MARK, WARNING, breach
 from dashboard import format, state
-from dashboard.widgets import cells, controls, results, verdict
+from dashboard.widgets import controls, results, verdict
 
 CURRENT = "current"
 SOURCE = "export.source"
