@@ -13,7 +13,8 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
 from core.show.sheets import Table
-from core.show.words import by_rank, changes_in_words, contrasts_of, ranks
+from core.show.standings import against_reference, order, ranks
+from core.show.words import changes_in_words
 from core.wire.guard import breach
 
 Record = Mapping[str, Any]  # name of a column, with its unit -> value; None: not known
@@ -74,10 +75,11 @@ def history_records(trials: Sequence[Trial]) -> list[Record]:
 
 def comparison_records(race: Comparison, trials: Sequence[Trial]) -> list[Record]:
     """One record per contestant, the best rank first; ratios above 1 are faster than the baseline."""
-    places = ranks(race)
-    contrasts, by_id = contrasts_of(race), {trial.id: trial for trial in trials}
+    places, contrasts = ranks(race), against_reference(race)
+    by_id = {trial.id: trial for trial in trials}
+    contestants = {one.trial: one for one in race.contestants}
     found: list[Record] = []
-    for one in by_rank(race):
+    for one in map(contestants.__getitem__, order(race)):
         contrast, trial = contrasts.get(one.trial, {}), by_id.get(one.trial)
         found.append(
             {

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
-from core.evidence.verdict import words
+from core.evidence.verdict import is_rejected, measured, words
 from core.spec import TrialSpec, asked, changed, spec_from_dict
 from core.wire.errors import SpecError
 from core.wire.guard import else_words
@@ -57,9 +56,10 @@ def noise(one: Mapping[str, Any]) -> str:
 
 
 def verdict(one: Mapping[str, Any]) -> str:
-    """A contrast in words; the verdict stands first where the interval alone would say otherwise."""
-    said = words(one) + else_words(one)
-    return f"UNDECIDED (all rounds: {said})" if one.get("contradicted") else said
+    """A contrast in words; one that was rejected is said to be no verdict."""
+    if is_rejected(one):
+        return f"rejected: no verdict ({measured(one)})"
+    return words(one) + else_words(one)
 
 
 def value_in_words(value: object) -> str:
@@ -74,23 +74,6 @@ def value_in_words(value: object) -> str:
 def counted(number: int | None, noun: str) -> str:
     """Return "1 row", "2 rows"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def by_rank(race: Comparison) -> list[Contestant]:
-    """Return the contestants, the best rank first."""
-    places = ranks(race)
-    return sorted(race.contestants, key=lambda one: places.get(one.trial, {}).get("rank", len(places) + 1))
-
-
-def contrasts_of(race: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Return the verdict on each trial against the comparison's baseline."""
-    found = race.facts.get("contrasts") or []
-    return {one["candidate"]: one for one in found if one["baseline"] == race.baseline}
-
-
-def ranks(race: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Return the rank of each trial that has one."""
-    return {one["trial"]: one for one in race.facts.get("ranks") or []}
 
 
 def changes_in_words(trial: Trial) -> str:

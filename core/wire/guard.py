@@ -31,6 +31,7 @@ from typing import Any, TypedDict, cast
 from core import wire
 
 MARK = "outputs differ"  # the words that stand beside every number of such a result
+WARNING = "⚠"  # before a mark in tables and charts, which have no icons
 ELSE = "computes something else"  # the same beside a verdict between different models
 ADVICE = (
     "Feed data like the model's own, where it was calibrated on such; make the variant again with other "

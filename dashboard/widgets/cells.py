@@ -15,7 +15,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import Verdict, is_rejected, parts
 from core.spec.knobs import KNOBS
 from core.wire.errors import TunerError
-from core.wire.guard import MARK, breach, not_judged
+from core.wire.guard import MARK, WARNING, breach, not_judged
 from core.wire.provenance import fingerprint_difference
 from dashboard import format
 from dashboard.widgets import verdict as verdicts
@@ -49,7 +49,6 @@ PERCENTILE_HELP = (
 )
 
 
-WARNING = "⚠"  # in tables and charts, which have no icons
 NOT_JUDGED = "neither right nor wrong"
 _COLORS: Mapping[str, Color] = {Verdict.FASTER: "green", Verdict.SLOWER: "orange"}
 

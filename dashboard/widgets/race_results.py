@@ -13,11 +13,12 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run.job import Status
+from core.show import standings
 from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import columns, live_text, results, standings, verdict
+from dashboard.widgets import columns, live_text, race_text, results, verdict
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import waiting_text
 
@@ -37,13 +38,13 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *
     """
     result = comparison.facts
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
+        st.subheader(format.plain(race_text.title(comparison)), anchor=False, width="content")
         if not live:
             results.state_badge(comparison.state)
         results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason") or "")
         if result:
-            st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
+            st.caption(format.plain(" · ".join(race_text.facts(comparison))), width="content")
         st.space("stretch")
         buttons()
     st.caption(
@@ -226,7 +227,7 @@ def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
 
 def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
     """Draw the table and return the ids of the chosen trials."""
-    rows = standings.rows(comparison, trials)
+    rows = race_text.rows(comparison, trials)
     unknown = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
     frame = pd.DataFrame([{k: v for k, v in row.items() if k not in unknown} for row in rows])
     with st.container(key=TABLE):
@@ -294,7 +295,7 @@ def _single(trial: Trial) -> None:
 
 
 def _cautions(comparison: Comparison) -> None:
-    lines = standings.cautions(comparison)
+    lines = race_text.cautions(comparison)
     if lines:
         st.info(
             "\n".join(f"- {format.plain(line)}" for line in lines),

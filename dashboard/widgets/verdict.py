@@ -14,8 +14,8 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import Color, Verdict, is_rejected, look, measured, parts
-from core.evidence.verdict import words as verdict_words
+from core.evidence.verdict import Color, Verdict, is_rejected, look, parts
+from core.show import words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED
 from core.wire.guard import else_words
@@ -112,7 +112,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     rejected = is_rejected(contrast)
     icon, color = look(contrast)
     return Card(
-        headline=sentence(words(contrast), stop=""),
+        headline=sentence(words.verdict(contrast), stop=""),
         icon=format.icon(icon),
         color=color,
         against=_against(comparison, contrast),
@@ -123,13 +123,6 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
         advice=_advice(comparison, contrast, rejected=rejected),
         rejected=rejected,
     )
-
-
-def words(contrast: Contrast) -> str:
-    """Say a contrast in words; one that was rejected is said to be no verdict."""
-    if is_rejected(contrast):
-        return f"rejected: no verdict ({measured(contrast)})"
-    return verdict_words(contrast) + else_words(contrast)
 
 
 def sentence(text: str, *, stop: str = ".") -> str:

@@ -11,9 +11,9 @@ import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from core.show import words
 from core.spec import spec_from_yaml
 from core.store import Store
-from dashboard.widgets import verdict
 from tests import tiny_models
 from tests.e2e.conftest import named, number, run, run_button, set_number, started, visit
 
@@ -126,7 +126,7 @@ def test_a_duel_to_its_verdict_with_a_reload_on_the_way(open_browser: Open, home
     expect(headline(page)).to_be_visible()
     trial = Store(home / "ortune.db").trial(shown_trial(page))
     assert trial.result is not None
-    expect(headline(page)).to_contain_text(verdict.words(trial.result["contrasts"][0])[1:])
+    expect(headline(page)).to_contain_text(words.verdict(trial.result["contrasts"][0])[1:])
     expect(page.locator(".st-key-verdict")).to_contain_text(f"Grade {trial.result['grade']}")
     expect(page.locator(".st-key-cold_start")).to_contain_text("Break-even")
     expect(page.locator(".st-key-cost")).to_contain_text("CPU while idle")

@@ -47,18 +47,19 @@ def trial(name: str = "0123456789abcdef", **changes: Any) -> Trial:
 FAILED = {"type": "WorkerError", "message": "It crashed | with a long story of why it did so.", "hint": ""}
 
 
-def race() -> Comparison:
+def race(*, against: str = "b" * 16, **changes: Any) -> Comparison:
     one, other = "0123456789abcdef", "b" * 16
-    judged = {"ratio_low": 1.4, "ratio_high": 1.6, "outputs_differ": False, "contradicted": False}
+    judged = {"ratio_low": 1.4, "ratio_high": 1.6, "outputs_differ": False, "contradicted": False, **changes}
     return builders.comparison(
         {},
         contestants=(
             Contestant(trial=one, label=f"{LONG}.yaml", role="candidate"),
             Contestant(trial=other, label="preset:default", role="baseline"),
+            *([Contestant(trial=against, label="ORT default", role="anchor")] if against != other else []),
         ),
         result={
-            "ranks": [{"trial": one, "rank": 1, "ties": []}, {"trial": other, "rank": 2, "ties": []}],
-            "contrasts": [builders.contrast(1.5, candidate=one, baseline=other, **judged)],
+            "ranks": [{"trial": one, "rank": 1, "ties": []}, {"trial": against, "rank": 2, "ties": []}],
+            "contrasts": [builders.contrast(1.5, candidate=one, baseline=against, **judged)],
             **{"grade": "A", "grade_reason": "Quiet.", "remedy": "", "notes": []},
             **{"rounds": 30, "wall_s": 3.0, "generations": []},
         },
@@ -76,7 +77,7 @@ def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
         "history": lines(Sheet("", [races.history([trial(), other])])),
-        "compare": lines(races.raced(race(), [trial(), other])),
+        "compare": lines(Sheet("", [races.contestants(race(), [trial(), other])])),
         "sweep": lines(Sheet("", [races.points(points())])),
         "nodes": lines(Sheet("", [Table(head=("node", "operator", "ms"), rows=NODES, left=2)])),
     }
@@ -86,6 +87,28 @@ def tables() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", ["history", "compare", "sweep", "nodes"])
 def test_a_table_fits_80_characters(name: str) -> None:
     assert max(map(len, tables()[name])) <= 80
+
+
+def test_a_race_says_first_who_is_ahead() -> None:
+    said = lines(races.raced(race(), [trial(), trial("b" * 16)]))[1]
+    assert said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % [1.40, 1.60]."
+
+
+def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() -> None:
+    default = "c" * 16
+    lost = trial("b" * 16, state="FAIL", result=None, error=FAILED)
+    said = lines(races.raced(race(against=default), [trial(), lost, trial(default)]))
+    row = next(line for line in said if line.startswith("1 "))
+    assert "1.50× faster" in row
+    assert "against ORT default" in said[1]
+
+
+def test_what_was_rejected_has_no_rank_and_is_said_to_be_no_verdict() -> None:
+    found = race(verdict="UNDECIDED", grade="F", holds=False, holds_reason="Two copies differed.")
+    said = "\n".join(lines(races.raced(found, [trial(), trial("b" * 16)])))
+    assert "rejected: no verdict (between 1.40× and 1.60×)" in said
+    assert not any(line.startswith("1 ") for line in said.splitlines())
+    assert "Nobody can be called the fastest" in said
 
 
 def test_without_a_terminal_to_fit_everything_is_there() -> None:

@@ -8,20 +8,9 @@ import pytest
 
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial
+from core.show.standings import against_reference, headline, order, rank_text, reference
 from dashboard.widgets import verdict
-from dashboard.widgets.standings import (
-    against_reference,
-    cautions,
-    facts,
-    headline,
-    order,
-    outputs_text,
-    past_row,
-    rank_text,
-    reference,
-    rows,
-    verdict_text,
-)
+from dashboard.widgets.race_text import cautions, facts, outputs_text, past_row, rows, verdict_text
 from tests import builders
 from tests.builders import busy_machine, guarded
 

@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import ANCHOR_LABEL
 from core.evidence.fed import Fed
+from core.show import words
 from core.spec.knobs import KNOBS
 from core.spec.presets import PRESETS
 from core.spec.steps import Step
@@ -27,7 +28,6 @@ from core.store.library import remove_model
 from core.wire.errors import SpecError, record_from_error
 from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, polling, state
-from dashboard.widgets import verdict
 from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget
@@ -305,7 +305,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     comparison = state.store().comparison(trial.comparison)
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = result["contrasts"][0]
-    assert verdict.words(contrast)[1:] in at.header[0].value.replace("\\", "")
+    assert words.verdict(contrast)[1:] in at.header[0].value.replace("\\", "")
     assert f"against {ANCHOR_LABEL}" in texts(at)
     assert comparison.result is not None
     assert f"Grade {comparison.result['grade']}, " in texts(at)

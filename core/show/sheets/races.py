@@ -12,16 +12,8 @@ from core.evidence.verdict import look
 from core.run.sweep import Measured
 from core.show.sheets import Line, Note, Sheet, Table
 from core.show.sheets.trials import grade, notes, proof
-from core.show.words import (
-    by_rank,
-    changes_in_words,
-    contrasts_of,
-    interval,
-    lately,
-    ranks,
-    short,
-    verdict,
-)
+from core.show.standings import against_reference, headline, labels, order, ranks, reference
+from core.show.words import changes_in_words, interval, lately, short, verdict
 from core.wire.guard import MARK, breach
 from core.wire.units import DASH, significant, size
 from core.wire.units import ms_number as ms
@@ -36,15 +28,16 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
         race: with a result.
         trials: of its contestants.
     """
-    result, contrasts = race.facts, contrasts_of(race)
+    result, contrasts = race.facts, against_reference(race)
     before = race.protocol.get("continues")
     went_on = [f"It goes on with comparison {before}, whose generations it holds, too."] if before else []
-    labels = {one.trial: one.label for one in race.contestants}
-    own = [f"{labels[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
+    named = labels(race)
+    own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
     ties = any(one["ties"] for one in ranks(race).values())
     return Sheet(
         f"{race.model_name} · comparison {race.id} · {proof(result)}",
         [
+            Note(headline(race)),
             *grade(result),
             contestants(race, trials),
             *([Line("= tie: not clearly apart at the joint confidence of all pairs")] if ties else []),
@@ -55,23 +48,23 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
 
 def contestants(race: Comparison, trials: Sequence[Trial]) -> Table:
     """Who raced, the best rank first."""
-    places, contrasts = ranks(race), contrasts_of(race)
+    places, contrasts, named = ranks(race), against_reference(race), labels(race)
     by_id = {trial.id: trial for trial in trials}
-    ordered = by_rank(race)
+    ordered = order(race)
     return Table(
         head=("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark"),
         rows=[
             (
-                _rank(places.get(one.trial)),
-                one.label,
-                "baseline" if one.trial == race.baseline else _verdict(contrasts.get(one.trial)),
-                *_cells(by_id.get(one.trial), contrasts.get(one.trial)),
+                _rank(places.get(one)),
+                named[one],
+                "baseline" if one == reference(race) else _verdict(contrasts.get(one)),
+                *_cells(by_id.get(one), contrasts.get(one)),
             )
             for one in ordered
         ],
         left=3,
         drop=("memory", "CPU ms", "rows/s", "trial"),
-        colors=[look(found)[1] if (found := contrasts.get(one.trial)) else None for one in ordered],
+        colors=[look(found)[1] if (found := contrasts.get(one)) else None for one in ordered],
     )
 
 

@@ -18,7 +18,7 @@ from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import entry_list
-from dashboard.widgets import columns, controls, going_on, live_text, race_results, standings
+from dashboard.widgets import columns, controls, going_on, live_text, race_results, race_text
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
@@ -386,7 +386,7 @@ def _past(record: ModelRecord) -> None:
     if not races:
         st.caption(f"No race of {format.plain(record.name)} yet.")
         return
-    frame = pd.DataFrame([standings.past_row(one) for one in races])
+    frame = pd.DataFrame([race_text.past_row(one) for one in races])
     tall = columns.row_height(frame["Configurations"])
     zone = st.context.timezone or "UTC"
     frame["When"] = pd.to_datetime(frame["When"], unit="s", utc=True).dt.tz_convert(zone)

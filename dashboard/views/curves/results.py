@@ -13,13 +13,13 @@ from core.evidence.comparison import Comparison
 from core.evidence.verdict import is_rejected
 from core.run import sweep
 from core.run.sweep import Axis, Measured, Point
-from core.wire.guard import MARK
+from core.show import words
+from core.wire.guard import MARK, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
 from dashboard.widgets import columns, verdict
 from dashboard.widgets import results as common
-from dashboard.widgets.cells import WARNING
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
@@ -381,7 +381,7 @@ def _record(one: Axis, row: Measured, mark: str, busy: str) -> dict[str, Any]:
 def _against_default(row: Measured) -> str:
     if row.is_default:
         return "the default itself"
-    return verdict.words(row.contrast) if row.contrast else ""
+    return words.verdict(row.contrast) if row.contrast else ""
 
 
 _COLUMNS = {

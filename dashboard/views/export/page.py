@@ -14,9 +14,9 @@ from core.show import emit
 from core.spec import TrialSpec, spec_from_yaml
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
-from core.wire.guard import MARK, breach
+from core.wire.guard import MARK, WARNING, breach
 from dashboard import format, state
-from dashboard.widgets import cells, controls, results, verdict
+from dashboard.widgets import controls, results, verdict
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -106,9 +106,9 @@ def _label(trial: Trial | None) -> str:
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
     parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
     if breach(trial.result):
-        parts.append(f"{cells.WARNING} {MARK}")
+        parts.append(f"{WARNING} {MARK}")
     if doubt := emit.caution(trial):
-        parts.append(f"{cells.WARNING} {format.short(doubt, 40)}")
+        parts.append(f"{WARNING} {format.short(doubt, 40)}")
     return " · ".join(parts)
 
 

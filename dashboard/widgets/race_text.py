@@ -1,32 +1,25 @@
-"""A race as text: who is ahead, how sure that is, a row for everybody, one line for the list of past races.
+"""A race as the rows of a table, what a reader must know beside it, and its line in the list of past races.
 
-No Streamlit: what stands here is tested as text. `race_results` draws it. What
-`is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
+No Streamlit: what stands here is tested as text. `race_results` draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
+from core.show import words
+from core.show.standings import against_reference, headline, is_per_row, labels, order, rank_text, reference
 from core.spec import spec_from_dict
 from core.wire.errors import TunerError
-from core.wire.guard import ELSE, MARK
+from core.wire.guard import ELSE, MARK, WARNING
 from dashboard import contestants, format
 from dashboard.widgets import cells, verdict
 
-Contrast = Mapping[str, Any]
-
 MEBIBYTE = 1 << 20
-
-
-def reference(comparison: Comparison) -> str:
-    """Trial that the others are put against: the baseline, or the default where the baseline has failed."""
-    against = [one["baseline"] for one in comparison.facts.get("contrasts") or []]
-    return comparison.baseline if comparison.baseline in against or not against else against[0]
 
 
 def title(comparison: Comparison) -> str:
@@ -35,88 +28,6 @@ def title(comparison: Comparison) -> str:
         one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
     ]
     return f"Race of {len(asked)} configurations of {comparison.model_name}"
-
-
-def labels(comparison: Comparison) -> dict[str, str]:
-    """Trial -> name."""
-    return {one.trial: one.label for one in comparison.contestants}
-
-
-def against_reference(comparison: Comparison) -> dict[str, Contrast]:
-    """Trial -> its contrast against the reference, of those that have one."""
-    found: Sequence[Contrast] = comparison.facts.get("contrasts") or []
-    against = reference(comparison)
-    return {one["candidate"]: one for one in found if one["baseline"] == against}
-
-
-def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Trial -> {rank, ties}, without those whose verdict was rejected; empty where nobody is ranked."""
-    if is_rejected(comparison.result):
-        return {}
-    found = against_reference(comparison)
-    return {
-        one["trial"]: one
-        for one in comparison.facts.get("ranks") or []
-        if not is_rejected(found.get(one["trial"]))
-    }
-
-
-def is_per_row(comparison: Comparison) -> bool:
-    """Whether the contestants fed different numbers of rows: then everything is compared per row."""
-    return any(one.get("per_row") for one in comparison.facts.get("contrasts") or [])
-
-
-def order(comparison: Comparison) -> list[str]:
-    """Trials in the order of the screen: by rank, then by ratio, those without a number at the end."""
-    found, against = against_reference(comparison), reference(comparison)
-    ranked = ranks(comparison)
-
-    def place(trial: str) -> tuple[int, float]:
-        ratio = 1.0 if trial == against and found else found[trial]["ratio"] if trial in found else 0.0
-        return (ranked[trial]["rank"] if trial in ranked else len(comparison.contestants) + 1, -ratio)
-
-    return sorted((one.trial for one in comparison.contestants), key=place)
-
-
-def headline(comparison: Comparison) -> str:
-    """Say in a sentence or two who is ahead."""
-    if is_rejected(comparison.result):
-        return "Rejected: nobody is ranked."
-    named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
-    if not found:
-        return "There is nothing to compare: fewer than two configurations came through."
-    ranked = ranks(comparison)
-    first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
-    if not first and any(map(is_rejected, found.values())):
-        return f"Nobody can be called the fastest: who came out ahead of {named[against]} was rejected."
-    if not first:
-        return f"Put against {named[against]}; too many configurations to rank."
-    if first == [against]:
-        return f"{named[against]}, the baseline, is the fastest.{_differing(comparison, first)}"
-    best = first[0]
-    wrong = _differing(comparison, first)
-    said = f"against {named[against]}: {verdict.words(found[best])}" if best in found else ""
-    if len(first) == 1:
-        return f"{named[best]} is the fastest; {said}.{wrong}"
-    shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
-    return f"{shared}{wrong}" if against in first else f"{shared} {named[best]} {said}.{wrong}"
-
-
-def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
-    """Who of `trials` has wrong outputs, and who of all computes something else; empty: nobody does."""
-    breaches = comparison.facts.get("breaches") or {}
-    named, found = labels(comparison), against_reference(comparison)
-    names = [named[trial] for trial in trials if trial in breaches]
-    text = f" {cells.WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
-    others = [named[trial] for trial, one in found.items() if one.get("something_else")]
-    if others:
-        verb = ELSE if len(others) == 1 else ELSE.replace("computes", "compute")
-        text += f" {cells.WARNING} {_listed(others)} {verb} than {named[reference(comparison)]}."
-    return text
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -159,16 +70,6 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def rank_text(comparison: Comparison, trial_id: str) -> str:
-    """The rank, with `=` where another has the same one: `1 =`."""
-    ranked = ranks(comparison)
-    if trial_id not in ranked:
-        return ""
-    rank = ranked[trial_id]["rank"]
-    shared = sum(one["rank"] == rank for one in ranked.values()) > 1
-    return f"{rank} =" if shared else str(rank)
-
-
 def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> str:
     """What became of one contestant, in words."""
     if trial is None:
@@ -180,7 +81,7 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
-    return verdict.words(found)
+    return words.verdict(found)
 
 
 def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
@@ -191,11 +92,11 @@ def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = No
     result = trial.facts if trial is not None else {}
     against = against_reference(comparison).get(trial_id) or {}
     if against.get("something_else"):
-        return f"{cells.WARNING} {ELSE}"
+        return f"{WARNING} {ELSE}"
     if result.get("guard") is not None:
         return cells.outputs_words(result)
     differ = against.get("outputs_differ")
-    return {None: "", True: f"{cells.WARNING} {MARK}", False: "agree"}[differ]
+    return {None: "", True: f"{WARNING} {MARK}", False: "agree"}[differ]
 
 
 def ran_on(result: Mapping[str, Any]) -> str:
