@@ -49,10 +49,10 @@ layers: $(VENV)/.dev ## import-linter: who may import whom
 # Files in this order: the quick ones come last and leave no process without work.
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
 	@$(BIN)/pytest tests/integration tests/views tests/unit -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
-	@$(BIN)/pytest tests/e2e -m "not slow" -n 2 --dist loadfile
+	@$(BIN)/pytest tests/e2e -m "not slow"
 
 e2e: $(VENV)/.dev ## Browser tests alone
-	@$(BIN)/pytest tests/e2e -n 2 --dist loadfile
+	@$(BIN)/pytest tests/e2e
 
 test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (12 to 30 minutes)
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
