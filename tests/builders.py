@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from core import wire
 from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
 from core.spec import TrialSpec, spec_from_dict
@@ -35,6 +37,24 @@ MACHINE: dict[str, Any] = {
 def spec(**parts: Any) -> TrialSpec:
     """What is asked for, of `m.onnx` where `model` says nothing else."""
     return spec_from_dict({"model": {"path": "m.onnx"}, **parts})
+
+
+def export_plan(output: Path, **changes: Any) -> wire.ExportPlan:
+    """A small torchvision classifier with random weights; `changes` are keys."""
+    found: Any = {
+        "source": "torchvision",
+        "name": "squeezenet1_1",
+        "path": "",
+        "output": str(output),
+        "opset": 20,
+        "dynamic_batch": True,
+        "pretrained": False,
+        "seed": 0,
+        "image_size": None,
+        "external_data": "auto",
+        **changes,
+    }
+    return wire.ExportPlan(**found)
 
 
 def trial(name: str = SHA[:16], of: TrialSpec | None = None, **changes: Any) -> Trial:

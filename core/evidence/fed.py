@@ -11,9 +11,9 @@ from typing import Any, cast
 from core import wire
 from core.evidence.documents import FedInput
 from core.wire.feeding import INTEGERS, channel_axis, random_range
+from core.wire.units import clipped
 
 _MOST = 40  # characters of a fixed value
-_MOST_NAME = 120  # of an input: some models have names longer than a screen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,7 @@ def fed(
 def fed_words(one: Fed) -> str:
     """Return "ids int64 [1, 128]: random, 0 to 30521"."""
     shapes = " and ".join(f"[{', '.join('?' if size < 0 else str(size) for size in s)}]" for s in one.shapes)
-    name = one.name if len(one.name) <= _MOST_NAME else f"{one.name[: _MOST_NAME - 1]}…"
-    return f"{name} {one.dtype} {shapes}: {one.values}"
+    return f"{clipped(one.name)} {one.dtype} {shapes}: {one.values}"
 
 
 def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:

@@ -28,11 +28,6 @@ def lately(epoch_s: float) -> str:
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
 
 
-def clipped(text: str, most: int = 120) -> str:
-    """Return a name as it is, or its beginning: some models have names longer than a screen."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def short(provider: str) -> str:
     """Return a provider's short name."""
     return provider.removesuffix("ExecutionProvider")

@@ -1,4 +1,4 @@
-"""Quantities as text, for the dashboard, its charts, the terminal and targets: one unit for each kind.
+"""Quantities and names as text, for dashboard, charts, terminal and targets: one unit for each kind.
 
 A time of a run is in milliseconds, a size in binary units, so that a value, its interval and the axis under
 it can be read against each other. Seconds and bytes come in. What is not known is a dash, never a zero.
@@ -92,3 +92,8 @@ def brief(value: float, digits: int = 6) -> str:
     """Return a number that is exact, as of an axis or a limit: like `significant`, no zeros at its end."""
     text = significant(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def clipped(text: str, most: int = 120) -> str:
+    """Return a name as it is, or its beginning: some models have names longer than a screen."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -32,6 +32,7 @@ TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colou
 PAGE = "#000038"  # the same for the colour of the page
 ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
 FONT_PX, LARGE_PX = 12, 13
+BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 TOOLBAR_PX = 30
 HEIGHT = 340
 WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic

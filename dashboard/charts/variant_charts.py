@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.node_savings import Choice, Savings, Unit
-from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
-BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 NAME_LIMIT = 40  # characters of a name beside its bar
 QUANTIZED, BLOCKED = "quantized", "stays in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}

@@ -15,11 +15,10 @@ import plotly.graph_objects as go
 
 from core.evidence.profile_difference import Difference, Row, RowKind
 from core.wire import units
-from dashboard.charts import MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up
 ROW_PX = 28
-BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 CHARACTER_PX = 7  # of a number beside the plot
 LABEL_LIMIT = 28  # characters of a line of a label
 LEAST_SHARE = 0.005  # below, a number would only say that there is nothing

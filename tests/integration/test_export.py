@@ -23,6 +23,7 @@ from core import wire
 from core.wire.catalog import DEFAULT_OPSET, RANDOM_WEIGHTS_NOTE, SAMPLE_EXPORTS, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
+from tests.builders import export_plan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
@@ -36,19 +37,7 @@ SMALL = "squeezenet1_1"
 
 
 def plan(output: Path, **changes: Any) -> wire.ExportPlan:
-    base: dict[str, Any] = {
-        "source": "torchvision",
-        "name": SMALL,
-        "path": "",
-        "output": str(output),
-        "opset": DEFAULT_OPSET,
-        "dynamic_batch": True,
-        "pretrained": False,
-        "seed": 0,
-        "image_size": 64,
-        "external_data": "auto",
-    }
-    return wire.ExportPlan(**{**base, **changes})
+    return export_plan(output, **{"name": SMALL, "opset": DEFAULT_OPSET, "image_size": 64, **changes})
 
 
 def silent(stage: str, done: int, total: int, text: str = "") -> None:

@@ -20,6 +20,7 @@ from core import wire
 from core.process import runner
 from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, WorkerError
+from tests.builders import export_plan
 
 ROOT = Path(__file__).parents[2]
 WORK = wire.Request("work", dict)
@@ -344,18 +345,7 @@ def test_killed_parent_takes_its_worker_along(tmp_path):
         "print(psutil.Process().children()[0].pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    plan = {
-        "source": "torchvision",
-        "name": "vit_b_16",
-        "path": "",
-        "output": str(tmp_path / "out.onnx"),
-        "opset": 20,
-        "dynamic_batch": True,
-        "pretrained": False,
-        "seed": 0,
-        "image_size": None,
-        "external_data": "auto",
-    }
+    plan = export_plan(tmp_path / "out.onnx", name="vit_b_16")
     parent = subprocess.Popen(
         [sys.executable, str(script), json.dumps(plan)],
         stdout=subprocess.PIPE,

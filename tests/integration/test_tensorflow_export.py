@@ -12,6 +12,7 @@ from core import wire
 from core.wire.errors import ModelError, SpecError
 from core.worker.make.tensorflow_export import PACKAGES, export_tensorflow, require_packages
 from core.worker.models import inspect_model
+from tests.builders import export_plan
 from tests.command_line import CommandLine
 from tests.quantizing import silent
 
@@ -22,19 +23,8 @@ needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra `tensorflow` i
 
 
 def plan(source: Path, output: Path, **changes: Any) -> wire.ExportPlan:
-    whole: wire.ExportPlan = {
-        "source": "tensorflow",
-        "name": "",
-        "path": str(source),
-        "output": str(output),
-        "opset": 18,
-        "dynamic_batch": True,
-        "pretrained": True,
-        "seed": 0,
-        "image_size": None,
-        "external_data": "auto",
-    }
-    return {**whole, **changes}  # type: ignore[typeddict-item]
+    asked = {"source": "tensorflow", "name": "", "path": str(source), "opset": 18, "pretrained": True}
+    return export_plan(output, **(asked | changes))
 
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

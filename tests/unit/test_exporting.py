@@ -7,35 +7,18 @@ from typing import Any
 
 import pytest
 
-from core import wire
 from core.run.exporting import export
 from core.wire.errors import SpecError
-
-
-def plan(folder: Path, **changes: Any) -> wire.ExportPlan:
-    found: Any = {
-        "source": "torchvision",
-        "name": "resnet18",
-        "path": "",
-        "output": str(folder / "m.onnx"),
-        "opset": 20,
-        "dynamic_batch": True,
-        "pretrained": False,
-        "seed": 0,
-        "image_size": None,
-        "external_data": "auto",
-        **changes,
-    }
-    return found
+from tests.builders import export_plan
 
 
 def test_a_plan_that_can_be_done_is_a_job(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").touch()
     (tmp_path / "m.keras").touch()
-    assert export(plan(tmp_path)).what == "export of resnet18"
+    assert export(export_plan(tmp_path / "m.onnx")).what == "export of squeezenet1_1"
     for name in ("saved", "m.keras"):
-        asked = plan(tmp_path, source="tensorflow", name="", path=str(tmp_path / name))
+        asked = export_plan(tmp_path / "m.onnx", source="tensorflow", name="", path=str(tmp_path / name))
         assert export(asked).what == f"export of {Path(name).stem}"
 
 
@@ -60,4 +43,4 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, changes: dict[str, Any],
         if changes.get(name):
             changes = {**changes, name: str(tmp_path / changes[name])}
     with pytest.raises(SpecError, match=words):
-        export(plan(tmp_path, **changes))
+        export(export_plan(**{"output": tmp_path / "m.onnx", **changes}))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.evidence.node_savings import choices, without
+from dashboard import charts
 from dashboard.charts import variant_charts
 from tests.unit.test_node_savings import units
 
@@ -32,7 +33,7 @@ def test_both_series_have_a_look_of_their_own_beside_the_colour() -> None:
 
 def test_no_bar_reaches_into_the_next_row() -> None:
     figure = variant_charts.bars(variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"]))
-    assert {trace.width for trace in figure.data} == {variant_charts.BAR_WIDTH}
+    assert {trace.width for trace in figure.data} == {charts.BAR_WIDTH}
 
 
 def test_the_curve_goes_from_everything_to_nothing() -> None:

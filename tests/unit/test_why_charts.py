@@ -9,6 +9,7 @@ import pytest
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
 from core.wire.profile_passes import passes_from_dict
+from dashboard import charts
 from dashboard.charts import why_charts
 from tests.builders import US, fused, node, passes, side, unfused
 
@@ -77,7 +78,7 @@ def test_the_figures_draw_what_the_data_say_and_escape_names_of_models() -> None
 
 def test_no_bar_reaches_into_the_next_row() -> None:
     figure = why_charts.steps(why_charts.steps_info(differ(unfused(), fused())), unit="run")
-    assert {trace.width for trace in figure.data if trace.type == "bar"} == {why_charts.BAR_WIDTH}
+    assert {trace.width for trace in figure.data if trace.type == "bar"} == {charts.BAR_WIDTH}
 
 
 def test_no_difference_at_all_is_drawn_without_shares() -> None:

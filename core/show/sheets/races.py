@@ -50,14 +50,14 @@ def contestants(race: Comparison, trials: Sequence[Trial]) -> Table:
     """Who raced, the best rank first."""
     places, contrasts, named = ranks(race), against_reference(race), labels(race)
     by_id = {trial.id: trial for trial in trials}
-    ordered = order(race)
+    ordered, against = order(race), reference(race)
     return Table(
         head=("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark"),
         rows=[
             (
                 _rank(places.get(one)),
                 named[one],
-                "baseline" if one == reference(race) else _verdict(contrasts.get(one)),
+                "baseline" if one == against else _verdict(contrasts.get(one)),
                 *_cells(by_id.get(one), contrasts.get(one)),
             )
             for one in ordered

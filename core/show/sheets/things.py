@@ -9,9 +9,8 @@ from core.evidence.quietness import Answer
 from core.evidence.verdict import Grade
 from core.show.sheets import Fact, Part, Sheet, Table
 from core.show.sheets.trials import notes
-from core.show.words import clipped
 from core.wire.provenance import in_words, thread_advice
-from core.wire.units import DASH, size
+from core.wire.units import DASH, clipped, size
 
 # --- models -------------------------------------------------------------------------------------------------
 

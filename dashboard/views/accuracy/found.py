@@ -75,18 +75,13 @@ def find(asked: Sequence[Request]) -> list[Evaluated]:
 
 def _newest(asked: Request) -> Accuracy | None:
     data = asked.spec.dataset
-    kept = state.store().accuracies(model_sha256=asked.record.content_sha256, limit=LIMIT)
-    if data is None or not kept:
+    if data is None:
         return None
-    here = state.environment()["fingerprint"]
     return next(
         (
             one
-            for one in kept
-            if one.fingerprint in (here, "")
-            and _same_settings(one, asked.spec)
-            and _same_rows(one, data)
-            and Path(one.scores_path).is_file()
+            for one in _kept(asked.record)
+            if _same_settings(one, asked.spec) and _same_rows(one, data) and Path(one.scores_path).is_file()
         ),
         None,
     )
@@ -97,16 +92,19 @@ def offered(record: ModelRecord) -> list[Accuracy]:
 
     They are of this machine, and of data that are as they were and that the browser may name.
     """
-    here = state.environment()["fingerprint"]
-    kept = state.store().accuracies(model_sha256=record.content_sha256, limit=LIMIT)
-    return [one for one in kept if one.fingerprint in (here, "") and _can_be_shown(one)]
+    return [one for one in _kept(record) if _can_be_shown(one)]
 
 
 def out_of_reach(record: ModelRecord) -> list[TunerError]:
     """Return why evaluations of a model on this machine are not offered: their data are not the browser's."""
-    here = state.environment()["fingerprint"]
+    return [why for one in _kept(record) if (why := _out_of_reach(one)) is not None]
+
+
+def _kept(record: ModelRecord) -> list[Accuracy]:
+    """Evaluations of a model on this machine, newest first."""
     kept = state.store().accuracies(model_sha256=record.content_sha256, limit=LIMIT)
-    return [why for one in kept if one.fingerprint in (here, "") and (why := _out_of_reach(one))]
+    here = state.environment()["fingerprint"] if kept else ""
+    return [one for one in kept if one.fingerprint in (here, "")]
 
 
 def _out_of_reach(one: Accuracy) -> TunerError | None:
