@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.spec import SessionSpec, TrialSpec, asked, effective, session_from_dict, spec_from_dict
-from core.spec.knobs import KNOBS, Knob, Value
+from core.show import settings
+from core.spec import SessionSpec, TrialSpec, asked, session_from_dict, spec_from_dict
+from core.spec.knobs import KNOBS
 from core.spec.presets import PRESETS, preset
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
@@ -22,7 +23,6 @@ ORT_DEFAULT = "ORT default"
 LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
 FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # of a workload
 _WORKLOAD = ("workload", "protocol")  # what is fed and where it runs; not a setting of the session
-_OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,43 +207,6 @@ def _are(count: int) -> str:
 # --- what to call them ------------------------------------------------------------------------------------
 
 
-def differences(spec: TrialSpec, other: TrialSpec) -> list[str]:
-    """Return `name value` for every setting of `spec` that differs in `other`, in the table's order."""
-    return [text for _, text in _differences(spec, other)]
-
-
-def _differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = [
-        (k.target, f"{_short_name(k)} {_text(k.name, own)}")
-        for k in KNOBS
-        if k.name not in _OF_THE_RACE and (own := effective(spec, k.name)) != effective(other, k.name)
-    ]
-    own_options, other_options = _options(spec), _options(other)
-    return found + [
-        ("session", f"{name} {own_options.get(name, 'default')}")
-        for name in dict.fromkeys([*own_options, *other_options])
-        if own_options.get(name) != other_options.get(name)
-    ]
-
-
-def _short_name(setting: Knob) -> str:
-    return setting.field.removeprefix("session.")
-
-
-def _text(name: str, value: Value | None) -> str:
-    if name == "engine":
-        return ENGINES[str(value)].label
-    return "default" if value is None else format.value(value)
-
-
-def _options(spec: TrialSpec) -> dict[str, str]:
-    return {
-        f"{format.provider(provider.name)}.{name}": text
-        for provider in spec.session.providers
-        for name, text in provider.options.items()
-    }
-
-
 def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = (), own: str = "") -> list[str]:
     """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal.
 
@@ -268,7 +231,7 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
 
 
 def _label(spec: TrialSpec, other: TrialSpec) -> str:
-    found = _differences(spec, other)
+    found = settings.differences(spec, other)
     workload = [text for target, text in found if target in _WORKLOAD]
     if not can(spec.engine, "settings"):
         parts = [ENGINES[spec.engine].label, *workload]
@@ -284,7 +247,7 @@ def _label(spec: TrialSpec, other: TrialSpec) -> str:
 def _explicit(spec: TrialSpec) -> list[str]:
     """What is asked for although ONNX Runtime would do it anyway: another request, for the same thing."""
     said = [
-        f"{_short_name(k)} {_text(k.name, value)}"
+        f"{settings.short_name(k)} {settings.text(k.name, value)}"
         for k in KNOBS
         if k.target in ("attribute", "config_entry") and (value := asked(spec, k.name)) is not None
     ]

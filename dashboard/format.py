@@ -1,14 +1,25 @@
-"""Numbers and messages to text for the screen. Seconds and bytes come in; no Streamlit here.
-
-Units come from `core.wire.units`. A number that is not known is a dash, never a zero.
-"""
+"""Text for Streamlit's Markdown, and the formats of `core.show` beside it; no Streamlit here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from core.show.format import (
+    about,
+    count,
+    duration,
+    interval_ms,
+    interval_rate,
+    interval_share,
+    percent,
+    provider,
+    rate,
+    shape,
+    share,
+    short,
+    value,
+    when,
+)
 from core.wire.units import DASH, brief, ms, rounded, significant, size, span, span_ms
 
 __all__ = [
@@ -17,6 +28,7 @@ __all__ = [
     "brief",
     "count",
     "duration",
+    "icon",
     "interval_ms",
     "interval_rate",
     "interval_share",
@@ -37,70 +49,6 @@ __all__ = [
     "value",
     "when",
 ]
-
-
-def interval_ms(low: float | None, high: float | None) -> str:
-    """Return a 95 % interval in milliseconds; an open side is said in words."""
-    if low is None and high is None:
-        return "interval unknown: too few runs"
-    return f"{span_ms(low, high)} (95 %)"
-
-
-def duration(seconds: float | None) -> str:
-    """Return a duration for people: `0.4 s`, `12 s`, `3 min 05 s`."""
-    if seconds is None:
-        return DASH
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
-
-
-def about(seconds: float) -> str:
-    """Return a rough duration: `20 s`, `5 min`, `2 h`."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def rate(per_second: float | None) -> str:
-    """Return rows per second."""
-    return DASH if per_second is None else f"{significant(per_second)} rows/s"
-
-
-def interval_rate(low: float | None, high: float | None) -> str:
-    """Return a 95 % interval of rows per second; an open side is said in words."""
-    if low is None and high is None:
-        return "interval unknown: too few runs"
-    return f"{span(low, high, 'rows/s')} (95 %)"
-
-
-def count(number: int | None) -> str:
-    """Return a whole number with thousands separated."""
-    return DASH if number is None else f"{number:,}"
-
-
-def percent(fraction: float, digits: int = 1) -> str:
-    """Return a change with its sign, `+3.2 %`."""
-    return f"{fraction:+.{digits}%}".replace("%", " %")
-
-
-def when(epoch_s: float | None) -> str:
-    """Return a moment as local time, `2026-11-21 09:14:03`."""
-    if epoch_s is None:
-        return DASH
-    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def short(text: str, limit: int = 60) -> str:
-    """Return `text`, cut in the middle when it is longer than `limit`."""
-    if len(text) <= limit:
-        return text
-    half = (limit - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"
-
 
 _CODE = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([\\*_\[\]<>#$~|:])")
@@ -127,36 +75,3 @@ def label(name: str) -> str:
     """
     harmless = re.fullmatch(r"[\w .,/()-]*", name) and not re.search(r"^_|_$|__", name)
     return name if harmless else f"`{name}`"
-
-
-def shape(sizes: Sequence[int | str] | None) -> str:
-    """Return a tensor's shape, `(batch, 3, 224, 224)`."""
-    return "(any rank)" if sizes is None else "(" + ", ".join(str(one) for one in sizes) + ")"
-
-
-def provider(name: str) -> str:
-    """Return an execution provider's short name, `CUDA` for `CUDAExecutionProvider`."""
-    return name.removesuffix("ExecutionProvider")
-
-
-def value(setting: object) -> str:
-    """Return a setting's value as people write it."""
-    if isinstance(setting, bool):
-        return "on" if setting else "off"
-    if isinstance(setting, dict):
-        return ", ".join(f"{k}={v}" for k, v in setting.items()) or "none"
-    if isinstance(setting, tuple | list):
-        return " → ".join(provider(str(one)) for one in setting) or "none"
-    return str(setting)
-
-
-def share(fraction: float | None, digits: int = 2) -> str:
-    """Return a share of rows, `99.44 %`."""
-    return DASH if fraction is None else f"{fraction:.{digits}%}".replace("%", " %")
-
-
-def interval_share(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Return a 95 % interval of a share, `98.00 to 99.80 % (95 %)`."""
-    if low is None or high is None:
-        return "interval unknown: no rows"
-    return f"{low * 100:.{digits}f} to {high * 100:.{digits}f} % (95 %)"

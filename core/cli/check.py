@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.grid import visible
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json
 from core.cli.sheets import print_sheet
@@ -24,6 +23,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
 from core.store import Store
 from core.wire.errors import ErrorRecord, SpecError
+from core.wire.units import visible
 
 EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_UNDECIDED}
 

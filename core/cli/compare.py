@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.exports import comparison_records, csv_text, md_text
 from core.cli.options import (
     CONFIG,
     EFFORT,
@@ -53,6 +52,7 @@ from core.evidence.comparison import Comparison, Configuration
 from core.run import kinds
 from core.run.job import Job
 from core.show.sheets import races
+from core.show.table import csv_text, md_text
 from core.show.words import counted
 from core.spec import spec_from_dict
 from core.store import Store
@@ -259,7 +259,7 @@ def _report(store: Store, race: Comparison, limit: float | None, kind: str) -> N
     if kind == "json":
         print_json(_document(store, race, found))
     elif kind == "csv":
-        print_lines([csv_text(comparison_records(race, trials))])
+        print_lines([csv_text(races.contestants(race, trials))])
     elif kind == "md":
         print_lines([md_text(races.contestants(race, trials))])
     elif race.result:

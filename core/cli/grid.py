@@ -40,13 +40,13 @@ def widen(wide: bool) -> bool:
 
 
 def lay_out(
-    cells: Sequence[Sequence[str]], *, left: int, drop: Sequence[str], solid: Sequence[str]
+    cells: Sequence[Sequence[str]], *, left: Set[int], drop: Sequence[str], solid: Sequence[str]
 ) -> tuple[list[list[str]], list[str]]:
     """Lay out cells, the head first, in the width that there is: the lines of each row, and those below.
 
     Args:
         cells: rows of one length.
-        left: so many columns stand left, the others right.
+        left: columns that stand left; the others stand right.
         drop: names of columns that may be left out, the first one first.
         solid: names of columns whose cells are not wrapped.
     """
@@ -54,7 +54,7 @@ def lay_out(
     natural = [max(len(row[i]) for row in cells) for i in range(len(head))]
     shown = list(range(len(head)))
     if width is None or _total(natural, shown) <= width:
-        return [[_line(row, shown, natural, set(range(left)))] for row in cells], []
+        return [[_line(row, shown, natural, left)] for row in cells], []
     shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # blank ones hold nothing
     least = [
         natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], _LEAST)
@@ -69,7 +69,7 @@ def lay_out(
             hidden.append(name)
     _tighten(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
     widths = _shared(natural, least, shown, width)
-    stand_left = {i for i in shown if i < left or widths[i] < natural[i]}  # what wraps reads from the left
+    stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # what wraps reads from the left
     found = [_wrapped(row, shown, widths, stand_left) for row in cells]
     named = f"Left out for lack of width: {', '.join(hidden)}. All columns: --wide."
     return found, textwrap.wrap(f"({named})", width) if hidden else []
@@ -115,8 +115,3 @@ def _wrapped(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], le
 def _line(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left: Set[int]) -> str:
     cells = (row[i].ljust(widths[i]) if i in left else row[i].rjust(widths[i]) for i in shown)
     return (" " * _GAP).join(cells).rstrip()
-
-
-def visible(text: object) -> str:
-    """Return `text` on one line, with what is not printable written as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

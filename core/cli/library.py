@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core import wire
-from core.cli.exports import csv_text, history_records, md_text
 from core.cli.filtering import Filter
 from core.cli.options import whole_number
 from core.cli.output import (
@@ -43,6 +42,7 @@ from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
 from core.show.sheets import Line, Sheet, races, things
 from core.show.sheets import trials as sheets
+from core.show.table import csv_text, md_text
 from core.show.words import counted
 from core.store import Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
@@ -325,7 +325,7 @@ def history(
         rescued = [str(path) for path in store.rescued()]
         print_json({"trials": [trial.to_dict() for trial in trials], "rescued": rescued})
     elif format_ == "csv":
-        print_lines([csv_text(history_records(trials))])
+        print_lines([csv_text(races.history(trials))])
     elif format_ == "md":
         print_lines([md_text(races.history(trials))])
     elif not trials and wanted.asked:

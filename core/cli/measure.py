@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.exports import csv_text, md_text, sweep_records
 from core.cli.options import (
     CONFIG,
     Given,
@@ -54,6 +53,7 @@ from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measur
 from core.run.trial import check_before, resolve_trial
 from core.show.sheets import Sheet, races
 from core.show.sheets import trials as sheets
+from core.show.table import csv_text, md_text
 from core.spec import spec_from_dict
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
@@ -376,7 +376,7 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     if kind == "json":
         print_json(found.document())
     elif kind == "csv":
-        print_lines([csv_text(sweep_records(found.rows()))])
+        print_lines([csv_text(races.points(found.rows()))])
     elif kind == "md":
         print_lines([md_text(races.points(found.rows()))])
     else:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.cli import grid
-from core.cli.grid import visible
 from core.cli.output import print_lines
 from core.evidence.verdict import Color
-from core.show.sheets import Fact, Line, Note, Part, Sheet, Table
+from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.table import Table, as_text
+from core.wire.units import visible
 
 _STYLES: Mapping[Color, str] = {
     "green": "green",
@@ -82,10 +83,15 @@ def _stands_apart(part: Part, before: Part | None) -> bool:
 
 
 def _table(one: Table) -> Iterator[_Styled]:
-    cells = [list(one.head), *([visible(cell) for cell in row] for row in one.rows)]
-    rows, below = grid.lay_out(cells, left=one.left, drop=one.drop, solid=one.solid)
+    columns, rows = as_text(one)
+    laid, below = grid.lay_out(
+        [[column.head for column in columns], *([visible(cell) for cell in row] for row in rows)],
+        left={number for number, column in enumerate(columns) if column.is_text},
+        drop=[column.head for name in one.drop for column in columns if column.name == name],
+        solid=[column.head for column in columns if column.name in one.solid],
+    )
     styles = [_HEAD, *map(_style, one.colors or [None] * len(one.rows))]
-    for row, style in zip(rows, styles, strict=True):
+    for row, style in zip(laid, styles, strict=True):
         for text in row:
             yield _Styled(f"  {text}" if one.inset else text, style)
     for text in below:

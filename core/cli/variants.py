@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.grid import visible
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.sheets import print_parts
 from core.run.variants import family, precision_of_model, variant_of, verdicts
@@ -15,6 +14,7 @@ from core.show.sheets.variants import Verdicts, listed
 from core.store import ModelRecord, Store
 from core.store.library import remove_model, rename_model, resolve_model
 from core.wire.errors import SpecError, TunerError
+from core.wire.units import visible
 
 app = typer.Typer(
     add_completion=False,

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from core.cli.grid import visible
 from core.evidence.verdict import Verdict, words
 from core.run.job import FINISHED, WAITING_QUIET, Status
 from core.run.scheduler import Scheduler
 from core.store import Store
+from core.wire.units import visible
 
 POLL_S = 0.1
 SPARSE_S = 3.0  # between two lines in a log

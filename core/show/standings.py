@@ -10,7 +10,9 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.verdict import is_rejected
-from core.show.words import verdict
+from core.show.format import duration
+from core.show.verdict import MEASURE_BETTER, OLDER, counted, is_older
+from core.show.words import STATE_WORDS, verdict
 from core.wire.guard import ELSE, MARK, WARNING
 
 Contrast = Mapping[str, Any]
@@ -105,6 +107,15 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def past_text(comparison: Comparison) -> str:
+    """Say in a list how a race ended."""
+    if comparison.state == "COMPLETE":
+        return headline(comparison)
+    if comparison.error:
+        return f"failed: {comparison.error['message']}"
+    return STATE_WORDS[comparison.state]
+
+
 def rank_text(comparison: Comparison, trial_id: str) -> str:
     """The rank, with `=` where another has the same one: `1 =`."""
     ranked = ranks(comparison)
@@ -113,3 +124,39 @@ def rank_text(comparison: Comparison, trial_id: str) -> str:
     rank = ranked[trial_id]["rank"]
     shared = sum(one["rank"] == rank for one in ranked.values()) > 1
     return f"{rank} =" if shared else str(rank)
+
+
+# --- what stands beside -------------------------------------------------------------------------------------
+
+
+def title(comparison: Comparison) -> str:
+    """Name a race after all that was asked for, not after the model of its first configuration alone."""
+    asked = [
+        one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
+    ]
+    return f"Race of {len(asked)} configurations of {comparison.model_name}"
+
+
+def cautions(comparison: Comparison) -> list[str]:
+    """Warnings on single contestants, each with its name, and those of the whole race."""
+    named, found = labels(comparison), against_reference(comparison)
+    lines = [f"{named[trial]}: {note}" for trial, one in found.items() for note in one.get("notes") or []]
+    if any(map(is_older, found.values())):
+        lines.append(OLDER)
+    if any(map(is_rejected, found.values())) and not is_rejected(comparison.result):
+        lines.append(f"What would help: {MEASURE_BETTER}")
+    told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
+    notes = [str(note) for note in comparison.facts.get("notes") or []]
+    return [*lines, *(note for note in notes if not note.startswith(told))]
+
+
+def facts(comparison: Comparison) -> list[str]:
+    """How the race was run, in a few words each."""
+    result, protocol = comparison.facts, comparison.protocol
+    lines = [f"{counted(result)} of {len(against_reference(comparison)) + 1}"]
+    if result.get("wall_s") is not None:
+        lines.append(duration(result["wall_s"]))
+    lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")
+    if protocol.get("continues"):
+        lines.append(f"goes on from {protocol['continues'][:12]}")
+    return lines

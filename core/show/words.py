@@ -28,28 +28,6 @@ def lately(epoch_s: float) -> str:
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
 
 
-def short(provider: str) -> str:
-    """Return a provider's short name."""
-    return provider.removesuffix("ExecutionProvider")
-
-
-def noise(one: Mapping[str, Any]) -> str:
-    """The two parts of what makes an interval wide: "between processes ±0.6 %, within one ±2.6 % a round"."""
-    if "generations" not in one:
-        return "an older version's race: its interval knows one pair of processes"
-    if one["sigma"] is None:
-        return ""
-    within = f"within one ±{100 * one['sigma']:.2g} % a round"
-    if one["sigma_between"] is None:
-        return f"±{100 * one['sigma']:.2g} % a round; processes and rounds are not told apart"
-    known = {
-        "history": ", mostly from earlier races here",
-        "assumed": ", mostly assumed: too few generations",
-    }
-    between = f"between processes ±{100 * one['sigma_between']:.2g} %"
-    return f"{between}{known.get(one['between_from'], '')}; {within}"
-
-
 def verdict(one: Mapping[str, Any]) -> str:
     """A contrast in words; one that was rejected is said to be no verdict."""
     if is_rejected(one):
@@ -69,6 +47,16 @@ def value_in_words(value: object) -> str:
 def counted(number: int | None, noun: str) -> str:
     """Return "1 row", "2 rows"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+STATE_WORDS: Mapping[str, str] = {  # of trials and races
+    "WAITING": "waiting",
+    "RUNNING": "running",
+    "COMPLETE": "complete",
+    "FAIL": "failed",
+    "CANCELLED": "cancelled",
+    "DAMAGED": "damaged",
+}
 
 
 def changes_in_words(trial: Trial) -> str:

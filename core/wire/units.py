@@ -97,3 +97,8 @@ def brief(value: float, digits: int = 6) -> str:
 def clipped(text: str, most: int = 120) -> str:
     """Return a name as it is, or its beginning: some models have names longer than a screen."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def visible(text: object) -> str:
+    """Return `text` on one line, with what is not printable written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

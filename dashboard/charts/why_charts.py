@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.profile_difference import Difference, Row, RowKind
+from core.show.sheets.differences import label, nodes
 from core.wire import units
 from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
 
@@ -89,19 +90,9 @@ def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
     return [*nodes[:limit], together, *(row for row in rows if row.kind in ("outside", "unseen"))]
 
 
-def label(row: Row) -> str:
-    """What a row is called on the screen."""
-    return f"{row.label} (inserted)" if row.kind == "inserted" else row.label
-
-
 def _wrapped(text: str) -> str:
     """A label in as many lines as it needs: an axis cuts what is wider than its room."""
     return "<br>".join(plain(line) for line in textwrap.wrap(text, LABEL_LIMIT)) or plain(text)
-
-
-def nodes(row: Row) -> str:
-    """How many nodes each side ran; empty where a row has none."""
-    return f"{row.baseline_nodes} → {row.candidate_nodes}" if row.baseline_nodes + row.candidate_nodes else ""
 
 
 def _step(row: Row, start_ms: float, share: float | None) -> Step:

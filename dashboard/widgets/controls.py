@@ -9,9 +9,9 @@ from __future__ import annotations
 import streamlit as st
 
 from core import spec as specs
-from core.evidence.measurement import Trial, model_words
 from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
+from core.show.settings import summary
 from core.spec import TrialSpec
 from core.spec.knobs import KNOBS, Knob
 from core.spec.presets import PRESETS, preset
@@ -235,30 +235,8 @@ def changed_settings() -> list[str]:
     return names + (["provider_options"] if options else [])
 
 
-def summary(spec: TrialSpec) -> list[str]:
-    """Return `name value` for everything `spec` asks for beyond the defaults, in the table's order."""
-    lines = []
-    for name in specs.changed(spec):
-        if name == "provider_options":
-            options = {k: v for p in spec.session.providers for k, v in p.options.items()}
-            lines.append(f"{name} {format.value(options)}")
-        else:
-            lines.append(f"{name} {format.value(specs.asked(spec, name))}")
-    return lines
-
-
-def asked_for(trial: Trial) -> list[str]:
-    """Return what sets a trial apart: what its model is where it is no FP32 original, then `summary`.
-
-    Raises:
-        SpecError: the stored spec is not one this version understands.
-    """
-    told = model_words(trial.result)
-    return [*([told] if told else []), *summary(specs.spec_from_dict(trial.spec))]
-
-
 def badges(spec: TrialSpec, model: str = "") -> None:
-    """Draw `summary` as a line of badges; says so when everything is at its default.
+    """Draw `settings.summary` as a line of badges; says so when everything is at its default.
 
     Args:
         spec: what is asked for.

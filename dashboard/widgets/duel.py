@@ -15,10 +15,11 @@ from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
+from core.show import cells, verdict
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import cells, live_text, results, verdict
+from dashboard.widgets import live_text, results
 from dashboard.widgets.live_text import Field
 
 PLAIN_GRADES = ("A",)  # their reason needs no sentence of its own on the card
@@ -87,7 +88,7 @@ def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
             _alone(duel, actions)
             return
         said = verdict.card(duel.comparison, duel.contrasts[0])
-        _headline(said.icon, said.headline, duel, actions)
+        _headline(format.icon(said.icon), said.headline, duel, actions)
         st.caption(format.plain(" · ".join([said.against, *said.facts])))
         if said.noise:
             st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
@@ -115,7 +116,7 @@ def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> 
 
 def _further(duel: Duel, contrast: verdict.Contrast) -> None:
     more = verdict.card(duel.comparison, contrast)
-    st.markdown(f"{more.icon} {format.plain(f'{more.headline}, {more.against}')}")
+    st.markdown(f"{format.icon(more.icon)} {format.plain(f'{more.headline}, {more.against}')}")
     if more.rejected:
         st.caption(f":material/block: {format.plain(more.reason)}")
 

@@ -9,9 +9,9 @@ import streamlit as st
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run import kinds
+from core.show import verdict
 from core.wire.errors import TunerError
 from dashboard import state
-from dashboard.widgets import verdict
 from dashboard.widgets.protocol import wait_quiet_s
 
 

@@ -6,18 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core import wire
 from core.evidence.quietness import Answer
 from core.process.machine_queue import Entry
 from core.run.job import Status
+from core.show.sheets import things
+from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from core.wire.provenance import in_words, thread_advice
 from dashboard import format, state
 from dashboard.charts import machine_charts
-from dashboard.widgets import results
+from dashboard.widgets import results, tables
 from dashboard.widgets.queue_text import bar
 
 REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
@@ -112,12 +113,13 @@ def facts(environment: wire.Environment) -> None:
     """Draw what decides how fast this machine computes, and whether its results may be compared."""
     if advice := thread_advice(environment):
         st.warning(format.plain(advice), icon=":material/account_tree:")
-    st.dataframe(
-        pd.DataFrame(fact_rows(environment), columns=["Fact", "Value"]),
-        hide_index=True,
-        height="content",
+    tables.draw(
+        tabulate(
+            fact_rows(environment),
+            (Column("fact", tells=True), lambda one: one[0]),
+            (Column("value"), lambda one: one[1]),
+        ),
         key="machine.facts",
-        column_config={"Fact": st.column_config.TextColumn(width="small")},
         alt="Facts of this machine: processor, container limits, system and libraries",
     )
     with st.expander("All libraries and the build", icon=":material/list:", key="machine.libraries"):
@@ -153,10 +155,14 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
 def providers(environment: wire.Environment) -> None:
     """Draw which providers this build lists, and which of them really load here."""
     listed = environment["providers"]
-    st.dataframe(
-        pd.DataFrame([_provider_row(one) for one in listed]),
-        hide_index=True,
-        height="content",
+    tables.draw(
+        tabulate(
+            listed,
+            (Column("provider", tells=True), lambda one: format.provider(one["name"])),
+            (Column("loads"), lambda one: "yes" if one["loadable"] else "no"),
+            (Column("why not"), lambda one: one["reason"]),
+            (Column("what to do"), lambda one: one["remedy"]),
+        ),
         key="machine.providers",
         alt="Providers that this build lists, whether each loads, why not, and what would help",
     )
@@ -165,15 +171,6 @@ def providers(environment: wire.Environment) -> None:
         f"Of the {len(listed)} that this build of ONNX Runtime lists, {loadable} can be used here: each was "
         "tried in a process of its own."
     )
-
-
-def _provider_row(fact: wire.ProviderFact) -> dict[str, str]:
-    return {
-        "Provider": format.provider(fact["name"]),
-        "Loads": "yes" if fact["loadable"] else "no",
-        "Why not": fact["reason"],
-        "What to do": fact["remedy"],
-    }
 
 
 # --- quietness ----------------------------------------------------------------------------------------------
@@ -194,10 +191,8 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
             st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
         st.caption(format.plain(_about(answer, self_test)))
         if answer.needs:
-            st.dataframe(
-                pd.DataFrame(need_rows(answer)),
-                hide_index=True,
-                height="content",
+            tables.draw(
+                things.needs(answer),
                 key="machine.needs",
                 alt="Generations and seconds that a comparison of two needs here, by effort",
             )
@@ -211,20 +206,6 @@ def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
         f"{', '.join(noise) or 'how much it scatters is not known'}. A larger model needs more seconds, "
         "rarely more generations."
     )
-
-
-def need_rows(answer: Answer) -> list[dict[str, Any]]:
-    """Return what each preset needs, as rows of a table."""
-    return [
-        {
-            "Effort": one.precision,
-            "Known to": f"±{100 * one.target:g} %",
-            "Generations": one.generations,
-            "Time": format.duration(one.seconds),
-            "Within its budget": "yes" if one.fits else "no",
-        }
-        for one in answer.needs
-    ]
 
 
 def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:

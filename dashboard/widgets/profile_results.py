@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.statistics import percentile
+from core.show.sheets import trials as sheets
+from core.show.table import Table, column_of, matching
 from core.spec import spec_from_dict
 from core.wire.errors import TunerError
-from core.wire.profile import Profile, by_operator, by_provider, profile_from_dict
+from core.wire.profile import Profile, profile_from_dict
 from dashboard import format, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import Ran
-from dashboard.widgets import columns
+from dashboard.widgets import tables
 
 MEAN, MEDIAN = "Mean", "Median"
 VIEW, SEARCH = "profile.view", "profile.search"
@@ -197,10 +198,6 @@ def _views(profile: Profile, ran: Ran) -> None:
     views[str(view)](profile, ran)
 
 
-_TIMES = columns.numbers(("self (ms/run)", "inclusive, mean (ms/run)", "min (ms)", "median (ms)"))
-_SHARE = {"share": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0)}
-
-
 def _operators(profile: Profile, ran: Ran) -> None:
     with st.container(border=True):
         st.plotly_chart(
@@ -209,19 +206,7 @@ def _operators(profile: Profile, ran: Ran) -> None:
             config=CONFIG,
             alt="Self time per run by operator type.",
         )
-    rows = [
-        {
-            "operator": row.op_type,
-            "self (ms/run)": row.self_s * 1e3,
-            "share": row.share,
-            "nodes": row.nodes,
-            "inserted": row.inserted_nodes,
-            "calls/run": row.calls_per_run,
-            "ran on": ", ".join(ran.name(name) for name in row.providers),
-        }
-        for row in by_operator(profile)
-    ]
-    _table(rows, "operators", search="Search operators")
+    _table(sheets.operators(profile, ran.name), "operators", search="Search operators")
 
 
 def _nodes(profile: Profile, ran: Ran) -> None:
@@ -232,31 +217,11 @@ def _nodes(profile: Profile, ran: Ran) -> None:
             config=CONFIG,
             alt="Self time per run of the longest nodes.",
         )
-    rows = [
-        {
-            "node": node.name,
-            "operator": node.op_type,
-            "self (ms/run)": node.self_s * 1e3,
-            "share": node.share,
-            "inclusive, mean (ms/run)": node.inclusive_s * 1e3,
-            "calls/run": node.calls_per_run,
-            "min (ms)": node.min_s * 1e3,
-            "median (ms)": node.median_s * 1e3,
-            "ran on": ran.name(node.provider),
-            "inside": " › ".join(node.path),
-            "inserted": node.inserted,
-            "inputs": _shapes(node.inputs),
-            "outputs": _shapes(node.outputs),
-            "weights (KiB)": node.parameter_bytes / 1024,
-            "output (KiB)": node.output_bytes / 1024,
-        }
-        for node in profile.nodes
-    ]
-    _table(rows, "nodes", search="Search nodes by name, operator, provider, type or shape")
-
-
-def _shapes(tensors: Sequence[Any]) -> str:
-    return ", ".join(f"{one.dtype}[{'×'.join(map(str, one.shape))}]" for one in tensors)
+    _table(
+        sheets.nodes(profile, ran.name),
+        "nodes",
+        search="Search nodes by name, operator, provider, type or shape",
+    )
 
 
 def _providers(profile: Profile, ran: Ran) -> None:
@@ -267,17 +232,7 @@ def _providers(profile: Profile, ran: Ran) -> None:
             config=CONFIG,
             alt="Self time per run by execution provider, and the rest between the nodes.",
         )
-    rows = [
-        {
-            "ran on": ran.name(row.provider),
-            "self (ms/run)": row.self_s * 1e3,
-            "share": row.share,
-            "nodes": row.nodes,
-            "calls/run": row.calls_per_run,
-        }
-        for row in by_provider(profile)
-    ]
-    _table(rows, "providers", search=None)
+    _table(sheets.providers(profile, ran.name), "providers", search=None)
 
 
 def _timeline(profile: Profile, ran: Ran) -> None:
@@ -298,8 +253,7 @@ def _timeline(profile: Profile, ran: Ran) -> None:
     st.caption(text)
 
 
-def _table(rows: Sequence[Mapping[str, Any]], name: str, *, search: str | None) -> None:
-    frame = pd.DataFrame(rows)
+def _table(table: Table, name: str, *, search: str | None) -> None:
     words = ""
     if search is not None:
         words = st.text_input(
@@ -309,26 +263,11 @@ def _table(rows: Sequence[Mapping[str, Any]], name: str, *, search: str | None) 
             placeholder="all words must occur",
             live="300ms",
         )
-    found, first = matching(frame, words or ""), str(frame.columns[0])
+    found = matching(table, words or "")
     if words:
-        st.caption(f"{len(found)} of {len(frame)} rows; {found['share'].sum():.1%} of the time in nodes.")
-    st.dataframe(
-        columns.readable(found),
-        key=f"profile.table.{name}",
-        hide_index=True,
-        row_height=columns.row_height(found[first]),
-        column_config={**_TIMES, **_SHARE, first: columns.telling(found[first])},
-        alt=f"Times by {name}; click a column's title to sort.",
-    )
-
-
-def matching(frame: pd.DataFrame, words: str) -> pd.DataFrame:
-    """Rows whose text columns hold every word, in any case."""
-    text = frame.select_dtypes(include=["object", "string"]).astype(str).agg(" ".join, axis=1).str.lower()
-    for word in words.lower().split():
-        hit = text.str.contains(word, regex=False)
-        frame, text = frame[hit], text[hit]
-    return frame
+        share = sum(float(one or 0) for one in column_of(found, "share"))
+        st.caption(f"{len(found.rows)} of {len(table.rows)} rows; {share:.1%} of the time in nodes.")
+    tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; click a column's title to sort.")
 
 
 # --- take it away -----------------------------------------------------------------------------------------

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
-from streamlit.typing import DataframeState
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run.job import Status
-from core.show import standings
+from core.show import standings, verdict
+from core.show.sheets import races
 from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import columns, live_text, race_text, results, verdict
+from dashboard.widgets import live_text, results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import waiting_text
 
@@ -38,13 +37,13 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *
     """
     result = comparison.facts
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(race_text.title(comparison)), anchor=False, width="content")
+        st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
         if not live:
             results.state_badge(comparison.state)
         results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason") or "")
         if result:
-            st.caption(format.plain(" · ".join(race_text.facts(comparison))), width="content")
+            st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
         st.space("stretch")
         buttons()
     st.caption(
@@ -227,36 +226,15 @@ def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
 
 def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
     """Draw the table and return the ids of the chosen trials."""
-    rows = race_text.rows(comparison, trials)
-    unknown = {name for name in rows[0] if all(row[name] in (None, "") for row in rows)}
-    frame = pd.DataFrame([{k: v for k, v in row.items() if k not in unknown} for row in rows])
     with st.container(key=TABLE):
-        chosen = _frame(frame, key=f"{TABLE}.{comparison.id}")  # a tick belongs to its race
+        chosen = tables.draw(
+            races.contestants(comparison, trials.values()),
+            key=f"{TABLE}.{comparison.id}",  # a tick belongs to its race
+            on_select="rerun",
+            alt="Rank, verdict against the baseline, and the numbers of every configuration",
+        )
     ordered = standings.order(comparison)
     return [ordered[index] for index in chosen["selection"]["rows"] if index < len(ordered)]
-
-
-def _frame(frame: pd.DataFrame, key: str) -> DataframeState:
-    return st.dataframe(
-        columns.readable(frame),
-        key=key,
-        hide_index=True,
-        placeholder=format.DASH,
-        on_select="rerun",
-        selection_mode="multi-row",
-        height="content",
-        row_height=columns.row_height(frame["Configuration"]),
-        column_config={
-            "Rank": st.column_config.TextColumn(
-                width=60, help="1 + how many are clearly faster. `=`: level with another."
-            ),
-            "Configuration": columns.telling(frame["Configuration"]),
-            "Verdict": st.column_config.TextColumn(width=260),
-            "Settings": st.column_config.TextColumn(width="large"),
-            **columns.numbers(frame.columns),
-        },
-        alt="Rank, verdict against the baseline, and the numbers of every configuration",
-    )
 
 
 def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str, Trial]) -> None:
@@ -295,7 +273,7 @@ def _single(trial: Trial) -> None:
 
 
 def _cautions(comparison: Comparison) -> None:
-    lines = race_text.cautions(comparison)
+    lines = standings.cautions(comparison)
     if lines:
         st.info(
             "\n".join(f"- {format.plain(line)}" for line in lines),

@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
 from core.evidence.verdict import Grade
 from core.run.plan import feed_plan
+from core.show import settings, verdict
+from core.show.cells import Cell, Result
+from core.show.placement import cast_lines, placement
+from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.guard import ADVICE, MARK, breach, error_in_words
 from dashboard import format, state
-from dashboard.widgets import columns, controls, verdict
-from dashboard.widgets.cells import Cell, Result
-from dashboard.widgets.placement_text import cast_lines, placement_rows
+from dashboard.widgets import controls, tables
 
-STATES: Mapping[str, tuple[str, str, str]] = {
-    # state -> icon, colour, words
-    "WAITING": (":material/hourglass_empty:", "orange", "waiting"),
-    "RUNNING": (":material/speed:", "blue", "running"),
-    "COMPLETE": (":material/check_circle:", "green", "complete"),
-    "FAIL": (":material/error:", "red", "failed"),
-    "CANCELLED": (":material/cancel:", "gray", "cancelled"),
-    "DAMAGED": (":material/broken_image:", "red", "damaged"),
+STATES: Mapping[str, tuple[str, str]] = {
+    # state -> icon, colour
+    "WAITING": (":material/hourglass_empty:", "orange"),
+    "RUNNING": (":material/speed:", "blue"),
+    "COMPLETE": (":material/check_circle:", "green"),
+    "FAIL": (":material/error:", "red"),
+    "CANCELLED": (":material/cancel:", "gray"),
+    "DAMAGED": (":material/broken_image:", "red"),
 }
 
 
 def state_badge(name: str) -> None:
     """Draw a trial's state: icon, colour and word."""
-    icon, color, words = STATES[name]
-    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
+    icon, color = STATES[name]
+    st.badge(STATE_WORDS[name], icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
 
 
 def grade_badge(grade: str | None, reason: str = "") -> None:
@@ -148,7 +149,7 @@ def trial_label(trial: Trial) -> str:
     """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(trial.p50_s)
     try:
-        asked = ", ".join(controls.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
+        asked = ", ".join(settings.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
     except TunerError:
         asked = "settings of another version"
     busy = verdict.busy_mark(trial.result)
@@ -198,16 +199,9 @@ def outputs(result: Result) -> None:
 
 def what_ran(result: Result) -> None:
     """Draw what was asked for and what really ran."""
-    rows = placement_rows(result)
-    st.dataframe(
-        columns.readable(pd.DataFrame(rows)),
-        hide_index=True,
-        placeholder=format.DASH,
+    tables.draw(
+        placement(result),
         key="what_ran",
-        column_config={
-            **columns.numbers(["Time per run (ms)"]),
-            "Share of node time": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
-        },
         alt="Providers asked for, loaded, with their nodes and time per run",
     )
     if result.get("placement") is not None:

@@ -8,8 +8,9 @@ from typing import Any
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial, latency_summary
 from core.evidence.verdict import words
-from dashboard.widgets import cells
-from dashboard.widgets.placement_text import cast_lines, placement_rows
+from core.show import cells
+from core.show.placement import cast_lines, placement
+from core.show.table import column_of
 from tests import builders
 from tests.builders import MACHINE, guarded
 
@@ -201,16 +202,19 @@ def test_what_differs_between_two_machines_is_said() -> None:
 
 def test_a_provider_that_did_not_load_is_listed_as_such() -> None:
     asked = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    placement = {"CPUExecutionProvider": {"nodes": 7, "time_s": 0.001}}
-    cuda, cpu = placement_rows(result(requested_providers=asked, placement=placement))
-    assert (cuda["Loaded"], cuda["Nodes"], cuda["Time per run (ms)"]) == ("no", 0, None)
-    assert (cpu["Loaded"], cpu["Nodes"], cpu["Share of node time"]) == ("yes", 7, 1.0)
+    ran = {"CPUExecutionProvider": {"nodes": 7, "time_s": 0.001}}
+    found = placement(result(requested_providers=asked, placement=ran))
+    assert column_of(found, "provider") == ["CUDA", "CPU"]
+    assert column_of(found, "loaded") == ["no", "yes"]
+    assert column_of(found, "nodes") == [0, 7]
+    assert column_of(found, "time") == [None, 0.001]
+    assert column_of(found, "share of node time") == [None, 1.0]
 
 
 def test_an_unknown_placement_is_not_zero_nodes() -> None:
-    [row] = placement_rows(result(placement=None))
-    assert row["Nodes"] is None
-    assert row["Share of node time"] is None
+    found = placement(result(placement=None))
+    assert column_of(found, "nodes") == [None]
+    assert column_of(found, "share of node time") == [None]
 
 
 def test_casts_and_the_precision_that_was_really_used_are_said() -> None:

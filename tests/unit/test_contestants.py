@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.evidence.comparison import same_request
+from core.show.settings import differences
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.presets import PRESETS
 from core.wire.errors import SpecError
@@ -15,7 +16,6 @@ from dashboard.contestants import (
     Entry,
     check_count,
     check_room,
-    differences,
     fed_like,
     for_race,
     from_engine,
@@ -171,5 +171,8 @@ def test_long_names_are_cut_and_counted() -> None:
 def test_differences_name_provider_options_of_either_side() -> None:
     cuda = {"name": "CUDAExecutionProvider", "options": {"use_tf32": "0"}}
     with_options = spec(session={"providers": [cuda]})
-    assert differences(with_options, spec()) == ["providers CUDA", "CUDA.use_tf32 0"]
-    assert differences(spec(), with_options) == ["providers CPU", "CUDA.use_tf32 default"]
+    assert [text for _, text in differences(with_options, spec())] == ["providers CUDA", "CUDA.use_tf32 0"]
+    assert [text for _, text in differences(spec(), with_options)] == [
+        "providers CPU",
+        "CUDA.use_tf32 default",
+    ]

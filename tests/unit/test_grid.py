@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from core.cli import grid
-from core.cli.exports import comparison_records, csv_text, history_records, md_text, sweep_records
 from core.cli.sheets import lines
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
-from core.show.sheets import Sheet, Table, races
+from core.show.sheets import Sheet, races
+from core.show.table import Table, csv_text, md_text, texts
 from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
@@ -79,7 +79,7 @@ def tables() -> dict[str, list[str]]:
         "history": lines(Sheet("", [races.history([trial(), other])])),
         "compare": lines(Sheet("", [races.contestants(race(), [trial(), other])])),
         "sweep": lines(Sheet("", [races.points(points())])),
-        "nodes": lines(Sheet("", [Table(head=("node", "operator", "ms"), rows=NODES, left=2)])),
+        "nodes": lines(Sheet("", [Table(columns=texts("node", "operator", "ms", left=2), rows=NODES)])),
     }
 
 
@@ -149,20 +149,20 @@ def test_the_width_is_80_where_nobody_tells_it(monkeypatch: pytest.MonkeyPatch) 
 
 def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     (row, lost) = csv.DictReader(
-        io.StringIO(csv_text(history_records([trial(), trial("b" * 16, result=None, error=FAILED)])))
+        io.StringIO(csv_text(races.history([trial(), trial("b" * 16, result=None, error=FAILED)])))
     )
     assert (row["p50_ms"], row["p50_ms_low"], row["rows_per_s"]) == ("1234.56789", "1200.0", "12345.678")
     assert (row["grade"], row["changed"], row["batch_size"]) == ("B", "intra_op_num_threads=1", "8")
     assert row["model"] == "'=cmd|' /C calc'!A0"
     assert lost["error"].startswith("It crashed")
     assert lost["p50_ms"] == ""
-    assert csv_text([]) == ""
-    (first, second) = csv.DictReader(io.StringIO(csv_text(comparison_records(race(), [trial()]))))
+    assert csv_text(races.history([])) == ""
+    (first, second) = csv.DictReader(io.StringIO(csv_text(races.contestants(race(), [trial()]))))
     assert (first["rank"], first["ratio_low"], first["verdict"], first["state"]) == (
         *("1", "1.4", "FASTER", "COMPLETE"),
     )
     assert (second["role"], second["state"]) == ("baseline", "deleted")
-    (point, failed) = csv.DictReader(io.StringIO(csv_text(sweep_records(points()))))
+    (point, failed) = csv.DictReader(io.StringIO(csv_text(races.points(points()))))
     assert (point["a_dimension_with_a_name_0"], point["p95_ms"]) == ("128", "1200.0")
     assert (failed["state"], failed["error"]) == ("FAIL", "It crashed.")
 

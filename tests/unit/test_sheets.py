@@ -13,7 +13,8 @@ import pytest
 from core.cli import grid
 from core.cli.sheets import lines, print_sheet
 from core.evidence.quietness import Answer
-from core.show.sheets import Fact, Line, Note, Sheet, Table, things
+from core.show.sheets import Fact, Line, Note, Sheet, things
+from core.show.table import Table, texts
 from core.worker.models import inspect_model
 from tests import tiny_models
 
@@ -22,7 +23,7 @@ SHEET = Sheet(
     [
         Fact("verdict", "1.42× faster", "green"),
         Fact("", "a line of its own \x07"),
-        Table(head=("name", "ms"), rows=[("a", "1"), ("b", "2")], colors=["red", None]),
+        Table(columns=texts("name", "ms"), rows=[("a", "1"), ("b", "2")], colors=["red", None]),
         Note("note: one"),
         Line("Take it away", apart=True),
     ],
@@ -91,12 +92,12 @@ def test_every_line_of_a_row_that_wraps_has_its_colour(
     monkeypatch.setenv("COLUMNS", "40")
     rows = [("one two three four five six seven eight nine", "1")]
     with grid.terminal():
-        text = shown(Sheet("", [Table(head=("words", "ms"), rows=rows, colors=["green"])]))
+        text = shown(Sheet("", [Table(columns=texts("words", "ms"), rows=rows, colors=["green"])]))
     assert text.count("\x1b[32m") == 2
 
 
 def test_the_first_part_of_a_sheet_without_a_headline_stands_at_the_top() -> None:
-    table = Table(head=("a",), rows=[("1",)], inset=True)
+    table = Table(columns=texts("a"), rows=[("1",)], inset=True)
     assert lines(Sheet("", [table, Fact("after", "it")])) == ["  a", "  1", "", "  after         it"]
 
 

@@ -8,9 +8,18 @@ import pytest
 
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial
-from core.show.standings import against_reference, headline, order, rank_text, reference
-from dashboard.widgets import verdict
-from dashboard.widgets.race_text import cautions, facts, outputs_text, past_row, rows, verdict_text
+from core.show import verdict
+from core.show.sheets.races import contestants, outputs_text, past, verdict_text
+from core.show.standings import (
+    against_reference,
+    cautions,
+    facts,
+    headline,
+    order,
+    rank_text,
+    reference,
+)
+from dashboard.widgets.tables import frame
 from tests import builders
 from tests.builders import busy_machine, guarded
 
@@ -30,6 +39,16 @@ def measured(trial: str, *, rows: int = 1, p50_s: float = 0.002) -> Trial:
     latency = {"p50_s": p50_s, "p95_s": 2 * p50_s}
     result = {"batch_size": rows, "latency": latency, "cpu_s_per_inference": 3 * p50_s}
     return builders.trial(trial, result=result)
+
+
+def rows(of: Comparison, trials: dict[str, Trial]) -> list[dict[Any, Any]]:
+    """The contestants as the browser shows them."""
+    return frame(contestants(of, trials.values())).to_dict("records")
+
+
+def past_row(of: Comparison) -> dict[Any, Any]:
+    """Its line among past races."""
+    return frame(past([of])).to_dict("records")[0]
 
 
 def rank(trial: str, number: int) -> dict[str, Any]:
@@ -122,7 +141,7 @@ def test_a_busy_machine_keeps_the_ranks_and_is_told() -> None:
     words = "on a busy machine: chromium and 2 others used 1.6 cores"
     assert past_row(busy)["Machine"] == words
     assert {row["Machine"] for row in rows(busy, {})} == {words}
-    assert past_row(race(FOUND, RANKS))["Machine"] == ""
+    assert "Machine" not in past_row(race(FOUND, RANKS))
 
 
 def test_an_older_race_says_what_its_intervals_know() -> None:
@@ -136,12 +155,12 @@ def test_an_older_race_says_what_its_intervals_know() -> None:
 def test_times_are_per_run_or_all_of_them_per_row() -> None:
     known = {"a": measured("a", rows=4, p50_s=0.004), "base": measured("base", rows=1, p50_s=0.002)}
     per_row = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0, per_row=True)], []), known)}
-    assert (per_row["A"]["p50 per row (ms)"], per_row["BASE"]["p50 per row (ms)"]) == (1.0, 2.0)
-    assert (per_row["A"]["p95 per row (ms)"], per_row["A"]["CPU per row (ms)"]) == (2.0, 3.0)
-    assert not [name for row in per_row.values() for name in row if "per run" in name]
+    assert (per_row["A"]["p50 (ms/row)"], per_row["BASE"]["p50 (ms/row)"]) == (1.0, 2.0)
+    assert (per_row["A"]["p95 (ms/row)"], per_row["A"]["CPU (ms/row)"]) == (2.0, 3.0)
+    assert not [name for row in per_row.values() for name in row if name.endswith("(ms)")]
     per_run = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0)], []), known)}
-    assert (per_run["A"]["p50 per run (ms)"], per_run["A"]["CPU per run (ms)"]) == (4.0, 12.0)
-    assert not [name for row in per_run.values() for name in row if "per row" in name]
+    assert (per_run["A"]["p50 (ms)"], per_run["A"]["CPU (ms)"]) == (4.0, 12.0)
+    assert not [name for row in per_run.values() for name in row if "/row" in name]
 
 
 def test_the_order_is_by_rank_then_ratio_and_those_without_numbers_come_last() -> None:

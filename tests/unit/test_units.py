@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamlit.elements.lib.streamlit_plotly_theme import BG_COLOR, GRAY_90
 
 from core.evidence.targets import quantity
-from core.show.sheets import trials as sheets
+from core.show.table import Column, cell_text
 from core.spec.targets import METRICS, target_from_dict
 from core.wire import units
 from dashboard import charts, format
@@ -44,7 +44,7 @@ def test_both_ends_of_a_range_have_the_same_decimals(
 def test_a_time_reads_the_same_everywhere(seconds: float) -> None:
     text = units.ms(seconds)
     assert format.ms(seconds) == text
-    assert f"{sheets.ms(seconds)} ms" == text
+    assert f"{cell_text(Column('p50', 'ms'), seconds)} ms" == text
     assert f"{charts.number(seconds * 1e3)} ms" == text
     assert quantity(target_from_dict({"metric": "latency_p50", "at_most": "3 ms"}), seconds) == text
     assert f"{format.rounded(seconds * 1e3):.9g}" == f"{float(text.removesuffix(' ms').replace(',', '')):.9g}"
@@ -53,7 +53,12 @@ def test_a_time_reads_the_same_everywhere(seconds: float) -> None:
 @given(st.integers(min_value=0, max_value=1 << 50))
 def test_a_size_is_binary_everywhere(count: int) -> None:
     target = target_from_dict({"metric": "peak_rss", "at_most": "100 MB"})
-    told = {format.size(count), sheets.size(count), quantity(target, float(count)), target.limit_words}
+    told = {
+        format.size(count),
+        cell_text(Column("size", "bytes"), count),
+        quantity(target, float(count)),
+        target.limit_words,
+    }
     assert not any(re.search(r"\d [kMGT]B", text) for text in told)
 
 

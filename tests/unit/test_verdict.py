@@ -10,8 +10,8 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.contrast import contrast as estimate
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, parts, so_far, tick, words
+from core.show import verdict
 from core.store import PRUNED
-from dashboard.widgets import verdict
 from tests import builders
 from tests.builders import busy_machine
 

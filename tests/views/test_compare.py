@@ -461,7 +461,7 @@ def test_different_batches_and_different_outputs_are_marked(
     outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
     assert outputs.pop("batch_size 4") == "⚠ outputs differ"
     assert set(outputs.values()) == {"agree"}
-    assert rows["p50 per row (ms)"].iloc[0] == pytest.approx(1.0, rel=0.2)
+    assert rows["p50 (ms/row)"].iloc[0] == pytest.approx(1.0, rel=0.2)
     assert "batch_size 4: The batch sizes differ (4 and 1 rows)" in texts(at)
     assert "outputs differ: 0.5" in texts(at)
 
@@ -626,5 +626,5 @@ def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     assert (race.state, race.error) == ("COMPLETE", None)
     rows = table(at)
     assert "baseline" in list(rows["Verdict"])
-    assert (rows["p50 per run (ms)"] > 0).all()
+    assert (rows["p50 (ms)"] > 0).all()
     assert len(at.get("plotly_chart")) == 2  # the forest and the latency over time

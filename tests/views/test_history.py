@@ -19,10 +19,11 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
+from core.show.table import Column, tabulate
 from core.store import ModelRecord
 from core.store.library import remove_model
 from dashboard import fields, state
-from dashboard.widgets import columns as columns_panel
+from dashboard.widgets import tables
 from tests import builders, tiny_models
 from tests.small_disks import small_disk
 from tests.views import invented
@@ -267,8 +268,13 @@ def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: Mo
     shown = json.loads(next(one for one in at.dataframe if "Trial" in one.value).proto.columns)
     assert shown["Settings"]["pinned"] is True
     assert shown["Settings"]["width"] >= 7 * len(table(at)["Settings"][0])
-    assert columns_panel.row_height(["x" * 40]) is None
-    assert (columns_panel.row_height(["x" * 90]) or 0) >= columns_panel.WRAPPED_PX  # two lines, not a cut one
+
+
+@pytest.mark.parametrize(("characters", "wraps"), [(40, False), (90, True)])
+def test_what_tells_rows_apart_wraps_instead_of_being_cut(characters: int, wraps: bool) -> None:
+    table = tabulate(["x" * characters], (Column("settings", tells=True), str))
+    assert (tables.row_height(table) or 0) >= (tables.WRAPPED_PX if wraps else 0)
+    assert wraps or tables.row_height(table) is None
 
 
 def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelRecord) -> None:

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.show.table import Column, column_of, matching, tabulate
 from core.store import ModelRecord
 from dashboard import state
-from dashboard.widgets.profile_results import matching
 from tests import tiny_models
 from tests.views import invented
 from tests.views.page import Add, Open, figure, texts
@@ -86,9 +85,9 @@ def test_time_by_operator_adds_up_to_the_nodes(
     trial = put()
     at = open_page("profile", model=mlp)
     table = at.dataframe[0].value
-    assert {"If", "MatMul"} <= set(table["operator"])
-    assert table["share"].sum() == pytest.approx(1.0)
-    assert table["self (ms/run)"].sum() == pytest.approx(trial.result["profile"]["self_s"] * 1e3)
+    assert {"If", "MatMul"} <= set(table["Operator"])
+    assert table["Share"].sum() == pytest.approx(1.0)
+    assert table["Self (ms/run)"].sum() == pytest.approx(trial.result["profile"]["self_s"] * 1e3)
     drawn = sum(sum(one["x"]) for one in figure(at)["data"])
     assert drawn == pytest.approx(trial.result["profile"]["self_s"] * 1e3, rel=1e-6)
 
@@ -99,9 +98,9 @@ def test_an_if_shows_its_own_time_and_its_body_apart(
     put()
     at = view(open_page("profile", model=mlp), "Nodes")
     table = at.dataframe[0].value
-    outer = table[table["operator"] == "If"].iloc[0]
-    assert outer["self (ms/run)"] < outer["inclusive, mean (ms/run)"]
-    assert outer["node"] in " ".join(table["inside"])
+    outer = table[table["Operator"] == "If"].iloc[0]
+    assert outer["Self (ms/run)"] < outer["Inclusive, mean (ms/run)"]
+    assert outer["Node"] in " ".join(table["Inside"])
 
 
 def test_the_table_of_nodes_can_be_searched(
@@ -113,7 +112,7 @@ def test_the_table_of_nodes_can_be_searched(
     at.text_input(key="profile.search.nodes").set_value("MATMUL cpu").run()
     found = at.dataframe[0].value
     assert 0 < len(found) < everything
-    assert all("matmul" in f"{row.node} {row.operator}".lower() for row in found.itertuples())
+    assert all("matmul" in f"{row.Node} {row.Operator}".lower() for row in found.itertuples())
     assert f"{len(found)} of {everything} rows" in texts(at)
     at.text_input(key="profile.search.nodes").set_value("no such node").run()
     assert len(at.dataframe[0].value) == 0
@@ -121,9 +120,9 @@ def test_the_table_of_nodes_can_be_searched(
 
 
 def test_a_search_is_for_plain_words_and_not_a_pattern() -> None:
-    frame = pd.DataFrame([{"node": "conv.1(a)", "share": 0.5}, {"node": "convX1a", "share": 0.5}])
-    assert list(matching(frame, "conv.1(")["node"]) == ["conv.1(a)"]
-    assert len(matching(frame, "")) == 2
+    table = tabulate(["conv.1(a)", "convX1a"], (Column("node"), str))
+    assert column_of(matching(table, "CONV.1("), "node") == ["conv.1(a)"]
+    assert len(matching(table, "").rows) == 2
 
 
 def test_the_providers_are_shown_with_the_rest_between_the_nodes(
@@ -131,7 +130,7 @@ def test_the_providers_are_shown_with_the_rest_between_the_nodes(
 ) -> None:
     put()
     at = view(open_page("profile", model=mlp), "Providers")
-    assert list(at.dataframe[0].value["ran on"]) == ["CPUExecutionProvider"]
+    assert list(at.dataframe[0].value["Ran on"]) == ["CPUExecutionProvider"]
     assert [one["name"] for one in figure(at)["data"]] == ["CPUExecutionProvider", "between the nodes"]
 
 
@@ -159,11 +158,11 @@ def test_one_stall_of_the_machine_does_not_decide_what_is_shown_first(
     at = open_page("profile", model=mlp)
     assert "the mean run took 13.3 times the median one" in texts(at)
     assert "In the nodes (median)" in metrics(at)
-    assert at.dataframe[0].value["operator"][0] != stalled["op_type"]
+    assert at.dataframe[0].value["Operator"][0] != stalled["op_type"]
     at.get_by_key(f"profile.basis.{at.session_state['profile.shown']}").set_value("Mean").run()
     assert not at.exception
     assert "In the nodes (mean)" in metrics(at)
-    assert at.dataframe[0].value["operator"][0] == stalled["op_type"]
+    assert at.dataframe[0].value["Operator"][0] == stalled["op_type"]
 
 
 def test_nodes_that_onnx_runtime_inserted_are_called_out(
@@ -227,7 +226,7 @@ def test_a_link_opens_the_profile_it_names(
     at.query_params["trial"] = wanted.id
     at.run()
     assert at.selectbox(key="profile.shown").value == wanted.id
-    assert "Loop" in set(at.dataframe[0].value["operator"])
+    assert "Loop" in set(at.dataframe[0].value["Operator"])
     assert at.session_state[state.MODEL] == mlp.content_sha256
 
 
@@ -303,7 +302,7 @@ def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:
     at.run()
     assert not at.exception
     assert [error.value for error in at.error] == []
-    assert {"Gemm"} <= set(at.dataframe[0].value["operator"])
+    assert {"Gemm"} <= set(at.dataframe[0].value["Operator"])
     shown = metrics(at)
     assert float(shown["Run, profiler off (p50)"][0].split()[0]) > 0
     trace = state.store().artifact_path(at.session_state["profile.shown"], "trace.json")

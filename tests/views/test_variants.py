@@ -563,10 +563,10 @@ def test_the_choice_begins_where_the_error_is_halved(open_page: Open, mlp: Model
     at = open_errors(open_page, mlp)
     assert at.multiselect(key="variants.errors.blocked").value == ["fc1"]
     assert len(at.get("plotly_chart")) == 2
-    table = next(one.value for one in at.dataframe if "in float" in one.value)
-    assert list(table["operator"]) == ["fc1", "fc2"]
-    assert list(table["in float"]) == [True, False]
-    assert list(table["saved (ms)"]) == [pytest.approx(0.01), pytest.approx(0.3)]
+    table = next(one.value for one in at.dataframe if "In float" in one.value)
+    assert list(table["Operator"]) == ["fc1", "fc2"]
+    assert list(table["In float"]) == [True, False]
+    assert list(table["Saves (ms)"]) == [pytest.approx(0.01), pytest.approx(0.3)]
 
 
 def test_the_slider_moves_along_the_curve(open_page: Open, mlp: ModelRecord) -> None:
@@ -669,10 +669,10 @@ def test_int8_is_really_made_its_errors_found_and_the_next_variant_made(
     at.run()
     assert not at.exception
     assert [one.value for one in at.error] == []
-    table = next(one.value for one in at.dataframe if "in float" in one.value)
-    assert set(table["operator"]) == {"fc1", "fc2"}
-    assert table["error (%)"].gt(0).all()
-    assert table["saved (ms)"].notna().all()
+    table = next(one.value for one in at.dataframe if "In float" in one.value)
+    assert set(table["Operator"]) == {"fc1", "fc2"}
+    assert table["Error alone"].gt(0).all()
+    assert table["Saves (ms)"].notna().all()
     at.multiselect(key="variants.errors.blocked").set_value(["fc1"]).run()
     at.button(key="variants.errors.next").click().run()
     assert state.scheduler().join(120)

@@ -117,12 +117,12 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     assert "of the gain is in Conv" in said
     assert "3 inserted Reorder nodes cost" in said
     table = at.dataframe[0].value
-    assert list(table["part"])[-2:] == ["outside the nodes", "not seen in the passes"]
-    assert "Reorder (inserted)" in set(table["part"])
-    for column, trial in (("baseline (ms)", duel.baseline), ("candidate (ms)", duel.trial)):
+    assert list(table["Part"])[-2:] == ["outside the nodes", "not seen in the passes"]
+    assert "Reorder (inserted)" in set(table["Part"])
+    for column, trial in (("Baseline (ms)", duel.baseline), ("Candidate (ms)", duel.trial)):
         whole_ms = trial.result["latency"]["p50_s"] * 1e3  # type: ignore[index]
         assert table[column].sum() == pytest.approx(whole_ms, abs=1e-3)  # each is rounded for the screen
-    assert table["share"].sum() == pytest.approx(1, abs=1e-3)
+    assert table["Share"].sum() == pytest.approx(1, abs=1e-3)
     shown = metrics(at)
     assert set(shown) == {
         "Difference per run (p50)",
@@ -140,12 +140,12 @@ def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
     put_passes(duel.baseline, duel.trial)
     at = view(open_why(open_page, mlp, duel), "Nodes")
     table = at.dataframe[0].value
-    row = table[table["nodes of the baseline"] == "conv1, relu1"].iloc[0]
-    assert (row["nodes of the candidate"], row["operators"]) == ("conv1", "Conv + Relu → FusedConv")
-    assert row["in the model"] == "conv1, relu1"
+    row = table[table["Nodes of the baseline"] == "conv1, relu1"].iloc[0]
+    assert (row["Nodes of the candidate"], row["Operators"]) == ("conv1", "Conv + Relu → FusedConv")
+    assert row["In the model"] == "conv1, relu1"
     at.text_input(key="why.search").set_value("NCHWC conv").run()
     found = at.dataframe[0].value
-    assert list(found["nodes of the candidate"]) == ["c2_nchwc"]
+    assert list(found["Nodes of the candidate"]) == ["c2_nchwc"]
     assert f"1 of {len(table)} rows" in texts(at)
     at.text_input(key="why.search").set_value("no such node").run()
     assert not at.exception
@@ -158,7 +158,7 @@ def test_nodes_that_moved_have_a_view_of_their_own(
     moved = [{**one, "provider": builders.CUDA} for one in unfused()["nodes"]]
     put_passes(duel.baseline, duel.trial, unfused(), side(moved))
     at = view(open_why(open_page, mlp, duel), "Moved (4)")
-    assert set(at.dataframe[0].value["candidate ran on"]) == {"CUDA"}
+    assert set(at.dataframe[0].value["Providers"]) == {"CPU → CUDA"}
     assert "those of starting the kernels" in texts(at)
 
 
@@ -397,6 +397,6 @@ def test_two_levels_of_optimization_are_really_explained(open_page: Open, add_mo
     assert [one.value for one in at.error] == []
     at = view(at, "Nodes")
     table = at.dataframe[0].value
-    fusions = table[table["nodes of the baseline"] == "conv1, relu1"]
-    assert list(fusions["nodes of the candidate"]) == ["conv1"]
-    assert list(fusions["operators"]) == ["Conv + Relu → FusedConv"]
+    fusions = table[table["Nodes of the baseline"] == "conv1, relu1"]
+    assert list(fusions["Nodes of the candidate"]) == ["conv1"]
+    assert list(fusions["Operators"]) == ["Conv + Relu → FusedConv"]

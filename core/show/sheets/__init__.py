@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.evidence.verdict import Color
+from core.show.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +38,6 @@ class Line:
     text: str
     color: Color | None = None
     apart: bool = False  # from what stands before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of texts under a head."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: int = 1  # columns that stand left, from the first; the others are numbers
-    drop: Sequence[str] = ()  # columns that may be left out for lack of width, the first one first
-    solid: Sequence[str] = ()  # columns whose cells are not wrapped
-    colors: Sequence[Color | None] = ()  # of the rows; empty: none has one
-    inset: bool = False  # it belongs to the facts around it
 
 
 Part = Fact | Note | Line | Table

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.evidence.metrics.pairs import Verdict
 from core.evidence.verdict import Color
-from core.show.sheets import Line, Note, Sheet, Table
+from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import notes
+from core.show.table import Column, Item, Table, Value, tabulate, texts
 from core.store import Accuracy
 from core.wire.units import DASH, significant
 
@@ -34,26 +35,67 @@ def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
         for name, share in shares
         if share is not None
     ]
-    classes = [
-        (
-            each["name"],
-            str(each["support"]),
-            *(_percent(each[name]["value"]) for name in ("sensitivity", "specificity", "precision")),
-            _plain(each["roc_auc"]["value"]),
-        )
-        for each in found["per_class"][:_ROWS]
-    ]
-    hidden = len(found["per_class"]) - len(classes)
+    shown = found["per_class"][:_ROWS]
+    hidden = len(found["per_class"]) - len(shown)
     return Sheet(
         f"{one.model_name} · {found['rows']:,} rows · {found['classes']} classes · accuracy {one.id}",
         [
-            Table(head=("", "value", "95 % interval", "rows"), rows=rows),
-            Table(head=("class", "rows", "sensitivity", "specificity", "precision", "ROC-AUC"), rows=classes),
+            Table(columns=texts("", "value", "95 % interval", "rows"), rows=rows),
+            classes(shown),
             *([Line(f"({hidden} more classes; --json has all)")] if hidden > 0 else []),
             *([Note(f"SEEN ROWS: {told}", "orange")] if (told := found["calibration_note"]) else []),
             *notes(found["notes"]),
         ],
     )
+
+
+def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:
+    """How well each class is told from the others; of `run.accuracy.summary`."""
+    return tabulate(
+        per_class,
+        (Column("class", tells=True), lambda one: one["name"]),
+        (Column("rows", "count"), lambda one: one["support"]),
+        *_of_a_class("sensitivity", "Recall: share of the rows of the class that were seen as such."),
+        *_of_a_class("specificity", "Share of all other rows that were not taken for the class."),
+        *_of_a_class("precision", "Share of the rows taken for the class that are of it."),
+        (Column("ROC-AUC", "number"), lambda one: one["roc_auc"]["value"]),
+    )
+
+
+def _of_a_class(name: str, help: str) -> list[tuple[Column, Callable[[Mapping[str, Any]], Value]]]:
+    return share(name, lambda one: one[name], help=help)
+
+
+def share(
+    name: str, of: Callable[[Item], Mapping[str, Any] | None], *, help: str = ""
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Columns of a share and of its 95 % interval, for which only a browser has room.
+
+    Args:
+        name: on screens.
+        of: the share of a row; None: it has none.
+        help: what it is.
+    """
+
+    def value(one: Item) -> Value:
+        found = of(one)
+        return None if found is None else found["value"]
+
+    def span(one: Item) -> Value:
+        found = of(one)
+        return None if found is None else interval(found)
+
+    return [
+        (Column(name, "share", decimals=2, help=help), value),
+        (Column(f"{name}, 95 %", on="browser"), span),
+    ]
+
+
+def interval(share: Mapping[str, Any]) -> str | None:
+    """The 95 % interval of a share, "98.00 to 99.80 %"; None: it has none."""
+    if share["low"] is None:
+        return None
+    return f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
 
 
 def _with_interval(share: Mapping[str, Any], *, percent: bool) -> tuple[str, str, str]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from core.evidence.profile_difference import Difference, EndToEnd, Move, Row
+from core.evidence.profile_difference import Difference, EndToEnd, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
 from core.run.explanation import Pair
-from core.show.sheets import Line, Sheet, Table
+from core.show.format import provider
+from core.show.sheets import Line, Sheet
 from core.show.sheets.trials import notes
-from core.show.words import short
-from core.wire.units import DASH
+from core.show.table import Column, Table, Value, tabulate
 
 _WIDE = 44  # characters of a cell that holds names of nodes
+_MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 
 def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
@@ -26,7 +28,6 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
         found: their difference.
         top: groups of nodes that are listed.
     """
-    unit = "row" if found.end.per_row else "run"
     hidden = len(found.groups) - top
     first, *others = notes(remarks(found))
     return Sheet(
@@ -34,16 +35,9 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
         [
             Line(sentence(found), found.end.verdict.color, apart=True),
             *([] if found.end.raced else [Line(f"Race them: {_race_command(of)}")]),
-            Table(
-                head=(f"ms per {unit}", "baseline", "candidate", "difference", "±", "share", "nodes"),
-                rows=[*(_row(found, row) for row in found.rows), _total(found.end)],
-            ),
-            *_moves(found),
-            Table(
-                head=("nodes of the baseline", "nodes of the candidate", "part", *_SIDES),
-                rows=[_group(one, found.end) for one in found.groups[:top]],
-                left=3,
-            ),
+            parts(found, total=True),
+            *([moves(found)] if found.moves else []),
+            groups(found, most=top),
             *([Line(f"({hidden} more groups of nodes; --top shows more)")] if hidden > 0 else []),
             replace(first, apart=True),
             *others,
@@ -51,76 +45,135 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
     )
 
 
-_SIDES = ("baseline", "candidate", "difference")
-
-
 def _race_command(of: Pair) -> str:
     other = " --different-models" if of.different_models else ""
     return f"python -m core compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 
 
-def _row(found: Difference, row: Row) -> tuple[str, ...]:
-    nodes = (
-        f"{row.baseline_nodes} → {row.candidate_nodes}" if row.baseline_nodes + row.candidate_nodes else ""
+# --- the tables ---------------------------------------------------------------------------------------------
+
+
+def parts(found: Difference, *, total: bool = False) -> Table:
+    """The parts of both results; with `total` both results themselves below."""
+    end = found.end
+    whole = Row(
+        label="p50 of the results",
+        kind="operator",
+        baseline_s=end.baseline_s,
+        candidate_s=end.candidate_s,
+        half_width_s=None,
     )
-    return (
-        f"{row.label} (inserted)" if row.kind == "inserted" else row.label,
-        *_times(found.end, row),
-        DASH if row.half_width_s is None else _ms(found.end, row.half_width_s),
-        _share(found.share(row)),
-        nodes,
-    )
-
-
-def _total(end: EndToEnd) -> tuple[str, ...]:
-    return ("p50 of the results", *_times(end, end), "", "100.0 %" if end.difference_s else "", "")
-
-
-def _times(end: EndToEnd, part: EndToEnd | Row | Group | Move) -> tuple[str, str, str]:
-    difference = _ms(end, part.difference_s)
-    return (
-        _ms(end, part.baseline_s),
-        _ms(end, part.candidate_s),
-        difference if difference.startswith("-") else f"+{difference}",
+    return tabulate(
+        [*found.rows, *([whole] if total else [])],
+        (Column("part", tells=True), label),
+        *_times(found),
+        (Column("±", "ms", decimals=_decimals(found.end), help=_HALF_WIDTH), lambda one: one.half_width_s),
+        (_SHARE, found.share),
+        (Column("nodes", right=True), nodes),
+        (Column("clear", on="browser"), lambda one: one.clear),
     )
 
 
-def _ms(end: EndToEnd, seconds: float) -> str:
-    """Milliseconds with as many decimals as show four digits of the smaller p50: columns of one precision."""
-    decimals = max(0, 3 - math.floor(math.log10(1e3 * min(end.baseline_s, end.candidate_s))))
-    return f"{round(seconds * 1e3, decimals) + 0.0:,.{decimals}f}"  # + 0.0: no minus before a zero
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{round(share, 3) + 0.0:.1%}".replace("%", " %")
-
-
-def _moves(found: Difference) -> list[Table]:
-    rows = [
+def moves(found: Difference) -> Table:
+    """Nodes that ran elsewhere."""
+    return tabulate(
+        found.moves,
+        (Column("moved", tells=True), lambda one: one.label),
         (
-            move.label,
-            f"{'+'.join(map(short, move.baseline))} → {'+'.join(map(short, move.candidate))}",
-            str(move.nodes),
-            *_times(found.end, move),
-        )
-        for move in found.moves
-    ]
-    return [Table(head=("moved", "providers", "nodes", *_SIDES), rows=rows, left=2)] if rows else []
-
-
-def _group(one: Group, end: EndToEnd) -> tuple[str, ...]:
-    return (
-        _names(one.baseline),
-        _names(one.candidate),
-        f"{one.label} (inserted)" if one.kind == "inserted" else one.label,
-        *_times(end, one),
+            Column("providers"),
+            lambda one: f"{_providers(one.baseline)} → {_providers(one.candidate)}",
+        ),
+        (Column("nodes", "count"), lambda one: one.nodes),
+        *_times(found),
+        (_SHARE, found.share),
     )
+
+
+def groups(found: Difference, *, most: int | None = None) -> Table:
+    """Nodes of both sides that do the same work.
+
+    Args:
+        found: the difference.
+        most: groups; None: all.
+    """
+    return tabulate(
+        found.groups[:most],
+        (Column("nodes of the baseline", tells=True, most=_WIDE), lambda one: _names(one.baseline)),
+        (Column("nodes of the candidate", most=_WIDE), lambda one: _names(one.candidate)),
+        (Column("part"), label),
+        *_times(found),
+        (
+            Column("±", "ms", on="browser", decimals=_decimals(found.end), help=_HALF_WIDTH),
+            lambda one: one.half_width_s,
+        ),
+        (replace(_SHARE, on="browser"), found.share),
+        (Column("operators", on="browser"), _operators),
+        (Column("in the model", on="browser"), lambda one: _shortened(one.model)),
+        (Column("ran on", on="browser"), _ran_on),
+    )
+
+
+_HALF_WIDTH = "Half the 95 % interval of the difference."
+_SHARE = Column("share", "share", help="Of the whole difference; below zero where a part works against it.")
+
+
+def label(one: Row | Group) -> str:
+    """What a part is called on a screen."""
+    return f"{one.label} (inserted)" if one.kind == "inserted" else one.label
+
+
+def nodes(one: Row) -> str:
+    """How many nodes each side ran; empty where a part has none."""
+    return f"{one.baseline_nodes} → {one.candidate_nodes}" if one.baseline_nodes + one.candidate_nodes else ""
+
+
+def _times(found: Difference) -> list[tuple[Column, Callable[[Any], Value]]]:
+    """Columns of both times and their difference."""
+    per = "row" if found.end.per_row else ""
+    how: Any = {"per": per, "decimals": _decimals(found.end)}
+    return [
+        (Column("baseline", "ms", **how), lambda one: one.baseline_s),
+        (Column("candidate", "ms", **how), lambda one: one.candidate_s),
+        (
+            Column("difference", "ms", signed=True, help="Candidate minus baseline.", **how),
+            lambda one: one.difference_s,
+        ),
+    ]
+
+
+def _decimals(end: EndToEnd) -> int:
+    """As many as show four digits of the smaller p50 in milliseconds: columns of one precision."""
+    return max(0, 3 - math.floor(math.log10(1e3 * min(end.baseline_s, end.candidate_s))))
 
 
 def _names(nodes: Iterable[GroupNode]) -> str:
-    text = ", ".join(" / ".join([*node.path, node.name]) + _count(node) for node in nodes)
-    return text if len(text) <= _WIDE else f"{text[: _WIDE // 2]}…{text[-_WIDE // 2 + 1 :]}"
+    return _shortened(
+        [
+            " › ".join([*node.path, node.name]) + (f" ×{node.nodes}" if node.nodes > 1 else "")
+            for node in nodes
+        ]
+    )
 
 
-def _count(node: GroupNode) -> str:
-    return f" ×{node.nodes}" if node.nodes > 1 else ""
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _operators(one: Group) -> str:
+    before, after = (
+        " + ".join(dict.fromkeys(node.op_type for node in side)) or "none"
+        for side in (one.baseline, one.candidate)
+    )
+    return before if before == after else f"{before} → {after}"
+
+
+def _ran_on(one: Group) -> str:
+    before, after = (
+        _providers(sorted({node.provider for node in side})) for side in (one.baseline, one.candidate)
+    )
+    return before or after if before == after or not before or not after else f"{before} → {after}"
+
+
+def _providers(names: Iterable[str]) -> str:
+    return ", ".join(map(provider, names))

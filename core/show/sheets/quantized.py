@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from core.evidence.fed import fed_words
-from core.evidence.node_savings import Choice, Unit, halving
+from core.evidence.node_savings import Choice, Savings, halving
 from core.run.node_errors import Located
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Note, Sheet
 from core.show.sheets.trials import notes
-from core.wire.units import DASH, significant
+from core.show.table import Column, Table, tabulate, texts
 from core.wire.units import ms_number as ms
+from core.wire.units import significant
 
 CURVE_ROWS = 12  # of a long curve, spread over it
 
@@ -31,14 +33,10 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
     return Sheet(
         f"{name}: error {_percent(of.whole)} of the float model's outputs (relative L2)",
         [
-            Table(
-                head=("operator", "type", "error alone", "in the variant", "saves ms", "± ms"),
-                rows=[_row(one) for one in of.units],
-                left=2,
-            ),
+            operators(of),
             *([Note(elsewhere, apart=True)] if of.timed else []),
             Table(
-                head=("left in float", "expected error", "saves ms"),
+                columns=texts("left in float", "expected error", "saves ms"),
                 rows=[
                     (str(len(curve[at].blocked)), _percent(curve[at].error), ms(curve[at].saved_s, 3))
                     for at in shown
@@ -61,16 +59,45 @@ def _advice(curve: Sequence[Choice], best: int, flag: str) -> list[Note]:
     return [Note(f"{what}: transform … {flag} {option}", apart=True)]
 
 
-def _row(unit: Unit) -> tuple[str, ...]:
-    inside = DASH if unit.accumulated is None else _percent(unit.accumulated)
-    return (
-        unit.name,
-        unit.op_type,
-        _percent(unit.error),
-        inside,
-        ms(unit.saved_s, 3),
-        ms(unit.half_width_s, 2),
+def operators(found: Savings, chosen: Choice | None = None) -> Table:
+    """Every quantized operator with its error and the time it saves.
+
+    Args:
+        found: of a variant.
+        chosen: what is left in float, marked in a browser.
+    """
+    blocked = set(chosen.blocked if chosen is not None else ())
+    return tabulate(
+        found.units,
+        (Column("operator", tells=True), lambda one: one.name),
+        (Column("type"), lambda one: one.op_type),
+        (Column("in float", on="browser"), lambda one: bool(set(one.nodes) & blocked)),
+        (Column("error alone", "share", help=_ALONE), lambda one: one.error),
+        (Column("in the variant", "share", help=_INSIDE), lambda one: one.accumulated),
+        (
+            Column("saves", "ms", help="Per run; below zero the integer version is slower."),
+            lambda one: one.saved_s,
+        ),
+        (Column("±", "ms", help="Half the 95 % interval."), lambda one: one.half_width_s),
+        (
+            Column("ms per % error", "number", on="browser", help="What it is worth."),
+            lambda one: _worth(one.saved_per_error),
+        ),
+        (
+            Column("weights", "bytes", on="browser", unit="KiB", help="In the float model."),
+            lambda one: one.weight_bytes,
+        ),
     )
+
+
+_ALONE = "Of the model's outputs when only this operator is quantized."
+_INSIDE = "Of the operator's own output in the whole variant: what reached it, and its own part."
+
+
+def _worth(saved_per_error: float | None) -> float | None:
+    if saved_per_error is None or math.isinf(saved_per_error):
+        return None
+    return saved_per_error * 1e3 / 100
 
 
 def _percent(share: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,33 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import look
 from core.run.sweep import Measured
-from core.show.sheets import Line, Note, Sheet, Table
+from core.show import cells, settings
+from core.show.format import provider
+from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, proof
-from core.show.standings import against_reference, headline, labels, order, ranks, reference
-from core.show.words import changes_in_words, interval, lately, short, verdict
-from core.wire.guard import MARK, breach
-from core.wire.units import DASH, significant, size
-from core.wire.units import ms_number as ms
+from core.show.standings import (
+    against_reference,
+    headline,
+    is_per_row,
+    labels,
+    order,
+    past_text,
+    rank_text,
+    ranks,
+    reference,
+)
+from core.show.table import Column, Item, Table, Value, tabulate
+from core.show.verdict import busy_words, short_of
+from core.show.words import STATE_WORDS, changes_in_words, interval, verdict
+from core.spec import spec_from_dict
+from core.wire.errors import TunerError
+from core.wire.guard import ELSE, MARK, WARNING, breach
+
+OUTPUTS_HELP = (
+    "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
+    "compared."
+)
+MACHINE_HELP = "Who else used it. Empty: nobody, or it was not looked at."
 
 # --- a comparison -------------------------------------------------------------------------------------------
 
@@ -46,90 +66,282 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
     )
 
 
-def contestants(race: Comparison, trials: Sequence[Trial]) -> Table:
-    """Who raced, the best rank first."""
-    places, contrasts, named = ranks(race), against_reference(race), labels(race)
-    by_id = {trial.id: trial for trial in trials}
-    ordered, against = order(race), reference(race)
-    return Table(
-        head=("rank", "configuration", "verdict", "p50 ms", "rows/s", "CPU ms", "memory", "trial", "remark"),
-        rows=[
-            (
-                _rank(places.get(one)),
-                named[one],
-                "baseline" if one == against else _verdict(contrasts.get(one)),
-                *_cells(by_id.get(one), contrasts.get(one)),
-            )
-            for one in ordered
-        ],
-        left=3,
-        drop=("memory", "CPU ms", "rows/s", "trial"),
-        colors=[look(found)[1] if (found := contrasts.get(one)) else None for one in ordered],
+def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
+    """Who raced, the best rank first.
+
+    On screens times are those of a run or, where the contestants fed different numbers of rows, all those of
+    a row; in a file they are those of a run, and ratios above 1 are faster than the baseline.
+    """
+    named, found, against, places = labels(race), against_reference(race), reference(race), ranks(race)
+    by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(race)
+    roles = {one.trial: one.role for one in race.contestants}
+    per = "row" if per_row else ""
+
+    def result(one: str) -> Mapping[str, Any]:
+        return by_id[one].facts if one in by_id else {}
+
+    def time(value: Callable[[Mapping[str, Any]], float | None]) -> Callable[[str], Value]:
+        def scaled(one: str) -> Value:
+            seconds, rows = value(result(one)), result(one).get("batch_size") or 1
+            return seconds / rows if per_row and seconds is not None else seconds
+
+        return scaled
+
+    def contrast(name: str) -> tuple[Column, Callable[[str], Value]]:
+        return Column(name, "number", key=name, on="none"), lambda one: found.get(one, {}).get(name)
+
+    return tabulate(
+        order(race),
+        (Column("rank", help=_RANK_HELP), lambda one: rank_text(race, one)),
+        (Column("rank", "count", key="rank", on="none"), lambda one: places.get(one, {}).get("rank")),
+        (Column("configuration", key="configuration", tells=True), named.__getitem__),
+        (
+            Column("role", key="role", on="none"),
+            lambda one: "baseline" if one == race.baseline else roles[one],
+        ),
+        (Column("verdict"), lambda one: verdict_text(race, one, by_id.get(one))),
+        *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: outputs_text(race, one, by_id.get(one)),
+        ),
+        (Column("p50", "ms", per=per), time(lambda of: _latency(of, "p50_s"))),
+        (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
+        (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
+        *_latency_in_files(result),
+        (Column("rows/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
+        (
+            Column("CPU", "ms", key="" if per_row else "cpu_ms", per=per),
+            time(lambda of: of.get("cpu_s_per_inference")),
+        ),
+        *([(_CPU_OF_A_RUN, lambda one: result(one).get("cpu_s_per_inference"))] if per_row else []),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes"),
+            lambda one: result(one).get("peak_rss_bytes"),
+        ),
+        (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
+        (Column("machine", on="browser", help=MACHINE_HELP), lambda one: busy_words(race.result)),
+        (
+            Column("settings", on="browser", help="All that differs from the baseline."),
+            lambda one: _settings(by_id.get(one), by_id.get(against)),
+        ),
+        (Column("trial", "id", key="trial"), lambda one: one),
+        (
+            Column("state", key="state", on="none"),
+            lambda one: by_id[one].state if one in by_id else "deleted",
+        ),
+        *_doubts_in_files(by_id.get),
+        (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
+        drop=("peak memory", "CPU", "rows/s", "batch", "p95", "trial"),
+        colors=[look(found[one])[1] if one in found else None for one in order(race)],
     )
 
 
-def _rank(one: Mapping[str, Any] | None) -> str:
-    return DASH if one is None else f"{one['rank']}{'=' if one['ties'] else ''}"
+_RANK_HELP = "1 + how many are clearly faster. `=`: level with another."
+_CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
 
-def _verdict(one: Mapping[str, Any] | None) -> str:
-    return DASH if one is None else verdict(one)
-
-
-def _cells(trial: Trial | None, contrast: Mapping[str, Any] | None) -> list[str]:
+def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
+    """What became of one contestant, in words."""
     if trial is None:
-        return [DASH, DASH, DASH, DASH, DASH, "deleted"]
-    result = trial.facts
-    per_s = result.get("throughput_per_s")
-    remarks: list[str] = []
-    if result.get("fallback"):
-        remarks.append(f"FALLBACK: ran on {', '.join(map(short, result['effective_providers']))}")
-    if breach(result) or (contrast and contrast["outputs_differ"]):
+        return "deleted since"
+    if trial.state == "FAIL":
+        return "failed"
+    found = against_reference(race).get(trial_id)
+    if trial_id == reference(race):
+        return "baseline"
+    if found is None:
+        return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
+    return verdict(found)
+
+
+def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) -> str:
+    """Whether its outputs are what they should be; empty where that is not known.
+
+    In a race of an earlier version they were held against those of the reference of the race.
+    """
+    result = trial.facts if trial is not None else {}
+    against = against_reference(race).get(trial_id) or {}
+    if against.get("something_else"):
+        return f"{WARNING} {ELSE}"
+    if result.get("guard") is not None:
+        return cells.outputs_words(result)
+    differ = against.get("outputs_differ")
+    return {None: "", True: f"{WARNING} {MARK}", False: "agree"}[differ]
+
+
+def ran_on(result: Mapping[str, Any]) -> str:
+    """Providers that really ran; a fallback says so."""
+    names = ", ".join(map(provider, result.get("effective_providers") or ()))
+    return f"{names} (fallback)" if result.get("fallback") else names
+
+
+def _settings(trial: Trial | None, baseline: Trial | None) -> str:
+    """Everything that sets a contestant apart from the baseline."""
+    if trial is None or baseline is None or trial.id == baseline.id:
+        return ""
+    try:
+        found = settings.differences(spec_from_dict(trial.spec), spec_from_dict(baseline.spec))
+    except TunerError as error:
+        return error.message
+    return "; ".join(text for _, text in found) or "the same"
+
+
+def _remark(trial: Trial | None, contrast: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return "deleted"
+    remarks = _fallback(trial.facts.get("effective_providers") if trial.facts.get("fallback") else None)
+    if breach(trial.facts) or (contrast and contrast.get("outputs_differ")):
         remarks.append(MARK)
     if trial.state != "COMPLETE":
         remarks.append(trial.state)
     if trial.error is not None:
         remarks.append(trial.error["message"])
+    return "; ".join(remarks)
+
+
+def _fallback(ran: Iterable[str] | None) -> list[str]:
+    return [] if ran is None else [f"FALLBACK: ran on {', '.join(map(provider, ran))}"]
+
+
+def past(races: Sequence[Comparison]) -> Table:
+    """Races that have been, a line each."""
+    return tabulate(
+        races,
+        (Column("when", "moment"), lambda one: one.created_at),
+        (Column("configurations", tells=True), _against),
+        (Column("result"), past_text),
+        (Column("grade"), lambda one: one.facts.get("grade") or ""),
+        (Column("machine", help=MACHINE_HELP), lambda one: busy_words(one.result)),
+        (Column("effort"), lambda one: one.protocol.get("precision") or ""),
+        (Column("study"), lambda one: one.study),
+        (Column("comparison", "id"), lambda one: one.id),
+    )
+
+
+def _against(race: Comparison) -> str:
+    """Names of all but the baseline, and but a default that nobody asked for."""
+    named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
+    return f"{', '.join(named) or 'nothing'} against {labels(race)[race.baseline]}"
+
+
+# --- what files hold of results -----------------------------------------------------------------------------
+
+
+def _latency(result: Mapping[str, Any], name: str) -> float | None:
+    value: float | None = (result.get("latency") or {}).get(name)
+    return value
+
+
+def _latency_in_files(
+    result: Callable[[Item], Mapping[str, Any]],
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Percentiles of a run with the interval of the median."""
+
+    def column(name: str) -> tuple[Column, Callable[[Item], Value]]:
+        key = name.replace("_s", "_ms", 1)
+        return Column(name, "ms", key=key, on="none"), lambda one: _latency(result(one), name)
+
+    return [column(name) for name in ("p50_s", "p50_s_low", "p50_s_high", "p95_s")]
+
+
+def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column, Callable[[Item], Value]]]:
+    def result(one: Item) -> Mapping[str, Any]:
+        found = trial(one)
+        return found.facts if found is not None else {}
+
+    def error(one: Item) -> str:
+        found = trial(one)
+        return found.error["message"] if found is not None and found.error is not None else ""
+
     return [
-        ms(trial.p50_s),
-        DASH if per_s is None else significant(per_s),
-        ms(result.get("cpu_s_per_inference")),
-        size(result.get("peak_rss_bytes")),
-        trial.id[:12],
-        "; ".join(remarks),
+        (Column("fallback", key="fallback", on="none"), lambda one: bool(result(one).get("fallback"))),
+        (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(breach(result(one)))),
+        (Column("error", key="error", on="none"), error),
     ]
 
 
 # --- a sweep ------------------------------------------------------------------------------------------------
 
 
-def points(found: Sequence[Measured]) -> Table:
-    """One row per point of a sweep, in the order of its values."""
+def points(
+    found: Sequence[Measured], marks: Mapping[str, str] | None = None, busy: Mapping[str, str] | None = None
+) -> Table:
+    """One row per point of a sweep, in the order of its values.
+
+    Args:
+        found: the points.
+        marks: of points, by trial: which is the best.
+        busy: id of a comparison -> who else used the machine.
+    """
     names = list(found[0].values) if found else []
-    return Table(
-        head=(*names, "p50 ms", "95 % interval", "p95 ms", "rows/s", "trial", "remark"),
-        rows=[(*(str(one.values[name]) for name in names), *_point(one)) for one in found],
-        left=0,
-        drop=("p95 ms", "trial", "95 % interval"),
+
+    def value(name: str) -> tuple[Column, Callable[[Measured], Value]]:
+        return Column(name, "count", key=name, tells=True), lambda one: one.values[name]
+
+    def latency(name: str) -> Callable[[Measured], Value]:
+        return lambda one: (one.latency or {}).get(name)
+
+    return tabulate(
+        found,
+        *map(value, names),
+        (Column("best", on="browser"), lambda one: (marks or {}).get(one.trial, "")),
+        (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
+        (Column("95 % interval", right=True, on="terminal"), _interval),
+        (Column("p50 low", "ms", key="p50_ms_low", on="browser"), latency("p50_s_low")),
+        (Column("p50 high", "ms", key="p50_ms_high", on="browser"), latency("p50_s_high")),
+        (Column("p95", "ms", key="p95_ms"), _p95),
+        (Column("p99", "ms", key="p99_ms", on="browser"), latency("p99_s")),
+        (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
+        (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
+        (Column("rows/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
+        (Column("per row, against ORT default", on="browser"), _against_default),
+        (Column("runs", "count", on="browser"), lambda one: one.runs or None),
+        (Column("ran on", on="browser"), _ran_on),
+        (Column("machine", on="browser", help=MACHINE_HELP), lambda one: (busy or {}).get(one.race, "")),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: f"{WARNING} {MARK}" if one.breach else "",
+        ),
+        (Column("state", on="browser"), lambda one: "reused" if one.reused else one.state.lower()),
+        (Column("trial", "id", key="trial"), lambda one: one.trial),
+        (Column("state", key="state", on="none"), lambda one: one.state),
+        (Column("measured before", key="measured_before", on="none"), lambda one: one.reused),
+        (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
+        (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
+        (Column("error", key="error", on="browser"), lambda one: one.error),
+        (Column("remark", on="terminal"), _remarks_on_a_point),
+        drop=("p95", "trial", "95 % interval"),
     )
 
 
-def _point(one: Measured) -> list[str]:
-    remarks = [f"FALLBACK: ran on {', '.join(map(short, one.providers))}"] if one.fallback else []
+def _interval(one: Measured) -> str | None:
+    known = one.latency
+    return None if known is None else interval(known.get("p50_s_low"), known.get("p50_s_high"))
+
+
+def _p95(one: Measured) -> Value:
+    if one.latency is None or (p95 := one.latency.get("p95_s")) is not None:
+        return None if one.latency is None else p95
+    return f"needs {(one.latency.get('needs_runs') or {}).get('p95_s', 'more')} runs"
+
+
+def _against_default(one: Measured) -> str:
+    if one.is_default:
+        return "the default itself"
+    return verdict(one.contrast) if one.contrast else ""
+
+
+def _ran_on(one: Measured) -> str:
+    ran = {"effective_providers": one.providers, "fallback": one.fallback}
+    return "" if one.latency is None else ran_on(ran)
+
+
+def _remarks_on_a_point(one: Measured) -> str:
+    remarks = _fallback(one.providers if one.fallback else None)
     remarks += [MARK] if one.breach else []
     remarks += ["measured before"] if one.reused else []
-    if one.latency is None:
-        return [DASH, DASH, DASH, DASH, one.trial[:12], "; ".join([*remarks, one.state, one.error])]
-    p95 = one.latency.get("p95_s")
-    needed = (one.latency.get("needs_runs") or {}).get("p95_s", "more")
-    return [
-        ms(one.latency.get("p50_s")),
-        interval(one.latency.get("p50_s_low"), one.latency.get("p50_s_high")),
-        ms(p95) if p95 is not None else f"needs {needed} runs",
-        DASH if one.throughput_per_s is None else significant(one.throughput_per_s),
-        one.trial[:12],
-        "; ".join(remarks),
-    ]
+    return "; ".join(remarks if one.latency is not None else [*remarks, one.state, one.error])
 
 
 # --- history ------------------------------------------------------------------------------------------------
@@ -137,14 +349,57 @@ def _point(one: Measured) -> list[str]:
 
 def history(trials: Sequence[Trial]) -> Table:
     """One row per trial: what it is about, how sure it is, what was changed, and why it failed."""
-    head = ("trial", "when", "model", "kind", "state", "grade", "changed", "batch", "p50 ms", "rows/s")
-    return Table(
-        head=(*head, "ran on", "remark"),
-        rows=[_row(trial) for trial in trials],
-        left=7,
+    return tabulate(
+        trials,
+        (Column("trial", "id", key="trial"), lambda one: one.id),
+        (Column("when", "moment", key="when"), lambda one: one.created_at),
+        (Column("model", key="model"), lambda one: one.model_name),
+        (Column("settings", on="browser", tells=True, help="All that differs from the defaults."), _asked),
+        (Column("kind", key="kind"), lambda one: one.kind),
+        (Column("state", key="state", on="terminal"), lambda one: one.state),
+        (Column("state", on="browser"), lambda one: STATE_WORDS[one.state]),
+        (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
+        (Column("grade", help=_GRADE_HELP), lambda one: one.facts.get("grade")),
+        (Column("grade", key="grade", on="none"), lambda one: one.facts.get("grade")),
+        (Column("changed", on="terminal"), lambda one: changes_in_words(one) or "nothing"),
+        (Column("changed", key="changed", on="none"), changes_in_words),
+        (
+            Column("machine", on="browser", help=MACHINE_HELP),
+            lambda one: busy_words(one.facts),
+        ),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: cells.outputs_words(one.facts),
+        ),
+        (Column("batch", "count", key="batch_size"), lambda one: one.facts.get("batch_size")),
+        (Column("p50", "ms"), lambda one: one.p50_s),
+        (Column("p95", "ms", on="browser"), lambda one: _latency(one.facts, "p95_s")),
+        *_latency_in_files(_facts),
+        (Column("rows/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
+        (Column("CPU", "ms", key="cpu_ms", on="none"), lambda one: one.facts.get("cpu_s_per_inference")),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes", on="none"),
+            lambda one: one.facts.get("peak_rss_bytes"),
+        ),
+        (Column("ran on"), lambda one: ran_on(one.facts)),
+        (
+            Column("ran on", key="ran_on", on="none"),
+            lambda one: " ".join(one.facts.get("effective_providers") or []),
+        ),
+        (Column("study", on="browser"), lambda one: one.study),
+        *_doubts_in_files(_itself),
+        (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
+        (Column("remark", on="terminal"), _remark_on_a_trial),
         drop=("rows/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),
     )
+
+
+_VERDICT_HELP = "Against the baseline that was pinned then, else against ONNX Runtime's default."
+_GRADE_HELP = (
+    "How fine the answer of the race is, by what two copies of one configuration differed: A within 1 %, B "
+    "within 3 %, C wider; F: rejected."
+)
 
 
 def rescued(files: Sequence[Path]) -> list[Note | Line]:
@@ -153,28 +408,29 @@ def rescued(files: Sequence[Path]) -> list[Note | Line]:
     return [Line(head, "orange"), *(Note(str(path)) for path in files)] if files else []
 
 
-def _row(trial: Trial) -> tuple[str, ...]:
+def _facts(trial: Trial) -> Mapping[str, Any]:
+    return trial.facts
+
+
+def _itself(trial: Trial) -> Trial:
+    return trial
+
+
+def _asked(trial: Trial) -> str:
+    if trial.state == "DAMAGED":
+        return ""
+    try:
+        return "; ".join(settings.asked_for(trial)) or "defaults"
+    except TunerError as error:
+        return error.message
+
+
+def _remark_on_a_trial(trial: Trial) -> str:
     result = trial.facts
-    per_s = result.get("throughput_per_s")
-    ran = "→".join(map(short, result.get("effective_providers") or [])) or DASH
-    remarks = [f"FALLBACK: ran on {ran}"] if result.get("fallback") else []
+    remarks = _fallback(result.get("effective_providers") if result.get("fallback") else None)
     remarks += [MARK] if breach(result) else []
     if trial.state == "DAMAGED":
         remarks.append("damaged on the disk: no number of it is shown")
     elif trial.state != "COMPLETE":
         remarks.append(trial.state)
-    remarks += [trial.error["message"]] if trial.error is not None else []
-    return (
-        trial.id[:12],
-        lately(trial.created_at),
-        trial.model_name,
-        trial.kind,
-        trial.state,
-        result.get("grade") or DASH,
-        changes_in_words(trial) or "nothing",
-        str(result.get("batch_size", DASH)),
-        ms(trial.p50_s),
-        DASH if per_s is None else significant(per_s),
-        ran,
-        "; ".join(remarks),
-    )
+    return "; ".join([*remarks, *([trial.error["message"]] if trial.error is not None else [])])

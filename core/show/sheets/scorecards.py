@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
 from core.evidence.verdict import Color
 from core.run.scorecard import Row
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Note, Sheet
+from core.show.table import Table, texts
 from core.wire.units import DASH
 
 _MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}
@@ -22,9 +23,8 @@ def scorecard(row: Row) -> Sheet:
         f"{row.subject.label} · {STATE_WORDS[row.state]}",
         [
             Table(
-                head=("", "target", "limit", "measured", "95 % interval", "margin"),
+                columns=texts("", "target", "limit", "measured", "95 % interval", "margin", left=3),
                 rows=[_cells(one) for one in row.judged],
-                left=3,
                 colors=[_COLORS[one.state] for one in row.judged],
             ),
             *(Note(text, apart=text is told[0]) for text in told),

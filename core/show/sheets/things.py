@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from core import wire
 from core.evidence.quietness import Answer
 from core.evidence.verdict import Grade
-from core.show.sheets import Fact, Part, Sheet, Table
+from core.show.sheets import Fact, Part, Sheet
 from core.show.sheets.trials import notes
+from core.show.table import Column, Table, tabulate
+from core.store import ModelRecord
 from core.wire.provenance import in_words, thread_advice
 from core.wire.units import DASH, clipped, size
 
@@ -40,15 +42,25 @@ def model(name: str, info: wire.ModelInfo, runs: str) -> Sheet:
                 Fact("external", f"{one['location']} ({size(one['size_bytes'])})")
                 for one in info["external_data"]
             ),
-            Table(
-                head=("", "name", "type", "shape"),
-                rows=[
-                    *(("input", *_tensor(one)) for one in info["inputs"]),
-                    *(("output", *_tensor(one)) for one in info["outputs"]),
-                ],
-                left=4,
-            ),
+            tensors(info),
         ],
+    )
+
+
+def library(records: Sequence[ModelRecord]) -> Table:
+    """The models of a library."""
+    return tabulate(
+        records,
+        (Column("name", tells=True), lambda one: one.name),
+        (Column("source"), lambda one: one.source),
+        (Column("size", "bytes"), lambda one: one.info["size_bytes"]),
+        (Column("nodes", "count"), lambda one: one.info["nodes"]),
+        (Column("parameters", "count"), lambda one: one.info["parameters"]),
+        (Column("opset", "count"), lambda one: one.info["opset"].get("", 0)),
+        (Column("inputs"), lambda one: ", ".join(each["name"] for each in one.info["inputs"])),
+        (Column("free dimensions"), lambda one: ", ".join(one.info["free_dims"])),
+        (Column("added", "moment"), lambda one: one.created_at),
+        (Column("note"), lambda one: one.note),
     )
 
 
@@ -73,9 +85,20 @@ def exported(reply: wire.ExportReply) -> Sheet:
     )
 
 
-def _tensor(one: wire.InputInfo) -> tuple[str, str, str]:
-    sizes = ", ".join(clipped(str(size)) for size in one["shape"] or ())
-    return clipped(one["name"]), one["dtype"], "any rank" if one["shape"] is None else f"[{sizes}]"
+def tensors(info: wire.ModelInfo) -> Table:
+    """Inputs and outputs of a model."""
+    sides = [("input", info["inputs"]), ("output", info["outputs"])]
+    return tabulate(
+        [(side, one) for side, tensors in sides for one in tensors],
+        (Column(""), lambda one: one[0]),
+        (Column("name", tells=True), lambda one: clipped(one[1]["name"])),
+        (Column("type"), lambda one: one[1]["dtype"]),
+        (Column("shape"), lambda one: _shape(one[1]["shape"])),
+    )
+
+
+def _shape(sizes: Sequence[int | str] | None) -> str:
+    return "any rank" if sizes is None else f"[{', '.join(clipped(str(one)) for one in sizes)}]"
 
 
 def _op_counts(counts: Mapping[str, int]) -> str:
@@ -132,17 +155,16 @@ def quietness(answer: Answer) -> Sheet:
     for name, text in (("reason", answer.reason), ("remedy", answer.remedy), ("noise", sigma)):
         parts += [Fact(name, text)] if text else []
     parts += [Fact("BUSY", f"Tested {answer.busy}.", "orange")] if answer.busy else []
-    rows = [
-        (
-            one.precision,
-            f"±{100 * one.target:g} %",
-            str(one.generations),
-            f"{one.seconds:.1f}",
-            "yes" if one.fits else "no",
-        )
-        for one in answer.needs
-    ]
-    if rows:
-        head = ("effort", "known to", "generations", "seconds", "in its budget")
-        parts.append(Table(head=head, rows=rows))
-    return Sheet(answer.headline, parts)
+    return Sheet(answer.headline, [*parts, *([needs(answer)] if answer.needs else [])])
+
+
+def needs(answer: Answer) -> Table:
+    """What a comparison of two needs on this machine, by effort."""
+    return tabulate(
+        answer.needs,
+        (Column("effort", tells=True), lambda one: one.precision),
+        (Column("known to", right=True), lambda one: f"±{100 * one.target:g} %"),
+        (Column("generations", "count"), lambda one: one.generations),
+        (Column("seconds", "number"), lambda one: one.seconds),
+        (Column("within its budget"), lambda one: "yes" if one.fits else "no"),
+    )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResult
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
 from core.evidence.verdict import Grade, is_rejected, look
-from core.show.sheets import Fact, Line, Note, Part, Sheet, Table
-from core.show.words import changes_in_words, changes_of, counted, interval, noise, short, verdict, when
+from core.show import cells
+from core.show.format import provider
+from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.table import Column, Table, tabulate, texts
+from core.show.verdict import OLDER, is_older, noise_words
+from core.show.words import changes_in_words, changes_of, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.guard import MARK, breach, error_in_words
-from core.wire.profile import NodeTime, Profile, by_operator, by_provider
-from core.wire.units import DASH, significant, size
+from core.wire.profile import Profile, by_operator, by_provider
+from core.wire.units import DASH
 from core.wire.units import ms_number as ms
 
-_PERCENTILES = ("p50_s", "p90_s", "p95_s", "p99_s")
 _WIDE = 48  # characters of a node's name
 NOTHING_CHANGED = "nothing: ONNX Runtime's defaults"
 
@@ -40,8 +43,8 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
             *_breach(result),
             *_verdicts(result, labels or {}),
             *_settings(trial, result),
-            *_latency(result),
-            *_numbers(result),
+            _numbers(result),
+            *([Fact("outputs", text)] if (text := error_in_words(result)) else []),
             *notes(result.get("notes") or []),
             Line(f"Take it away: python -m core emit {trial.id} --format yaml", apart=True),
         ],
@@ -89,7 +92,8 @@ def _verdicts(result: TrialResult, labels: Mapping[str, str]) -> Iterator[Fact]:
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
         yield Fact("verdict", f"{verdict(one)}; against {against}; {proof(one)}", look(one)[1])
-    yield from [Fact("noise", text) for one in contrasts if (text := noise(one))][:1]
+    noise = (OLDER if is_older(one) else noise_words(one) for one in contrasts)
+    yield from [Fact("noise", text) for text in noise if text][:1]
     yield from grade(result)
 
 
@@ -160,50 +164,13 @@ def _precision(precision: str, result: TrialResult) -> str:
     return str(guard.get("precision", precision))  # a variant's own, or a GPU's
 
 
-def _latency(result: TrialResult) -> Iterator[Table]:
-    latency: Mapping[str, Any] = result.get("latency") or {}
-    if not latency:
-        return
-    needs = latency.get("needs_runs") or {}
-    rows = [_latency_row(name, latency, needs) for name in (*_PERCENTILES, "mean_s")]
-    rows.append(("std", ms(latency.get("std_s")), ""))
-    rows.append(("min … max", f"{ms(latency.get('min_s'))} … {ms(latency.get('max_s'))}", ""))
-    yield Table(head=("latency", "ms", "95 % interval"), rows=rows, inset=True)
-
-
-def _latency_row(name: str, latency: Mapping[str, Any], needs: Mapping[str, int]) -> tuple[str, str, str]:
-    label = name.removesuffix("_s")
-    if latency.get(name) is None:
-        return label, DASH, f"needs {needs.get(name, 'more')} runs"
-    return label, ms(latency[name]), interval(latency.get(f"{name}_low"), latency.get(f"{name}_high"))
-
-
-def _numbers(result: TrialResult) -> Iterator[Fact]:
-    per_s, cpu = result.get("throughput_per_s"), result.get("cpu_s_per_inference")
-    gpu = result.get("gpu_memory_bytes")
-    yield Fact("throughput", DASH if per_s is None else f"{significant(per_s)} rows/s")
-    yield Fact("CPU time", f"{ms(cpu)} ms per run{_idle(result)}")
-    yield Fact(
-        "memory",
-        f"{size(result.get('peak_rss_bytes'))} at the peak, above the process before the model"
-        + (f"; GPU {size(gpu)}" if gpu is not None else ""),
-    )
-    for name, text in (("outputs", error_in_words(result)), ("energy", _energy(result))):
-        if text:
-            yield Fact(name, text)
-    start = ms(result.get("session_creation_s")), ms(result.get("first_run_s"))
-    yield Fact("start", f"session {start[0]} ms, first run {start[1]} ms")
-
-
-def _idle(result: TrialResult) -> str:
-    """What spinning threads burn after a run."""
-    burnt, wall = result.get("idle_cpu_s"), result.get("idle_wall_s")
-    return "" if burnt is None or not wall else f"; {ms(burnt, 3)} ms in the {ms(wall, 3)} ms after it"
-
-
-def _energy(result: TrialResult) -> str:
-    joules = result.get("energy_j_per_inference")
-    return f"{significant(joules, 3)} J per run" if joules is not None else result.get("energy_note") or ""
+def _numbers(result: TrialResult) -> Table:
+    """Every number with how sure it is: the cells of the browser."""
+    found = [*cells.latency_cells(result, None), *cells.cost_cells(result, None)]
+    outputs = cells.outputs_cell(result)
+    found += [*([outputs] if outputs is not None else []), *cells.cold_cells(result, None)]
+    rows = [(one.label, one.value, one.note) for one in found]
+    return Table(columns=texts("", "value", "how sure", left=3), rows=rows, solid=("",), inset=True)
 
 
 # --- a profile ----------------------------------------------------------------------------------------------
@@ -219,7 +186,6 @@ def profiled(trial: Trial, profile: Profile, *, top: int) -> Sheet:
     """
     result = trial.facts
     runs = f"{profile.runs} runs" + (f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else "")
-    head = ("nodes", "calls/run", "ms/run", "share")
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
         *_fallback(result),
@@ -230,11 +196,9 @@ def profiled(trial: Trial, profile: Profile, *, top: int) -> Sheet:
         ),
         Fact("overhead", _overhead(result)),
         *_truncated(profile),
-        Table(head=("provider", *head), rows=_provider_rows(profile)),
-        Table(head=("operator", *head), rows=_operator_rows(profile, top)),
-        Table(
-            head=("node", "operator", "provider", "ms/run", "share"), rows=_node_rows(profile, top), left=3
-        ),
+        providers(profile),
+        operators(profile, most=top),
+        nodes(profile, most=top),
         *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
         *notes(result.get("notes") or []),
     ]
@@ -258,27 +222,57 @@ def _overhead(result: TrialResult) -> str:
     )
 
 
-def _provider_rows(profile: Profile) -> list[tuple[str, ...]]:
-    return [
-        (row.provider, str(row.nodes), f"{row.calls_per_run:g}", ms(row.self_s), f"{row.share:.1%}")
-        for row in by_provider(profile)
-    ]
+def providers(profile: Profile, name: Callable[[str], str] = str) -> Table:
+    """Times by provider; `name` says what to call one."""
+    return tabulate(
+        by_provider(profile),
+        (Column("ran on", tells=True), lambda one: name(one.provider)),
+        (Column("nodes", "count"), lambda one: one.nodes),
+        (Column("calls/run", "number"), lambda one: one.calls_per_run),
+        (Column("self", "ms", per="run"), lambda one: one.self_s),
+        (_SHARE, lambda one: one.share),
+    )
 
 
-def _operator_rows(profile: Profile, top: int) -> list[tuple[str, ...]]:
-    return [
-        (row.op_type, str(row.nodes), f"{row.calls_per_run:g}", ms(row.self_s), f"{row.share:.1%}")
-        for row in by_operator(profile)[:top]
-    ]
+def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int | None = None) -> Table:
+    """Times by operator type, of the `most` dearest; None: of all."""
+    return tabulate(
+        by_operator(profile)[:most],
+        (Column("operator", tells=True), lambda one: one.op_type),
+        (Column("nodes", "count"), lambda one: one.nodes),
+        (Column("inserted", "count", on="browser"), lambda one: one.inserted_nodes),
+        (Column("calls/run", "number"), lambda one: one.calls_per_run),
+        (Column("self", "ms", per="run"), lambda one: one.self_s),
+        (_SHARE, lambda one: one.share),
+        (Column("ran on", on="browser"), lambda one: ", ".join(map(name, one.providers))),
+    )
 
 
-def _node_rows(profile: Profile, top: int) -> list[tuple[str, ...]]:
-    return [
-        (_node_name(node), node.op_type, short(node.provider), ms(node.self_s), f"{node.share:.1%}")
-        for node in profile.nodes[:top]
-    ]
+def nodes(profile: Profile, name: Callable[[str], str] = provider, *, most: int | None = None) -> Table:
+    """Times by node, of the `most` dearest; None: of all."""
+    return tabulate(
+        profile.nodes[:most],
+        (Column("node", on="terminal", most=_WIDE), lambda one: " / ".join([*one.path, one.name])),
+        (Column("node", on="browser", tells=True), lambda one: one.name),
+        (Column("operator"), lambda one: one.op_type),
+        (Column("ran on"), lambda one: name(one.provider)),
+        (Column("self", "ms", per="run"), lambda one: one.self_s),
+        (_SHARE, lambda one: one.share),
+        (Column("inclusive, mean", "ms", on="browser", per="run"), lambda one: one.inclusive_s),
+        (Column("calls/run", "number", on="browser"), lambda one: one.calls_per_run),
+        (Column("min", "ms", on="browser"), lambda one: one.min_s),
+        (Column("median", "ms", on="browser"), lambda one: one.median_s),
+        (Column("inside", on="browser"), lambda one: " › ".join(one.path)),
+        (Column("inserted", on="browser"), lambda one: one.inserted or None),
+        (Column("inputs", on="browser"), lambda one: _shapes(one.inputs)),
+        (Column("outputs", on="browser"), lambda one: _shapes(one.outputs)),
+        (Column("weights", "bytes", on="browser", unit="KiB"), lambda one: one.parameter_bytes),
+        (Column("output", "bytes", on="browser", unit="KiB"), lambda one: one.output_bytes),
+    )
 
 
-def _node_name(node: NodeTime) -> str:
-    name = " / ".join([*node.path, node.name])
-    return name if len(name) <= _WIDE else f"{name[: _WIDE // 2]}…{name[-_WIDE // 2 + 1 :]}"
+_SHARE = Column("share", "share", bar=True, help="Of the time in nodes.")
+
+
+def _shapes(tensors: Sequence[Any]) -> str:
+    return ", ".join(f"{one.dtype}[{'×'.join(map(str, one.shape))}]" for one in tensors)

@@ -9,8 +9,9 @@ from typing import Any
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.verdict import Color
 from core.run.variants import Branch, judged, lineage, precision_of_model, steps_of, tree, variant_of
-from core.show.sheets import Note, Sheet, Table
+from core.show.sheets import Note, Sheet
 from core.show.sheets.trials import notes
+from core.show.table import Table, texts
 from core.show.words import counted, verdict
 from core.spec.steps import StepType, chain_text, step_type
 from core.store import ModelRecord
@@ -43,11 +44,11 @@ def transformed(
         *([Note(f"{counted(reused, 'step')} of {len(records)} had been made before.")] if reused else []),
         *(Note(one) for one in written or [last.path]),
     ]
-    head = ("step", "tool", "model", "nodes", "size", "largest error", "seconds")
+    columns = texts("step", "tool", "model", "nodes", "size", "largest error", "seconds", left=3)
     return Sheet(
         f"{last.name}: {lineage(last) or 'no change'}",
         [
-            Table(head=head, rows=[_row(one) for one in records], left=3),
+            Table(columns=columns, rows=[_row(one) for one in records]),
             replace(below[0], apart=True),
             *below[1:],
         ],
@@ -128,9 +129,8 @@ def listed(families: Sequence[tuple[Sequence[ModelRecord], Verdicts]]) -> Table:
         families: the members of each, and what races showed: content hash -> verdict.
     """
     return Table(
-        head=("model", "precision", "steps", "error", "size", "against the original", "hash"),
+        columns=texts("model", "precision", "steps", "error", "size", "against the original", "hash", left=3),
         rows=[_branch(branch, known) for members, known in families for branch in tree(members)],
-        left=3,
         drop=("hash", "size"),
         solid=("model",),
     )

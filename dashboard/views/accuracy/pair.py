@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.run.accuracy import DELTA
+from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow
 from dashboard.views.accuracy.found import Evaluated, compared
 from dashboard.views.accuracy.threshold import decision
+from dashboard.widgets import tables
 from dashboard.widgets.profile_results import CONFIG
 
 REFERENCE, ACCEPTED, METRIC = "accuracy.reference", "accuracy.accepted", "accuracy.metric"
@@ -142,39 +143,39 @@ def _chart(
 
 
 def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
-    table = [
-        {
-            "Model": one.name,
-            "Difference (points)": None if judged["difference"] is None else judged["difference"] * 100,
-            "95 % (points)": None
-            if judged["difference"] is None
-            else f"{judged['low'] * 100:+.2f} to {judged['high'] * 100:+.2f}",
-            "Only the reference right": judged["only_reference"],
-            "Only this one right": judged["only_candidate"],
-            "Rows": judged["rows"],
-            "p (McNemar)": judged["p"],
-            "Rows that would tell": judged["rows_needed"] if judged["verdict"] == "UNDECIDED" else None,
-            "Same answer": whole["agreement"]["value"],
-        }
-        for one, whole, judged in rows
-    ]
-    st.dataframe(
-        pd.DataFrame(table),
+    table = tabulate(
+        rows,
+        (Column("model", tells=True), lambda row: row[0].name),
+        (Column("difference (points)"), lambda row: _points(row[2]["difference"])),
+        (
+            Column("95 % (points)"),
+            lambda row: (
+                None
+                if row[2]["difference"] is None
+                else f"{_points(row[2]['low'])} to {_points(row[2]['high'])}"
+            ),
+        ),
+        (Column("only the reference right", "count"), lambda row: row[2]["only_reference"]),
+        (Column("only this one right", "count"), lambda row: row[2]["only_candidate"]),
+        (Column("rows", "count"), lambda row: row[2]["rows"]),
+        (Column("p (McNemar)", "number", help=_P_HELP), lambda row: row[2]["p"]),
+        (
+            Column("rows that would tell", "count", help=_NEEDED_HELP),
+            lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
+        ),
+        (Column("same answer", "share", help=_SAME_HELP), lambda row: row[1]["agreement"]["value"]),
+    )
+    tables.draw(
+        table,
         key="accuracy.paired",
-        hide_index=True,
-        placeholder=format.DASH,
-        column_config={
-            "Difference (points)": st.column_config.NumberColumn(format="%+.2f"),
-            "p (McNemar)": st.column_config.NumberColumn(
-                format="%.3g",
-                help="Exact test of whether both are right equally often. A large p proves nothing.",
-            ),
-            "Rows that would tell": st.column_config.NumberColumn(
-                help="Estimate of the rows after which the verdict would no longer be undecided."
-            ),
-            "Same answer": st.column_config.NumberColumn(
-                format="percent", help="Share of the rows in which both say the same class, right or wrong."
-            ),
-        },
         alt="Paired differences against the reference: interval, discordant rows, McNemar's p, rows needed",
     )
+
+
+_P_HELP = "Exact test of whether both are right equally often. A large p proves nothing."
+_NEEDED_HELP = "Estimate of the rows after which the verdict would no longer be undecided."
+_SAME_HELP = "Share of the rows in which both say the same class, right or wrong."
+
+
+def _points(share: float | None) -> str | None:
+    return None if share is None else f"{share * 100:+.2f}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
+from core.show.sheets import accuracies
+from core.show.table import Column, tabulate
 from dashboard import format
 from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import threshold as accuracy_threshold
 from dashboard.views.accuracy.found import Evaluated
-from dashboard.widgets import columns
+from dashboard.widgets import tables
 from dashboard.widgets.profile_results import CONFIG
 
 VIEW, INTO = "accuracy.view", "accuracy.into"
@@ -66,49 +67,38 @@ def _cards(found: Sequence[Evaluated]) -> None:
 
 
 def _table(found: Sequence[Evaluated]) -> None:
-    rows = [_row(one) for one in found]
-    shares = ("Accuracy", "Top 5")
-    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
-    shown["Model"] = columns.telling(one.name for one in found)
-    shown["ROC AUC"] = st.column_config.NumberColumn(
-        format="%.4f", help="Each class against all others, the mean of the classes that have rows."
-    )
-    shown["Not finite"] = st.column_config.NumberColumn(
-        help="Rows whose scores hold NaN or Inf; they count as wrong."
-    )
-    st.dataframe(
-        pd.DataFrame(rows).dropna(axis="columns", how="all"),
+    area = "Each class against all others, the mean of the classes that have rows."
+    tables.draw(
+        tabulate(
+            found,
+            (Column("model", tells=True), lambda one: one.name),
+            *accuracies.share("accuracy", _share("accuracy")),
+            *accuracies.share("top 5", _share("top5")),
+            (Column("ROC-AUC", "number", help=area), lambda one: one.summary["roc_auc"]["value"]),
+            (Column("ROC-AUC, 95 %"), lambda one: _area(one.summary["roc_auc"])),
+            (Column("rows", "count"), lambda one: one.summary["rows"]),
+            (
+                Column("not finite", "count", help="Rows whose scores hold NaN or Inf; they count as wrong."),
+                lambda one: one.summary["not_finite"],
+            ),
+            (Column("output"), lambda one: one.accuracy.reply["output"]),
+            (
+                Column("ran on"),
+                lambda one: ", ".join(map(format.provider, one.accuracy.reply["effective_providers"])),
+            ),
+            (Column("took"), lambda one: format.duration(one.accuracy.reply["seconds"])),
+        ),
         key="accuracy.table",
-        hide_index=True,
-        placeholder=format.DASH,
-        column_config=shown,
-        alt="Accuracy, top 5 and ROC AUC of each model with their 95 % intervals",
+        alt="Accuracy, top 5 and ROC-AUC of each model with their 95 % intervals",
     )
 
 
-def _row(one: Evaluated) -> dict[str, Any]:
-    numbers, reply = one.summary, one.accuracy.reply
-    top5, area = numbers["top5"] or {}, numbers["roc_auc"]
-    return {
-        "Model": one.name,
-        "Accuracy": numbers["accuracy"]["value"],
-        "Accuracy, 95 %": _interval(numbers["accuracy"]),
-        "Top 5": top5.get("value"),
-        "Top 5, 95 %": _interval(top5) if top5 else None,
-        "ROC AUC": area["value"],
-        "ROC AUC, 95 %": None if area["low"] is None else f"{area['low']:.4f} to {area['high']:.4f}",
-        "Rows": numbers["rows"],
-        "Not finite": numbers["not_finite"],
-        "Output": reply["output"],
-        "Ran on": ", ".join(format.provider(name) for name in reply["effective_providers"]),
-        "Took": format.duration(reply["seconds"]),
-    }
+def _share(key: str) -> Callable[[Evaluated], Mapping[str, Any] | None]:
+    return lambda one: one.summary[key]
 
 
-def _interval(share: dict[str, Any]) -> str | None:
-    if share["low"] is None:
-        return None
-    return f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
+def _area(found: Mapping[str, Any]) -> str | None:
+    return None if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
 
 
 def _notes(found: Sequence[Evaluated]) -> None:
@@ -198,36 +188,9 @@ def _rows(count: int) -> str:
 
 
 def _class_table(numbers: dict[str, Any]) -> None:
-    rows = [
-        {
-            "Class": one["name"],
-            "Rows": one["support"],
-            "Sensitivity": one["sensitivity"]["value"],
-            "Sensitivity, 95 %": _interval(one["sensitivity"]),
-            "Specificity": one["specificity"]["value"],
-            "Specificity, 95 %": _interval(one["specificity"]),
-            "Precision": one["precision"]["value"],
-            "Precision, 95 %": _interval(one["precision"]),
-            "ROC AUC": one["roc_auc"]["value"],
-        }
-        for one in numbers["per_class"]
-    ]
-    shares = ("Sensitivity", "Specificity", "Precision")
-    shown: dict[str, Any] = {name: st.column_config.NumberColumn(format="percent") for name in shares}
-    shown["Class"] = columns.telling(one["name"] for one in numbers["per_class"])
-    shown["Sensitivity"] = st.column_config.NumberColumn(
-        format="percent", help="Recall: share of the rows of the class that were seen as such."
-    )
-    shown["Specificity"] = st.column_config.NumberColumn(
-        format="percent", help="Share of all other rows that were not taken for the class."
-    )
-    shown["ROC AUC"] = st.column_config.NumberColumn(format="%.4f")
-    st.dataframe(
-        pd.DataFrame(rows),
+    tables.draw(
+        accuracies.classes(numbers["per_class"]),
         key="accuracy.classes",
-        hide_index=True,
-        placeholder=format.DASH,
-        column_config=shown,
         alt="Sensitivity, specificity and precision of each class with their 95 % intervals",
     )
     few = [one["name"] for one in numbers["per_class"] if 0 < one["support"] < FEW_ROWS]

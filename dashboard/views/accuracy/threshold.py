@@ -5,19 +5,20 @@ The class and the threshold are part of the dataset's form, so that pages and YA
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.run.accuracy import decision as stored_decision
+from core.show.sheets import accuracies
+from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec
 from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.views.accuracy.found import Evaluated, at_threshold, curve, roc
-from dashboard.widgets import dataset
+from dashboard.widgets import dataset, tables
 from dashboard.widgets.profile_results import CONFIG
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
@@ -155,28 +156,21 @@ def _roc(one: Evaluated, number: int, threshold: float) -> accuracy_charts.Roc |
 
 
 def _table(found: Sequence[Evaluated], number: int, threshold: float) -> None:
-    rows = []
-    for one in found:
-        numbers = at_threshold(one, number, threshold)
-        row: dict[str, Any] = {"Model": one.name}
-        for name in ("sensitivity", "specificity", "precision"):
-            share = numbers[name]
-            row[name.capitalize()] = share["value"]
-            row[f"{name.capitalize()}, 95 %"] = (
-                None if share["low"] is None else f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
-            )
-        rows.append(row)
-    st.dataframe(
-        pd.DataFrame(rows),
+    at = {one.name: at_threshold(one, number, threshold) for one in found}
+    shares = [
+        column
+        for name in ("sensitivity", "specificity", "precision")
+        for column in accuracies.share(name, _share_of(at, name))
+    ]
+    tables.draw(
+        tabulate(found, (Column("model", tells=True), lambda one: one.name), *shares),
         key="accuracy.decisions",
-        hide_index=True,
-        placeholder=format.DASH,
-        column_config={
-            name: st.column_config.NumberColumn(format="percent")
-            for name in ("Sensitivity", "Specificity", "Precision")
-        },
         alt="Sensitivity, specificity and precision of each model at the threshold",
     )
+
+
+def _share_of(at: Mapping[str, Any], name: str) -> Callable[[Evaluated], Mapping[str, Any]]:
+    return lambda one: at[one.name][name]
 
 
 def _yaml(one: Evaluated, number: int, threshold: float) -> None:

@@ -14,6 +14,7 @@ from core.evidence.comparison import same_request
 from core.evidence.measurement import Trial
 from core.run import variants
 from core.run.plan import feed_plan, torch_source
+from core.show import settings, verdict
 from core.spec import TrialSpec, anchor, spec_from_yaml
 from core.spec.presets import PRESETS
 from core.store import ModelRecord
@@ -23,7 +24,6 @@ from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, format, state
 from dashboard.contestants import Entry
 from dashboard.folders import check_spec
-from dashboard.widgets import controls, verdict
 
 # keys of the session
 ENTRIES = "compare.entries"  # the list, as plain data
@@ -253,8 +253,8 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
         with st.container(gap=None):
             flag = " :blue-badge[:material/flag: baseline]" if baseline is None else ""
             st.markdown(f"**{format.plain(name)}**{flag}")
-            found = contestants.differences(entry.spec, baseline.spec) if baseline is not None else []
-            st.caption(format.plain(" · ".join([entry.source, *found])))
+            found = settings.differences(entry.spec, baseline.spec) if baseline is not None else []
+            st.caption(format.plain(" · ".join([entry.source, *(text for _, text in found)])))
             if missing := _missing_provider(entry):
                 color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
                 st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")
@@ -455,11 +455,11 @@ def _history(record: ModelRecord) -> None:
 def _trial_label(trial: Trial) -> str:
     p50 = trial.p50_s
     try:
-        settings = "; ".join(controls.asked_for(trial)) or "defaults"
+        asked = "; ".join(settings.asked_for(trial)) or "defaults"
     except TunerError:
-        settings = "settings of another version"
+        asked = "settings of another version"
     busy = verdict.busy_mark(trial.result)
-    return f"{settings} · p50 {format.ms(p50)}{busy} · {format.when(trial.created_at)} · {trial.id[:8]}"
+    return f"{asked} · p50 {format.ms(p50)}{busy} · {format.when(trial.created_at)} · {trial.id[:8]}"
 
 
 def _add_picked(record: ModelRecord) -> None:

@@ -6,19 +6,19 @@ import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
+from core.show.sheets import races
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import entry_list
-from dashboard.widgets import columns, controls, going_on, live_text, race_results, race_text
+from dashboard.widgets import controls, going_on, live_text, race_results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
@@ -382,28 +382,17 @@ def _past(record: ModelRecord) -> None:
         persist_state="session",
         help="A run on Tune is a race as well: of the settings against the baseline.",
     )
-    races = _races(record, with_duels=with_duels)
-    if not races:
+    found = _races(record, with_duels=with_duels)
+    if not found:
         st.caption(f"No race of {format.plain(record.name)} yet.")
         return
-    frame = pd.DataFrame([race_text.past_row(one) for one in races])
-    tall = columns.row_height(frame["Configurations"])
-    zone = st.context.timezone or "UTC"
-    frame["When"] = pd.to_datetime(frame["When"], unit="s", utc=True).dt.tz_convert(zone)
-    st.dataframe(
-        frame,
-        key=f"{PAST}.{races[0].id}",  # a new race moves the rows: a tick must not move to another
-        hide_index=True,
-        placeholder=format.DASH,
-        on_select=partial(_reopen, f"{PAST}.{races[0].id}", [one.id for one in races]),
-        selection_mode="single-row",
-        height=columns.height(len(races), PAST_ROWS, tall),
-        row_height=tall,
-        column_config={
-            "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
-            "Result": st.column_config.TextColumn(width="large"),
-            "Configurations": columns.telling(frame["Configurations"]),
-        },
+    key = f"{PAST}.{found[0].id}"  # a new race moves the rows: a tick must not move to another
+    tables.draw(
+        races.past(found),
+        key=key,
+        most=PAST_ROWS,
+        on_select=partial(_reopen, key, [one.id for one in found]),
+        mode="single-row",
         alt="Past comparisons of this model with their results",
     )
     st.caption("Tick a row to open that race.")

@@ -14,13 +14,14 @@ from core.run import prediction, sweep
 from core.run.job import Job
 from core.run.study import Heat, Study, measured_before, once
 from core.run.sweep import Axis, Measured, Point
+from core.show import verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves.results import ACTIVE, point_name
-from dashboard.widgets import controls, earlier, going_on, live_text, race_results, verdict
+from dashboard.widgets import controls, earlier, going_on, live_text, race_results
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.comparison import Comparison
 from core.evidence.verdict import is_rejected
 from core.run import sweep
 from core.run.sweep import Axis, Measured, Point
-from core.show import words
+from core.show import verdict
+from core.show.sheets import races
+from core.show.table import csv_text
 from core.wire.guard import MARK, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
-from dashboard.widgets import columns, verdict
 from dashboard.widgets import results as common
+from dashboard.widgets import tables
 
 LINE = "curves.line_ms"  # the one truth behind the number, the slider and a click on a point
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
@@ -315,21 +315,12 @@ def _table(
     level: Sequence[Measured],
     busy: Mapping[str, str],
 ) -> None:
-    records = [_record(one, row, _mark(row, best, level), busy.get(row.race, "")) for row in rows]
-    unknown = {name for name in records[0] if all(record[name] in (None, "") for record in records)}
-    frame = pd.DataFrame(
-        [{k: v for k, v in record.items() if k not in unknown - {"best"}} for record in records]
-    )
-    st.dataframe(
-        columns.readable(frame),
+    table = races.points(rows, {row.trial: _mark(row, best, level) for row in rows}, busy)
+    tables.draw(
+        table,
         key=TABLE,
-        hide_index=True,
         on_select="rerun",
-        selection_mode="single-row",
-        column_config={
-            one.name: st.column_config.NumberColumn(pinned=True),
-            **columns.numbers(frame.columns),
-        },
+        mode="single-row",
         alt=f"The {len(rows)} points of the sweep over {one.name}.",
     )
     chosen = _chosen(points, rows, best)
@@ -344,7 +335,7 @@ def _table(
             _use(chosen, rows, points)
         st.download_button(
             "Download CSV",
-            data=lambda: frame.to_csv(index=False),
+            data=lambda: csv_text(table),
             file_name=f"curve_{one.name}.csv",
             mime="text/csv",
             key="curves.csv",
@@ -355,44 +346,6 @@ def _table(
 
 def _mark(row: Measured, best: Measured | None, level: Sequence[Measured]) -> str:
     return "★" if row is best else "= ★" if any(row is one for one in level) else ""
-
-
-def _record(one: Axis, row: Measured, mark: str, busy: str) -> dict[str, Any]:
-    latency = row.latency or {}
-    scaled = {name: None if (v := latency.get(name)) is None else v * 1e3 for name in _COLUMNS}
-    status = "reused" if row.reused else row.state.lower()
-    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback) if row.latency else ""
-    return {
-        one.name: row.values[one.name],
-        "best": mark,
-        **{title: scaled[name] for name, title in _COLUMNS.items()},
-        "throughput (rows/s)": row.throughput_per_s,
-        "per row, against ORT default": _against_default(row),
-        "runs": row.runs or None,
-        "ran on": ran,
-        "machine": busy,
-        "outputs": f"{WARNING} {MARK}" if row.breach else "",
-        "state": status,
-        "trial": row.trial[:8],
-        "error": row.error,
-    }
-
-
-def _against_default(row: Measured) -> str:
-    if row.is_default:
-        return "the default itself"
-    return words.verdict(row.contrast) if row.contrast else ""
-
-
-_COLUMNS = {
-    "p50_s": "p50 per run (ms)",
-    "p50_s_low": "p50 low (ms)",
-    "p50_s_high": "p50 high (ms)",
-    "p95_s": "p95 per run (ms)",
-    "p99_s": "p99 per run (ms)",
-    "mean_s": "mean per run (ms)",
-    "std_s": "std per run (ms)",
-}
 
 
 def _chosen(points: Sequence[Point], rows: Sequence[Measured], best: Measured | None) -> Point | None:

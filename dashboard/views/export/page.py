@@ -10,13 +10,13 @@ import streamlit as st
 from core import wire
 from core.evidence.measurement import Trial
 from core.run import variants
-from core.show import emit
+from core.show import emit, settings, verdict
 from core.spec import TrialSpec, spec_from_yaml
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.guard import MARK, WARNING, breach
 from dashboard import format, state
-from dashboard.widgets import controls, results, verdict
+from dashboard.widgets import results
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -102,9 +102,9 @@ def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
     p50 = trial.p50_s
-    settings = "; ".join(controls.asked_for(trial)) or "defaults"
+    asked = "; ".join(settings.asked_for(trial)) or "defaults"
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
-    parts = [trial.model_name, settings, p50_text, format.when(trial.created_at), trial.id[:8]]
+    parts = [trial.model_name, asked, p50_text, format.when(trial.created_at), trial.id[:8]]
     if breach(trial.result):
         parts.append(f"{WARNING} {MARK}")
     if doubt := emit.caution(trial):
@@ -261,7 +261,7 @@ def load() -> None:
         state.keep_error(error)
         return
     state.show_trial(None)
-    changed = controls.summary(spec)
+    changed = settings.summary(spec)
     st.session_state[LOADED] = (
         f"Changed from default: {'; '.join(changed)}." if changed else "All settings at their defaults."
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.measurement import Trial, model_words
+from core.show import verdict
+from core.show.sheets import races
+from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import format, state
-from dashboard.widgets import cells, columns, controls, duel, results, verdict
+from dashboard.widgets import duel, results, tables
 
 LIMIT = 2000
 ROWS = 10  # of the table; the others are scrolled
@@ -88,7 +89,7 @@ def _filtered(trials: list[Trial]) -> list[Trial]:
             persist_state="session",
             width=260,
             placeholder="any",
-            format_func=lambda s: results.STATES[s][2],
+            format_func=STATE_WORDS.__getitem__,
             help="Empty: any state.",
         )
         text = st.text_input(
@@ -131,87 +132,15 @@ def matches(trial: Trial, text: str) -> bool:
     return all(word in described for word in text.lower().split())
 
 
-def rows(trials: list[Trial]) -> pd.DataFrame:
-    """Return one row per trial for the table; times in milliseconds."""
-    return pd.DataFrame([_row(t) for t in trials])
-
-
-def _row(trial: Trial) -> dict[str, Any]:
-    result = trial.facts
-    latency = result.get("latency")
-    return {
-        "When": pd.Timestamp(trial.created_at, unit="s", tz="UTC").tz_convert(_zone()),
-        "Model": trial.model_name,
-        "Settings": _settings(trial),
-        "State": results.STATES[trial.state][2],
-        "Kind": trial.kind,
-        "Ran on": ", ".join(format.provider(p) for p in result.get("effective_providers") or ())
-        + (" (fallback)" if result.get("fallback") else ""),
-        "Batch": result.get("batch_size"),
-        "Verdict": verdict.short_of(result),
-        "Grade": result.get("grade") or "",
-        "Machine": verdict.busy_words(result),
-        "Outputs": cells.outputs_words(result),
-        "p50 (ms)": _ms(trial.p50_s),
-        "p95 (ms)": _ms(latency["p95_s"] if latency else None),
-        "Rows/s": result.get("throughput_per_s"),
-        "Study": trial.study,
-        "Error": trial.error["message"] if trial.error else "",
-        "Trial": trial.id[:12],
-    }
-
-
-def _zone() -> str:
-    return st.context.timezone or "UTC"
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
-
-
-def _settings(trial: Trial) -> str:
-    if trial.state == "DAMAGED":
-        return ""
-    try:
-        return "; ".join(controls.asked_for(trial)) or "defaults"
-    except TunerError as error:
-        return error.message
-
-
 def _table(trials: list[Trial]) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
     count = f"{len(trials):,} trial{'s' * (len(trials) != 1)}"
     st.caption(f"{count}, newest first. Click a column to sort, tick a row to look at it.")
-    frame = columns.readable(rows(trials))
-    tall = columns.row_height(frame["Settings"])
-    chosen = st.dataframe(
-        frame,
+    chosen = tables.draw(
+        races.history(trials),
         key=f"{TABLE}.{_of_rows(trials)}",  # a tick must not move to another trial when one comes or goes
-        hide_index=True,
-        placeholder=format.DASH,
+        most=ROWS,
         on_select="rerun",
-        selection_mode="multi-row",
-        height=columns.height(len(trials), ROWS, tall),
-        row_height=tall,
-        column_config={
-            "When": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium"),
-            **columns.numbers(frame.columns),
-            "Verdict": st.column_config.TextColumn(
-                help="Against the baseline that was pinned then, else against ONNX Runtime's default."
-            ),
-            "Grade": st.column_config.TextColumn(
-                help="How fine the answer of the race is, by what two copies of one configuration differed: "
-                "A within 1 %, B within 3 %, C wider; F: rejected."
-            ),
-            "Machine": st.column_config.TextColumn(
-                width="small", help="Who else used it. Empty: nobody, or it was not looked at."
-            ),
-            "Outputs": st.column_config.TextColumn(
-                help="Against those of the original model, run without optimizations on the CPU on the same "
-                "feeds. Empty: not compared."
-            ),
-            "Settings": columns.telling(frame["Settings"], help="All that differs from the defaults."),
-        },
         alt="All trials with their model, state, latency and settings",
     )
     picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core import wire
 from core.run import exporting
+from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
@@ -21,6 +21,7 @@ from core.wire.guard import MARK, TOLERANCES
 from dashboard import format, polling, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
+from dashboard.widgets import tables
 from dashboard.widgets.queue_text import bar
 
 PLACE = "export"  # where errors of exports are shown: under the ways to start one
@@ -274,9 +275,16 @@ def card(reply: Mapping[str, Any]) -> None:
         f"weights: {reply['weights']} · took {format.duration(reply['seconds'])}"
     )
     if reply["differences"]:
-        st.dataframe(
-            pd.DataFrame(difference_rows(reply)),
-            hide_index=True,
+        tables.draw(
+            tabulate(
+                reply["differences"],
+                (Column("compared at", tells=True), _compared_at),
+                (
+                    Column("largest difference, PyTorch to ONNX Runtime"),
+                    lambda one: f"{one['max_abs']:.3g}",
+                ),
+                (Column("relative to the largest output"), lambda one: f"{one['max_rel']:.3g}"),
+            ),
             key="export.differences",
             alt="Largest difference between PyTorch's and ONNX Runtime's outputs",
         )
@@ -290,13 +298,5 @@ def card(reply: Mapping[str, Any]) -> None:
         st.caption(f":material/info: {format.plain(str(note))}")
 
 
-def difference_rows(reply: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one row per compared batch."""
-    return [
-        {
-            "Compared at": "no batch dimension" if one["batch"] is None else f"batch {one['batch']}",
-            "Largest difference, PyTorch to ONNX Runtime": f"{one['max_abs']:.3g}",
-            "Relative to the largest output": f"{one['max_rel']:.3g}",
-        }
-        for one in reply["differences"]
-    ]
+def _compared_at(one: Mapping[str, Any]) -> str:
+    return "no batch dimension" if one["batch"] is None else f"batch {one['batch']}"

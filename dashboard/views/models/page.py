@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from core import wire
+from core.show.sheets import things
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.views.models import exporting
-from dashboard.widgets import columns
+from dashboard.widgets import tables
 
 TABLE = "models.table"
 WAYS = "models.ways"  # the way in that is open
@@ -63,18 +63,11 @@ def page() -> None:
 
 def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Draw the library and return the model to look at."""
-    chosen = st.dataframe(
-        columns.readable(pd.DataFrame([_row(one) for one in records])),
+    chosen = tables.draw(
+        things.library(records),
         key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
-        hide_index=True,
         on_select="rerun",
-        selection_mode="single-row",
-        column_config={
-            "Name": columns.telling(one.name for one in records),
-            **columns.numbers(["Size (MiB)"]),
-            "Parameters": st.column_config.NumberColumn(format="localized"),
-            "Added": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
-        },
+        mode="single-row",
         alt="The library of models with size, nodes, parameters and where each came from",
     )
     picked = chosen["selection"]["rows"]
@@ -88,22 +81,6 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
 def _names_of(records: Sequence[ModelRecord]) -> str:
     """A few characters that change whenever a row of the table would hold another model."""
     return hashlib.sha256("".join(one.content_sha256 for one in records).encode()).hexdigest()[:12]
-
-
-def _row(record: ModelRecord) -> dict[str, Any]:
-    info = record.info
-    return {
-        "Name": record.name,
-        "Source": record.source,
-        "Size (MiB)": info["size_bytes"] / (1 << 20),
-        "Nodes": info["nodes"],
-        "Parameters": info["parameters"],
-        "Opset": info["opset"].get("", 0),
-        "Inputs": ", ".join(one["name"] for one in info["inputs"]),
-        "Free dimensions": ", ".join(info["free_dims"]),
-        "Added": pd.Timestamp(record.created_at, unit="s", tz="UTC").tz_convert(st.context.timezone or "UTC"),
-        "Note": record.note,
-    }
 
 
 def _detail(record: ModelRecord | None) -> None:
@@ -163,11 +140,8 @@ def _facts(record: ModelRecord) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Inputs and outputs**")
-        st.dataframe(
-            tensor_rows(record),
-            hide_index=True,
-            key="models.tensors",
-            alt="Inputs and outputs with type and shape",
+        tables.draw(
+            things.tensors(record.info), key="models.tensors", alt="Inputs and outputs with type and shape"
         )
         st.markdown(f"**Free dimensions:** {_codes(info['free_dims']) or 'none, all sizes are fixed'}")
         st.caption(_batch_words(record))
@@ -220,24 +194,6 @@ def _batch_words(record: ModelRecord) -> str:
         return f"`batch_size` sets `{info['batch_dim']}`."
     rows = info["fixed_batch"]
     return f"The batch is fixed at {rows}." if rows else "No input has rows: one run is one row."
-
-
-def tensor_rows(record: ModelRecord) -> list[dict[str, str]]:
-    """Return one row per input and output."""
-    info = record.info
-    return [
-        {
-            "": kind,
-            "Name": one["name"],
-            "Type": one["dtype"],
-            "Shape": "any rank"
-            if one["shape"] is None
-            else " × ".join(str(d) for d in one["shape"]) or "scalar",
-            "Random feeds": _range_words(one) if kind == "input" else "",
-        }
-        for kind, tensors in (("input", info["inputs"]), ("output", info["outputs"]))
-        for one in tensors
-    ]
 
 
 def _range_words(one: wire.InputInfo) -> str:

@@ -8,11 +8,12 @@ import streamlit as st
 
 from core.evidence.measurement import Trial
 from core.run import kinds
+from core.show import settings, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, polling, state
-from dashboard.widgets import controls, profile_results, verdict
+from dashboard.widgets import controls, profile_results
 from dashboard.widgets.queue_text import bar
 
 SHOWN = "profile.shown"  # id of the profile that is shown
@@ -221,7 +222,7 @@ def _chosen() -> None:
 
 def _asked_for(trial: Trial) -> str:
     try:
-        lines = controls.asked_for(trial)
+        lines = settings.asked_for(trial)
     except TunerError:
         return "settings of another version"
     return format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from core.evidence.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
 from core.run.scorecard import Needed, Row
+from core.show import verdict
 from dashboard import format
-from dashboard.widgets import verdict
 
 ICONS: Mapping[State, tuple[str, str]] = {
     # state -> icon, colour of the badge

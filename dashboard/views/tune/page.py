@@ -9,12 +9,13 @@ import streamlit as st
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.run import kinds
+from core.show import cells
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
-from dashboard.widgets import cells, chain, controls, duel, earlier, feeding, going_on, results
+from dashboard.widgets import chain, controls, duel, earlier, feeding, going_on, results
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar

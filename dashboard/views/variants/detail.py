@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core import wire
 from core.run import variants
+from core.show.table import Column, Table, tabulate
+from core.show.verdict import sentence
 from core.spec.steps import Step
 from core.store import ModelRecord, library
 from core.wire import guard
@@ -22,7 +23,7 @@ from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
 from dashboard.views.variants.text import Facts
-from dashboard.widgets.verdict import sentence
+from dashboard.widgets import tables
 
 DOWNLOAD_BYTES = 512 << 20  # a browser's download passes through the server's memory
 LEVELS = {"warning": (":material/warning:", "orange"), "info": (":material/info:", "blue")}
@@ -173,14 +174,24 @@ def _found(facts: Mapping[str, Any]) -> None:
     """Tables of what the last step found; other facts stand in the list on the left."""
     if fused := facts.get("fused"):
         st.markdown("**Fused operators**")
-        _table([{"Operator": name, "Nodes": count} for name, count in fused.items()], "fused")
+        _table(
+            tabulate(
+                fused.items(),
+                (Column("operator", tells=True), lambda one: one[0]),
+                (Column("nodes", "count"), lambda one: one[1]),
+            ),
+            "fused",
+        )
     if integer := facts.get("integer_ops"):
         st.markdown("**What runs as integer**")
         _table(
-            [
-                {"Operator": name, "Nodes": one["nodes"], "Integer": one["integer"], "Float": one["float"]}
-                for name, one in integer.items()
-            ],
+            tabulate(
+                integer.items(),
+                (Column("operator", tells=True), lambda one: one[0]),
+                (Column("nodes", "count"), lambda one: one[1]["nodes"]),
+                (Column("integer", "count"), lambda one: one[1]["integer"]),
+                (Column("float", "count"), lambda one: one[1]["float"]),
+            ),
             "integer",
         )
         st.caption("Of the graph that ONNX Runtime really runs here, after its own optimizations.")
@@ -190,10 +201,8 @@ def _found(facts: Mapping[str, Any]) -> None:
         st.caption(format.plain(", ".join(blocked[:MOST_NAMES]) + more))
 
 
-def _table(rows: Sequence[Mapping[str, Any]], name: str) -> None:
-    st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key=f"variants.table.{name}", alt=f"The step's table: {name}"
-    )
+def _table(table: Table, name: str) -> None:
+    tables.draw(table, key=f"variants.table.{name}", alt=f"The step's table: {name}")
 
 
 # --- out and away -------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.node_savings import Choice, Savings, choices, halving, without
@@ -14,6 +13,8 @@ from core.process.runner import Run
 from core.run import node_errors as node_error_run
 from core.run import variants
 from core.run.node_errors import Located, located_at, quantized_from
+from core.show.sheets import quantized
+from core.show.verdict import sentence
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
@@ -21,9 +22,8 @@ from dashboard.charts import variant_charts
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
-from dashboard.widgets import columns
+from dashboard.widgets import tables
 from dashboard.widgets.profile_results import CONFIG
-from dashboard.widgets.verdict import sentence
 
 OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.errors.blocked"
 
@@ -258,44 +258,8 @@ def _make_next(
 
 
 def _table(found: Savings, chosen: Choice) -> None:
-    rows = [
-        {
-            "operator": unit.name,
-            "type": unit.op_type,
-            "in float": bool(set(unit.nodes) & set(chosen.blocked)),
-            "error (%)": 100 * unit.error,
-            "own output (%)": math.nan if unit.accumulated is None else 100 * unit.accumulated,
-            "saved (ms)": math.nan if unit.saved_s is None else unit.saved_s * 1e3,
-            "± (ms)": math.nan if unit.half_width_s is None else unit.half_width_s * 1e3,
-            "ms per % error": _worth(unit.saved_per_error),
-            "weights (KiB)": unit.weight_bytes / 1024,
-        }
-        for unit in found.units
-    ]
-    st.dataframe(
-        columns.readable(pd.DataFrame(rows)),
+    tables.draw(
+        quantized.operators(found, chosen),
         key="variants.errors.table",
-        hide_index=True,
-        placeholder=format.DASH,
-        column_config={**_NUMBERS, "operator": columns.telling(unit.name for unit in found.units)},
         alt="Every quantized operator with its error and the time it saves; click a column's title to sort.",
     )
-
-
-def _worth(saved_per_error: float | None) -> float:
-    if saved_per_error is None or math.isinf(saved_per_error):
-        return math.nan
-    return saved_per_error * 1e3 / 100
-
-
-_HELP = {
-    "error (%)": "Of the model's outputs when only this operator is quantized.",
-    "own output (%)": "Of the operator's own output in the whole variant: what reached it, and its own part.",
-    "saved (ms)": "Per run; below zero the integer version is slower.",
-    "± (ms)": "Half the 95 % interval.",
-    "weights (KiB)": "In the float model.",
-}
-_NUMBERS = {
-    **columns.numbers(_HELP, help=_HELP),
-    "ms per % error": st.column_config.NumberColumn(format="%.4g", help="What it is worth."),
-}

@@ -13,11 +13,11 @@ from core import wire
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.verdict import is_rejected, look, measured, parts
 from core.run import variants
+from core.show import verdict as verdicts
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import Step
 from core.store import ModelRecord
 from dashboard import format
-from dashboard.widgets import verdict as verdicts
 
 Facts = Mapping[str, Any]  # `details["variant"]` of a record
 

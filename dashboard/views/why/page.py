@@ -25,13 +25,14 @@ from core.run.explanation import (
     raced_together,
 )
 from core.run.job import Status
+from core.show import settings, verdict
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import format, polling, state
 from dashboard.views.why import results as why_results
-from dashboard.widgets import controls, earlier, job_box, results, verdict
+from dashboard.widgets import controls, earlier, job_box, results
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -146,7 +147,7 @@ def _pair_label(baseline: Trial, candidate: Trial) -> str:
 
 def _short_label(trial: Trial) -> str:
     try:
-        lines: Sequence[str] = controls.summary(state.trial_spec(trial))
+        lines: Sequence[str] = settings.summary(state.trial_spec(trial))
     except TunerError:
         lines = ["settings of another version"]
     return f"{trial.id[:8]} ({format.short(', '.join(lines), 60) if lines else 'defaults'})"
@@ -245,7 +246,7 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
 
 def _settings(trial: Trial) -> str:
     try:
-        return ", ".join(controls.asked_for(trial)) or "ONNX Runtime's defaults"
+        return ", ".join(settings.asked_for(trial)) or "ONNX Runtime's defaults"
     except TunerError:
         return "settings of another version"
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import pandas as pd
 import streamlit as st
 
 from core.evidence.profile_difference import Difference, Row
-from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
+from core.show.sheets import differences as sheets
+from core.show.table import Table, column_of, matching
 from dashboard import format
 from dashboard.charts import why_charts
-from dashboard.widgets import columns
-from dashboard.widgets.profile_results import CONFIG, matching
+from dashboard.widgets import tables
+from dashboard.widgets.profile_results import CONFIG
 
 VIEW, SEARCH = "why.view", "why.search"
 CHART_PX = (
     440  # narrower, there is no room for bars beside their labels: the charts stand one below the other
 )
-MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 
 def result(found: Difference) -> None:
@@ -122,16 +119,7 @@ def _operators(found: Difference) -> None:
                 config=CONFIG,
                 alt="Time of both results by part.",
             )
-    rows = [
-        {
-            "part": why_charts.label(row),
-            **_times(row.baseline_s, row.candidate_s, row.half_width_s, found.share(row)),
-            "nodes": why_charts.nodes(row),
-            "clear": row.clear,
-        }
-        for row in found.rows
-    ]
-    _table(rows, "operators")
+    _table(sheets.parts(found), "operators")
     st.caption(
         "All parts together are the p50 of each result. A part is clear where the passes agree on the sign "
         "of its difference; only clear parts are named on top."
@@ -139,18 +127,6 @@ def _operators(found: Difference) -> None:
 
 
 def _nodes(found: Difference) -> None:
-    rows = [
-        {
-            "nodes of the baseline": _names(one.baseline),
-            "nodes of the candidate": _names(one.candidate),
-            "part": f"{one.label} (inserted)" if one.kind == "inserted" else one.label,
-            **_times(one.baseline_s, one.candidate_s, one.half_width_s, found.share(one)),
-            "operators": _operators_of(one),
-            "in the model": _shortened(one.model),
-            "ran on": _providers(one),
-        }
-        for one in found.groups
-    ]
     words = st.text_input(
         "Search nodes by name, operator or provider",
         key=SEARCH,
@@ -158,7 +134,7 @@ def _nodes(found: Difference) -> None:
         placeholder="all words must occur",
         live="300ms",
     )
-    _table(rows, "nodes", words=words or "")
+    _table(sheets.groups(found), "nodes", words=words or "")
     st.caption(
         "One row holds nodes of both sides that do the same work: a fused node stands against all the nodes "
         "of the model that it replaced."
@@ -166,85 +142,14 @@ def _nodes(found: Difference) -> None:
 
 
 def _moves(found: Difference) -> None:
-    rows = [
-        {
-            "part": move.label,
-            "baseline ran on": ", ".join(map(format.provider, move.baseline)),
-            "candidate ran on": ", ".join(map(format.provider, move.candidate)),
-            "nodes": move.nodes,
-            **_times(move.baseline_s, move.candidate_s, None, found.share(move)),
-        }
-        for move in found.moves
-    ]
-    _table(rows, "moves")
+    _table(sheets.moves(found), "moves")
 
 
-def _times(
-    baseline_s: float, candidate_s: float, half_width_s: float | None, share: float | None
-) -> dict[str, Any]:
-    return {
-        "baseline (ms)": baseline_s * 1e3,
-        "candidate (ms)": candidate_s * 1e3,
-        "difference (ms)": (candidate_s - baseline_s) * 1e3,
-        "± (ms)": math.nan if half_width_s is None else half_width_s * 1e3,
-        "share": math.nan if share is None else round(share, 4) + 0.0,  # no minus before a zero
-    }
-
-
-_NUMBERS = {
-    **columns.numbers(
-        ("baseline (ms)", "candidate (ms)", "± (ms)", "difference (ms)"),
-        help={"difference (ms)": "Candidate minus baseline."},
-    ),
-    "share": st.column_config.NumberColumn(
-        format="percent", help="Of the whole difference; below zero where a part works against it."
-    ),
-}
-
-
-def _table(rows: Sequence[Mapping[str, Any]], name: str, *, words: str = "") -> None:
-    frame = pd.DataFrame(rows)
-    shown, first = matching(frame, words), str(frame.columns[0])
+def _table(table: Table, name: str, *, words: str = "") -> None:
+    shown = matching(table, words)
     if words:
-        st.caption(
-            f"{len(shown)} of {len(frame)} rows; together {_signed(shown['difference (ms)'].sum() / 1e3)}."
-        )
-    st.dataframe(
-        columns.readable(shown),
-        key=f"why.table.{name}",
-        hide_index=True,
-        placeholder=format.DASH,
-        row_height=columns.row_height(shown[first]),
-        column_config={**_NUMBERS, first: columns.telling(shown[first])},
-        alt=f"Both results by {name}; click a column's title to sort.",
+        together = sum(float(one or 0) for one in column_of(shown, "difference"))
+        st.caption(f"{len(shown.rows)} of {len(table.rows)} rows; together {_signed(together)}.")
+    tables.draw(
+        shown, key=f"why.table.{name}", alt=f"Both results by {name}; click a column's title to sort."
     )
-
-
-def _names(nodes: Iterable[GroupNode]) -> str:
-    return _shortened(
-        [
-            " › ".join([*node.path, node.name]) + (f" ×{node.nodes}" if node.nodes > 1 else "")
-            for node in nodes
-        ]
-    )
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _operators_of(one: Group) -> str:
-    before, after = (
-        " + ".join(dict.fromkeys(node.op_type for node in side)) or "none"
-        for side in (one.baseline, one.candidate)
-    )
-    return before if before == after else f"{before} → {after}"
-
-
-def _providers(one: Group) -> str:
-    before, after = (
-        ", ".join(sorted({format.provider(node.provider) for node in side}))
-        for side in (one.baseline, one.candidate)
-    )
-    return before or after if before == after or not before or not after else f"{before} → {after}"

@@ -15,11 +15,10 @@ from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color, Verdict, is_rejected, look, parts
-from core.show import words
+from core.show import format, words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED
 from core.wire.guard import else_words
-from dashboard import format
 
 Contrast = Mapping[str, Any]
 
@@ -43,7 +42,7 @@ class Card:
     """What the verdict card says."""
 
     headline: str
-    icon: str
+    icon: str  # name of a Material Symbol
     color: Color
     against: str  # what it was put against, in words
     facts: list[str]
@@ -113,7 +112,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     icon, color = look(contrast)
     return Card(
         headline=sentence(words.verdict(contrast), stop=""),
-        icon=format.icon(icon),
+        icon=icon,
         color=color,
         against=_against(comparison, contrast),
         facts=_facts(comparison, contrast),

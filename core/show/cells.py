@@ -13,12 +13,13 @@ from core import spec as specs
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Verdict, is_rejected, parts
+from core.show import format
+from core.show import verdict as verdicts
 from core.spec.knobs import KNOBS
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, WARNING, breach, not_judged
 from core.wire.provenance import fingerprint_difference
-from dashboard import format
-from dashboard.widgets import verdict as verdicts
+from core.wire.units import DASH, ms, significant, size, span_ms
 
 Result = Mapping[str, Any]
 Color = Literal["green", "orange", "off"]
@@ -119,7 +120,7 @@ def outputs_cell(result: Result) -> Cell | None:
     note = f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else unknown
     return Cell(
         label="Output error",
-        value=f"{error['max_rel']:.2g}" if known else format.DASH,
+        value=f"{error['max_rel']:.2g}" if known else DASH,
         note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
         help="The largest difference from the outputs of the original model, run without optimizations on "
         "the CPU on the same feeds, as a share of the largest magnitude in that output.",
@@ -152,10 +153,8 @@ def _idle(result: Result, baseline: Result | None) -> Cell:
     own, other = _idle_cores(result), _idle_cores(baseline or {})
     return Cell(
         label="CPU while idle",
-        value=format.DASH if own is None else _cores(own),
-        note=f"in the {format.ms(result['idle_wall_s'], 3)} after a run"
-        if own is not None
-        else "not measured",
+        value=DASH if own is None else _cores(own),
+        note=f"in the {ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured",
         help="What idle threads burn after a run, waiting for the next one: the spinning that "
         "`session.intra_op.allow_spinning` turns off.",
         beside=_beside(None if other is None else _cores(other)),
@@ -168,7 +167,7 @@ def _idle_cores(result: Result) -> float | None:
 
 
 def _cores(number: float) -> str:
-    return f"{format.significant(number, 2)} cores" if number >= LEAST_CORES else "none"
+    return f"{significant(number, 2)} cores" if number >= LEAST_CORES else "none"
 
 
 def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
@@ -186,16 +185,16 @@ def _joules(result: Result, *, per_row: bool) -> str | None:
     joules = result.get("energy_j_per_inference")
     if joules is None:
         return None
-    size = (result["batch_size"] or 1) if per_row else 1
-    return f"{format.significant(joules / size * 1e3, 3)} mJ a {'row' if per_row else 'run'}"
+    rows = (result["batch_size"] or 1) if per_row else 1
+    return f"{significant(joules / rows * 1e3, 3)} mJ a {'row' if per_row else 'run'}"
 
 
 def _new_shapes(result: Result) -> list[Cell]:
     return [
         Cell(
             label=f"First run of batch {shape['batch_size']}",
-            value=format.ms(shape["first_run_s"]),
-            note=f"then {format.ms(shape['next_run_s'])}",
+            value=ms(shape["first_run_s"]),
+            note=f"then {ms(shape['next_run_s'])}",
             help="A shape that the session had not seen: buffers are planned and allocated anew.",
         )
         for shape in result.get("new_shapes") or []
@@ -218,26 +217,26 @@ COSTS = (
     Single(
         label="CPU time",
         name="cpu_s_per_inference",
-        text=format.ms,
+        text=ms,
         help="User and system time, all threads, spinning included.",
         of="run",
     ),
     Single(
         label="Peak memory",
         name="peak_rss_bytes",
-        text=format.size,
+        text=size,
         help="Largest resident memory of a run, above the worker's level before the model was loaded.",
     ),
     Single(
         label="Memory to load",
         name="load_peak_rss_bytes",
-        text=format.size,
+        text=size,
         help="Largest resident memory up to the first run, above the level before the model was loaded.",
     ),
     Single(
         label="GPU memory",
         name="gpu_memory_bytes",
-        text=format.size,
+        text=size,
         help="Of the worker process, as the driver counts it (NVML).",
         missing="no GPU in use",
     ),
@@ -246,13 +245,13 @@ STARTS = (
     Single(
         label="Session creation",
         name="session_creation_s",
-        text=format.ms,
+        text=ms,
         help="Loading the model and optimizing its graph.",
     ),
     Single(
         label="First run",
         name="first_run_s",
-        text=format.ms,
+        text=ms,
         help="The very first run, with allocations and lazy set-up.",
         of="shape",
     ),
@@ -304,7 +303,7 @@ def _interval(result: Result, name: str, *, per_row: bool) -> str:
 
 def _beside_ms(baseline: Result | None, name: str, digits: int = 4, *, per_row: bool) -> str:
     other = _scaled(baseline, name, per_row=per_row)
-    return _beside(None if other is None else format.ms(other, digits))
+    return _beside(None if other is None else ms(other, digits))
 
 
 def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
@@ -316,14 +315,14 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
         rounds = latency.get("needs_rounds", {}).get(name)
         return Cell(
             label=label,
-            value=f"needs {needed:,} runs" if needed else format.DASH,
+            value=f"needs {needed:,} runs" if needed else DASH,
             note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
             help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile.",
             beside=beside,
         )
     return Cell(
         label=label,
-        value=format.ms(_scaled(result, name, per_row=per_row)),
+        value=ms(_scaled(result, name, per_row=per_row)),
         note=_interval(result, name, per_row=per_row),
         help=PERCENTILE_HELP,
         beside=beside,
@@ -333,7 +332,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
 def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     return Cell(
         label=_label("Mean latency", per_row=per_row),
-        value=format.ms(_scaled(result, "mean_s", per_row=per_row)),
+        value=ms(_scaled(result, "mean_s", per_row=per_row)),
         note=_interval(result, "mean_s", per_row=per_row),
         help=f"Over {result['runs']:,} runs, nothing left out.",
         beside=_beside_ms(baseline, "mean_s", per_row=per_row),
@@ -344,8 +343,8 @@ def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cel
     least, most = (_scaled(result, name, per_row=per_row) or 0.0 for name in ("min_s", "max_s"))
     return Cell(
         label=_label("Standard deviation", per_row=per_row),
-        value=format.ms(_scaled(result, "std_s", per_row=per_row), 3),
-        note=f"{format.span_ms(least, most)} in all",
+        value=ms(_scaled(result, "std_s", per_row=per_row), 3),
+        note=f"{span_ms(least, most)} in all",
         help="Spread of the single runs, with the fastest and the slowest of them.",
         beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
     )
@@ -401,8 +400,8 @@ def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
         rows.append(
             {
                 "": name,
-                "This result": own.get(name, format.DASH),
-                "Baseline": other.get(name, format.DASH),
+                "This result": own.get(name, DASH),
+                "Baseline": other.get(name, DASH),
             }
         )
     return rows

@@ -1,0 +1,131 @@
+"""Tables of `core.show.table` in a browser: numbers that sort, with their unit on top; one column stays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.typing import DataframeState
+
+from core.show.table import ID_CHARACTERS, Column, Table, Value
+from dashboard.format import DASH, rounded
+
+CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 420
+ROW_PX, LINE_PX, MOST_LINES = 35, 20, 4
+WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
+_BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
+_QUANTITIES = ("ms", "bytes", "number")
+
+
+def draw(
+    table: Table,
+    *,
+    key: str,
+    alt: str,
+    most: int | None = None,
+    on_select: Any = "ignore",
+    mode: Any = "multi-row",
+) -> DataframeState:
+    """Draw a table; columns in which nothing is known are left out.
+
+    Args:
+        table: whose browser columns are drawn.
+        key: of the widget.
+        alt: what a screen reader says.
+        most: rows that show without scrolling; None: all.
+        on_select: what a tick does, as of `st.dataframe`.
+        mode: of the selection.
+
+    Returns:
+        The ticked rows, where rows can be ticked.
+    """
+    shown = frame(table)
+    tall = row_height(table)
+    state: DataframeState = st.dataframe(
+        shown,
+        key=key,
+        hide_index=True,
+        placeholder=DASH,
+        on_select=on_select,
+        selection_mode=mode,
+        height="content" if most is None or len(shown) <= most else ROW_PX + (tall or ROW_PX) * most + 3,
+        row_height=tall,
+        column_config={title(one): _config(one, table) for one in table.columns if one.is_on("browser")},
+        alt=alt,
+    )
+    return state
+
+
+def frame(table: Table) -> pd.DataFrame:
+    """Return the browser's columns of a table: times in ms, sizes in MiB, ids at the end, nothing empty."""
+    known = [
+        (one, index)
+        for index, one in enumerate(table.columns)
+        if one.is_on("browser") and (one.tells or any(row[index] not in (None, "") for row in table.rows))
+    ]
+    ordered = sorted(known, key=lambda one: one[0].kind == "id")
+    return pd.DataFrame(
+        {title(one): [_cell(one, row[index]) for row in table.rows] for one, index in ordered}
+    )
+
+
+def title(column: Column) -> str:
+    """Return the name of a column with its unit: "Peak memory (MiB)"."""
+    name = column.name
+    if "_" not in name and not name[1:2].isdigit():  # names of settings and p50 stay as they are
+        name = name[:1].upper() + name[1:]
+    per = f"/{column.per}" if column.per else ""
+    if column.kind == "ms":
+        return f"{name} (ms{per})"
+    return f"{name} ({column.unit or 'MiB'})" if column.kind == "bytes" else f"{name}{per}"
+
+
+def _cell(column: Column, value: Value) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if column.kind == "id":
+            return value[:ID_CHARACTERS]
+        return value if column.kind == "text" else None
+    if column.kind == "moment":
+        return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(st.context.timezone or "UTC")
+    if column.kind == "ms":
+        value = value * 1e3
+    elif column.kind == "bytes":
+        value = value / _BINARY[column.unit or "MiB"]
+    return rounded(float(value)) if column.kind in _QUANTITIES else value
+
+
+def _config(column: Column, table: Table) -> Any:
+    if column.tells:
+        width = min(MOST_PX, max(LEAST_PX, round(PADDING_PX + CHARACTER_PX * _longest(table, column))))
+        kind = st.column_config.NumberColumn if column.kind == "count" else st.column_config.TextColumn
+        return kind(width=width, pinned=True, help=column.help or None)
+    told = column.help or None
+    match column.kind:
+        case "moment":
+            return st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium", help=told)
+        case "count":
+            return st.column_config.NumberColumn(format="localized", help=told)
+        case "share" if column.bar:
+            return st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, help=told)
+        case "share":
+            return st.column_config.NumberColumn(format="percent", help=told)
+        case "ms" | "bytes" | "number":
+            return st.column_config.NumberColumn(format="%.9g", help=told)
+        case _:
+            return st.column_config.Column(help=told)  # a text, or a tick
+
+
+def _longest(table: Table, column: Column) -> int:
+    index = table.columns.index(column)
+    return max((len(str(row[index])) for row in table.rows), default=0)
+
+
+def row_height(table: Table) -> int | None:
+    """Return the height of rows in which the column that tells them apart has room; None: one line."""
+    longest = max((_longest(table, one) for one in table.columns if one.tells), default=0)
+    lines = min(MOST_LINES, math.ceil(CHARACTER_PX * longest / (MOST_PX - PADDING_PX)))
+    return None if lines <= 1 else max(WRAPPED_PX, LINE_PX * lines + 16)
