@@ -102,8 +102,8 @@ def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(
     download.value.save_as(path)
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [row["batch_size"] for row in rows] == ["5", "21", "37"]
-    assert all(float(row["p50 per run (ms)"]) > 0 and float(row["throughput (rows/s)"]) > 0 for row in rows)
-    assert all(row["per row, against ORT default"] for row in rows)
+    assert all(float(row["p50_ms"]) > 0 and float(row["rows_per_s"]) > 0 for row in rows)
+    assert all(row["against_default"] for row in rows)
 
     assert "study=" in page.url
     linked = page.context.new_page()

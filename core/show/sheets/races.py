@@ -295,7 +295,10 @@ def points(
         (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
         (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
         (Column("rows/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
-        (Column("per row, against ORT default", on="browser"), _against_default),
+        (
+            Column("per row, against ORT default", key="against_default", on="browser"),
+            _against_default,
+        ),
         (Column("runs", "count", on="browser"), lambda one: one.runs or None),
         (Column("ran on", on="browser"), _ran_on),
         (Column("machine", on="browser", help=MACHINE_HELP), lambda one: (busy or {}).get(one.race, "")),
