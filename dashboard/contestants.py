@@ -12,7 +12,7 @@ from typing import Any
 
 from core.show import settings
 from core.spec import SessionSpec, TrialSpec, asked, session_from_dict, spec_from_dict
-from core.spec.knobs import KNOBS
+from core.spec.knobs import ENTRIES, KNOBS
 from core.spec.presets import PRESETS, preset
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
@@ -249,7 +249,7 @@ def _explicit(spec: TrialSpec) -> list[str]:
     said = [
         f"{settings.short_name(k)} {settings.text(k.name, value)}"
         for k in KNOBS
-        if k.target in ("attribute", "config_entry") and (value := asked(spec, k.name)) is not None
+        if k.target in ("attribute", *ENTRIES) and (value := asked(spec, k.name)) is not None
     ]
     return ["explicit " + text for text in said] or ["same settings"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from core import wire
 from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
-from core.spec.knobs import KNOBS, PROVIDER_OPTIONS, Knob, knob
+from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
 from core.wire.errors import SpecError
 
 DEFAULT, ON, OFF = "default", "on", "off"
@@ -74,7 +74,7 @@ def _default(setting: Knob) -> Any:
         return bool(setting.default)
     if setting.name in NAME_LISTS:
         return []
-    if setting.target in ("attribute", "config_entry"):
+    if setting.target in ("attribute", *ENTRIES):
         return "" if setting.kind in ("choice", "text") else None  # ONNX Runtime's default is not asked for
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
@@ -178,7 +178,8 @@ def _session(have: Mapping[str, Any]) -> dict[str, Any]:
             {"name": name, "options": _options(name, have)} for name in have[key("providers")] or []
         ],
         "disabled_optimizers": list(have[key("disabled_optimizers")] or []),
-        "session_config_entries": _config_entries(have),
+        **{name: _entries(target, have) for target, name in ENTRIES.items()},
+        "free_dimension_overrides": _overrides(have),
         "allow_fallback": bool(have[key("allow_fallback")]),
         "expert": bool(have[key("expert")]),
     }
@@ -207,12 +208,13 @@ def _number(setting: Knob, have: Mapping[str, Any]) -> int:
     return int(value)
 
 
-def _config_entries(have: Mapping[str, Any]) -> dict[str, str]:
-    entries: dict[str, str] = {}
-    for setting in KNOBS:
-        if setting.target == "config_entry" and (value := _asked_value(setting, have)) is not None:
-            entries[setting.name] = str(int(value)) if isinstance(value, bool) else str(value)
-    for name, text in parse_lines(have[key("session_config_entries")] or "").items():
+def _entries(target: str, have: Mapping[str, Any]) -> dict[str, str]:
+    """The entries that have a control of their own, and those that are written out."""
+    own = {k.name: value for k in KNOBS if k.target == target if (value := _asked_value(k, have)) is not None}
+    entries = {
+        name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in own.items()
+    }
+    for name, text in parse_lines(have[key(ENTRIES[target])] or "").items():
         if name in entries:
             raise SpecError(
                 f"`{name}` is set by its own control and again as a config entry.",
@@ -220,6 +222,16 @@ def _config_entries(have: Mapping[str, Any]) -> dict[str, str]:
             )
         entries[name] = text
     return entries
+
+
+def _overrides(have: Mapping[str, Any]) -> dict[str, int]:
+    sizes = parse_lines(have[key("free_dimension_overrides")] or "")
+    if wrong := next((one for one in sizes.items() if not is_whole_number(one[1])), None):
+        raise SpecError(
+            f"The override of `{wrong[0]}` must be a whole number, but got `{wrong[1][:40]}`.",
+            hint="Write for example `batch=8`, one dimension per line.",
+        )
+    return {name: int(size) for name, size in sizes.items()}
 
 
 def parse_lines(text: str) -> dict[str, str]:

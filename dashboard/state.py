@@ -27,7 +27,7 @@ from core.process.runner import no_worker
 from core.run import kinds
 from core.run import trial as trial_run
 from core.run.job import Job, Status
-from core.run.plan import feed_plan
+from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
 from core.spec import ModelRef, TrialSpec, spec_from_dict
@@ -203,6 +203,7 @@ def current_spec() -> TrialSpec:
         values(), path=portable(record.path), sha256=record.sha256, info=record.info
     )
     feed_plan(spec.workload, record.info)  # a missing size is said before a worker starts
+    check_overrides(spec, record.info)
     return spec
 
 

@@ -21,7 +21,7 @@ from core.run.named_files import check_named_files, open_folders
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
-from core.spec.knobs import KNOBS, Knob, knob
+from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.spec.presets import preset
 from core.spec.strict_yaml import MAX_CHARACTERS
@@ -41,14 +41,16 @@ CONFIG = "|".join(["FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME", 
 ENGINE_PREFIXES = tuple({ref.partition(":")[0] + ":" for ref in REFS})
 KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its model wherever it goes
 
-_SECTION = {"attribute": "session", "config_entry": "session", "session": "session"}
+_SECTION = dict.fromkeys(("attribute", "session", *ENTRIES), "session")
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
 _SHORT_PROVIDERS |= {"trt": "TensorrtExecutionProvider", "directml": "DmlExecutionProvider"}
 _METAVARS = {
     "providers": "NAME",
     "disabled_optimizers": "NAME",
     "session_config_entries": "KEY=VALUE",
+    "run_config_entries": "KEY=VALUE",
     "dims": "NAME=N",
+    "free_dimension_overrides": "NAME=N",
     "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
@@ -65,7 +67,10 @@ _FEED_HELP = (
     "folder of images. Default: seeded random values."
 )
 EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
-_REPEATED = ("providers", "disabled_optimizers", "session_config_entries", "dims", "feeds", "precision")
+_REPEATED = (
+    *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
+    *("dims", "feeds", "precision"),
+)
 
 
 # --- options from the table --------------------------------------------------------------------------------
@@ -353,9 +358,9 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
     elif setting.kind == "mapping":
         pairs = [_pair(setting.flag, one) for one in value]
         part[setting.name] = {**part.get(setting.name, {}), **_values(setting, pairs)}
-    elif setting.target == "config_entry":
-        text = ("1" if value else "0") if setting.kind == "bool" else value
-        part["session_config_entries"] = {**part.get("session_config_entries", {}), setting.name: text}
+    elif (entries := ENTRIES.get(setting.target)) is not None:
+        text = ("1" if value else "0") if setting.kind == "bool" else str(_typed(setting, value))
+        part[entries] = {**part.get(entries, {}), setting.name: text}
     else:
         part[setting.field] = _typed(setting, value)
 
@@ -434,8 +439,11 @@ def _number(flag: str, text: str) -> float:
         ) from None
 
 
+_OF_DIMENSIONS = ("--dim", "--free-dimension-override")  # a name may hold a `=`
+
+
 def _pair(flag: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.rpartition("=") if flag == "--dim" else text.partition("=")
+    name, equals, value = text.rpartition("=") if flag in _OF_DIMENSIONS else text.partition("=")
     if not equals or not name:
         raise SpecError(f"`{flag}` takes NAME=VALUE, but got `{text[:80]}`.", hint="Write both, with a `=`.")
     return name, value
@@ -446,7 +454,8 @@ def _values(setting: Knob, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     for name, text in pairs:
         if name in found:
             raise SpecError(f"`{setting.flag} {name}` stands twice.", hint="Give it once.")
-        found[name] = whole_number(f"{setting.flag} {name}", text) if setting.name == "dims" else text
+        sized = setting.flag in _OF_DIMENSIONS
+        found[name] = whole_number(f"{setting.flag} {name}", text) if sized else text
     return found
 
 

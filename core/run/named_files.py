@@ -49,6 +49,9 @@ def named_files(session: SessionSpec) -> Iterator[tuple[str, str]]:
     """Yield (setting, path) for every file, folder or library that the settings name."""
     for key, value in session.session_config_entries.items():
         yield from ((key, part) for part in _paths_of_entry(key, value))
+    own = {setting.name for setting in KNOBS if setting.target == "run_entry"}
+    for key, value in session.run_config_entries.items():
+        yield from ((key, part) for part in _paths_of_unknown(key, value) if key not in own)
     for provider in session.providers:
         for name, value in provider.options.items():
             yield from ((name, part) for part in _paths_of_option(provider.name, name, value))

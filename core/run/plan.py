@@ -35,6 +35,8 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
     return {
         "attributes": attributes,
         "config_entries": dict(session.session_config_entries),
+        "run_config_entries": dict(session.run_config_entries),
+        "free_dimension_overrides": dict(session.free_dimension_overrides),
         "providers": [
             {"name": p.name, "options": {k: _ort_text(p.name, k, v) for k, v in p.options.items()}}
             for p in session.providers
@@ -162,7 +164,8 @@ def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
     workload, dim = spec.workload, info["batch_dim"]
     if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
         return []
-    if workload.dims.keys() & {dim, *batch_addresses(info).values()}:
+    rows = {dim, *batch_addresses(info).values()}
+    if rows & {*workload.dims, *spec.session.free_dimension_overrides}:
         return []  # another batch would contradict what was asked for
     batch = resolve_batch(workload, info)
     sizes = [rows for rows in (1, 2 * batch) if rows != batch]
@@ -252,6 +255,29 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             if name not in shared or sizes[shared[name]] == batch
         },
     }
+
+
+def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
+    """Refuse free-dimension overrides that ONNX Runtime would ignore, or that the feeds contradict.
+
+    Raises:
+        SpecError: a dimension that the model does not name, or another size than is fed.
+    """
+    named = [dim for dim in info["free_dims"] if ":" not in dim]
+    shared = batch_addresses(info)
+    fed = {**dict.fromkeys(shared.values(), resolve_batch(spec.workload, info)), **spec.workload.dims}
+    for name, size in spec.session.free_dimension_overrides.items():
+        if name not in named:
+            raise SpecError(
+                f"The model names no free dimension `{name[:80]}`, so `free_dimension_overrides` would be "
+                f"ignored silently.{nearest(name, named)}",
+                hint=f"Choose among {', '.join(named)}." if named else "Leave it out: none has a name.",
+            )
+        if fed.get(name, size) != size:
+            raise SpecError(
+                f"`free_dimension_overrides` fixes `{name}` at {size}, but {fed[name]} is fed.",
+                hint=f"Feed {size}, or fix it at {fed[name]}.",
+            )
 
 
 def check_feeds_file(workload: WorkloadSpec) -> None:

@@ -19,7 +19,14 @@ from core.evidence.comparison import Configuration
 from core.evidence.documents import ProviderPart, TrialResult
 from core.process import scratch
 from core.process.runner import Run, no_worker
-from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan, torch_source
+from core.run.plan import (
+    check_feeds_file,
+    check_overrides,
+    contestant_plan,
+    feed_plan,
+    session_plan,
+    torch_source,
+)
 from core.run.variants import lineage, model_facts, steps_of
 from core.spec import TrialSpec
 from core.spec.steps import Step, check_chain
@@ -103,6 +110,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
     if spec.model.precision == "fp16":
         step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
         check_chain([step], record.info, done=steps_of(record))
+    check_overrides(spec, record.info)
     contestant_plan(
         resolved.spec,
         path=record.path,
@@ -170,6 +178,7 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     """
     spec, record = resolved.spec, resolved.record
     feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
+    check_overrides(spec, record.info)
     path, info, notes = record.path, record.info, list[str]()
     if spec.model.precision == "fp16":
         step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})

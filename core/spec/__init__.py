@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 
 from core.spec.checks import (
     check_affinities,
+    check_dimension,
     check_feed_value,
     check_image_statistics,
     check_provider,
@@ -24,7 +25,17 @@ from core.spec.checks import (
 )
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import DEFAULT_MARGIN
-from core.spec.knobs import KNOBS, Knob, Value, check_config_entry, check_optimizers, check_range, knob
+from core.spec.knobs import (
+    ENTRIES,
+    KNOBS,
+    Knob,
+    Value,
+    check_config_entry,
+    check_optimizers,
+    check_range,
+    check_run_entry,
+    knob,
+)
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
@@ -38,6 +49,7 @@ GraphOptimizationLevel = Literal[
     "ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL"
 ]
 ExecutionMode = Literal["ORT_SEQUENTIAL", "ORT_PARALLEL"]
+ExecutionOrder = Literal["DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT"]
 
 
 def _option_text(value: object) -> object:
@@ -85,13 +97,18 @@ class SessionSpec(Spec):
     providers: tuple[ProviderSpec, ...] = Field(default=(), strict=False)
     graph_optimization_level: GraphOptimizationLevel | None = None
     execution_mode: ExecutionMode | None = None
+    execution_order: ExecutionOrder | None = None
     intra_op_num_threads: int | None = None
     inter_op_num_threads: int | None = None
     enable_cpu_mem_arena: bool | None = None
     enable_mem_pattern: bool | None = None
     enable_mem_reuse: bool | None = None
+    use_deterministic_compute: bool | None = None
+    use_per_session_threads: bool | None = None
+    free_dimension_overrides: dict[str, int] = Field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = Field(default=(), strict=False)
     session_config_entries: dict[str, OptionText] = Field(default_factory=dict)
+    run_config_entries: dict[str, OptionText] = Field(default_factory=dict)
     allow_fallback: bool = False
     expert: bool = False
 
@@ -102,6 +119,10 @@ class SessionSpec(Spec):
                 check_range(knob(name), number)
         for key, value in self.session_config_entries.items():
             check_config_entry(key, value, expert=self.expert)
+        for key, value in self.run_config_entries.items():
+            check_run_entry(key, value, expert=self.expert)
+        for name, size in self.free_dimension_overrides.items():
+            check_dimension(name, size)
         check_optimizers(self.disabled_optimizers, expert=self.expert)
         check_affinities(
             self.session_config_entries.get("session.intra_op_thread_affinities", ""),
@@ -124,9 +145,6 @@ class SessionSpec(Spec):
         return tuple(provider.name for provider in self.providers) or ("CPUExecutionProvider",)
 
 
-MAX_DIMENSION = 2**31 - 1
-
-
 class WorkloadSpec(Spec):
     """What to feed in one run, and how. `batch_size` None: one row, or the model's own fixed batch."""
 
@@ -147,11 +165,7 @@ class WorkloadSpec(Spec):
         check_range(knob("streams"), self.streams)
         check_range(knob("seed"), self.seed)
         for name, size in self.dims.items():
-            if not 1 <= size <= MAX_DIMENSION:
-                raise SpecError(
-                    f"A free dimension must lie between 1 and {MAX_DIMENSION}, but `{name}` is {size}.",
-                    hint=f"Give `{name}` a size in that range.",
-                )
+            check_dimension(name, size)
         for name, value in self.feed_values.items():
             check_feed_value(name, value)
         check_image_statistics(self.image_mean, self.image_std)
@@ -196,7 +210,7 @@ def _check_engine(spec: TrialSpec) -> None:
         )
 
 
-_ORT_ONLY = [k.name for k in KNOBS if k.target in ("attribute", "config_entry", "session")]
+_ORT_ONLY = [k.name for k in KNOBS if k.target in ("attribute", *ENTRIES, "session")]
 _NEEDS: dict[str, engines.Ability] = {
     **dict.fromkeys([*_ORT_ONLY, "precision", "provider_options"], "settings"),
     "use_io_binding": "bind",
@@ -276,16 +290,16 @@ def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
 def asked(spec: TrialSpec, name: str) -> Value | None:
     """Return what `spec` asks for setting `name`, or None where ONNX Runtime's default holds."""
     setting = knob(name)
-    if setting.target == "config_entry":
-        return _typed(setting, spec.session.session_config_entries.get(name))
+    if (entries := ENTRIES.get(setting.target)) is not None:
+        return _typed(setting, getattr(spec.session, entries).get(name))
     part: BaseModel = spec if setting.target == "trial" else spec.session
     if setting.target in ("model", "workload", "protocol"):
         part = getattr(spec, setting.target)
     value = getattr(part, setting.field)
     if name == "providers":
         return tuple(provider.name for provider in value) or None
-    if name == "session_config_entries":
-        own = {k.name for k in KNOBS if k.target == "config_entry"}
+    if name in ENTRIES.values():
+        own = {k.name for k in KNOBS if ENTRIES.get(k.target) == name}
         value = {key: text for key, text in value.items() if key not in own}
     return None if value in (None, (), {}) else value
 
@@ -324,6 +338,13 @@ def without_effect(spec: TrialSpec) -> dict[str, str]:
     }
 
 
+_INTRA_OP_SPINNING = (
+    "session.intra_op.allow_spinning",
+    "session.intra_op.spin_duration_us",
+)
+_INTER_OP_SPINNING = ("session.inter_op.allow_spinning", "session.inter_op.spin_duration_us")
+
+
 def _without_effect_on_threads(spec: TrialSpec) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if effective(spec, "execution_mode") == "ORT_PARALLEL":
@@ -332,9 +353,18 @@ def _without_effect_on_threads(spec: TrialSpec) -> dict[str, str]:
         reasons["enable_mem_reuse"] = "ORT_PARALLEL does not share buffers"
     else:
         reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
-        reasons["session.inter_op.allow_spinning"] = "there is no inter-op pool in ORT_SEQUENTIAL"
+        for name in _INTER_OP_SPINNING:
+            reasons[name] = "there is no inter-op pool in ORT_SEQUENTIAL"
+    if effective(spec, "use_per_session_threads") is False:
+        for name in (*_INTRA_OP_SPINNING, *_INTER_OP_SPINNING, "session.intra_op_thread_affinities"):
+            reasons.setdefault(name, "the pools of the process do not ask the session")
+    if effective(spec, "session.intra_op.allow_spinning") is False:
+        reasons["session.intra_op.spin_duration_us"] = "intra-op spinning is off"
+    if effective(spec, "session.inter_op.allow_spinning") is False:
+        reasons.setdefault("session.inter_op.spin_duration_us", "inter-op spinning is off")
     if effective(spec, "intra_op_num_threads") == 1:
-        reasons["session.intra_op.allow_spinning"] = "one intra-op thread has no pool that could spin"
+        for name in _INTRA_OP_SPINNING:
+            reasons[name] = "one intra-op thread has no pool that could spin"
         reasons["session.dynamic_block_base"] = "one intra-op thread has no work to split"
     if effective(spec, "graph_optimization_level") == "ORT_DISABLE_ALL":
         reasons["disabled_optimizers"] = "no optimizer runs at ORT_DISABLE_ALL"
@@ -348,6 +378,7 @@ def _without_effect_on_providers(spec: TrialSpec) -> dict[str, str]:
         reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
     if chain == ("CPUExecutionProvider",):
         reasons["allow_fallback"] = "the CPU provider cannot be replaced"
+        reasons["disable_synchronize_execution_providers"] = "the CPU has ended its work when `run` returns"
     if chain[0] == "DmlExecutionProvider":
         reasons["enable_mem_pattern"] = "DirectML turns it off"
         reasons["execution_mode"] = "DirectML forces sequential execution"

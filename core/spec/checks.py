@@ -10,7 +10,21 @@ from core.spec.knobs import is_whole_number
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 from core.wire.errors import SpecError, nearest
 
+MAX_DIMENSION = 2**31 - 1
 MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
+
+
+def check_dimension(name: str, size: int) -> None:
+    """Refuse a size that no dimension has.
+
+    Raises:
+        SpecError: below 1, or more than fits into 31 bits.
+    """
+    if not 1 <= size <= MAX_DIMENSION:
+        raise SpecError(
+            f"A free dimension must lie between 1 and {MAX_DIMENSION}, but `{name}` is {size}.",
+            hint=f"Give `{name}` a size in that range.",
+        )
 
 
 MAX_CPU = 8191  # the largest number that a Linux kernel can be built for

@@ -44,9 +44,22 @@ class SessionPlan(TypedDict):
 
     attributes: dict[str, bool | int | str]  # SessionOptions attribute -> value; enum members by name
     config_entries: dict[str, str]
+    run_config_entries: dict[str, str]  # of every run
+    free_dimension_overrides: dict[str, int]
     providers: list[ProviderPlan]  # never empty
     disabled_optimizers: list[str]
     allow_fallback: bool
+
+
+NOTHING_ASKED: SessionPlan = {
+    "attributes": {},
+    "config_entries": {},
+    "run_config_entries": {},
+    "free_dimension_overrides": {},
+    "providers": [{"name": "CPUExecutionProvider", "options": {}}],
+    "disabled_optimizers": [],
+    "allow_fallback": False,
+}
 
 
 class InputInfo(TypedDict):

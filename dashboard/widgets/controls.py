@@ -13,7 +13,7 @@ from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
 from core.show.settings import summary
 from core.spec import TrialSpec
-from core.spec.knobs import KNOBS, Knob
+from core.spec.knobs import ENTRIES, KNOBS, Knob
 from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -194,7 +194,7 @@ def apply_preset(name: str) -> None:
     )
     wanted = fields.values_from_spec(template)
     for setting in KNOBS:
-        if setting.target in ("attribute", "config_entry", "session") or setting.name in (
+        if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
             "batch_size",
             "use_io_binding",
         ):

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
-from core.spec.knobs import KNOWN_OPTIMIZERS, Knob
+from core.spec.knobs import ENTRIES, KNOWN_OPTIMIZERS, Knob
 from core.store import ModelRecord
 from core.wire.doors import EXPERT_VARIABLE, expert_allowed
 from core.wire.engines import ENGINES
@@ -139,7 +139,7 @@ def _choice(setting: Knob, label: str, key: str, text: str) -> None:
         key=key,
         help=text,
         persist_state="session",
-        format_func=lambda v: v or f"ONNX Runtime's default ({setting.default})",
+        format_func=lambda v: v or f"ONNX Runtime's default ({setting.default or 'none'})",
     )
 
 
@@ -192,7 +192,7 @@ def help_text(setting: Knob) -> str:
             f"{cpu['logical']} logical CPUs; this process may use {len(cpu['allowed'])} of them{quota}: "
             f"{cpu['usable']} threads are worth starting."
         )
-    name = "ONNX Runtime's name" if setting.target in ("attribute", "config_entry") else "Name in the YAML"
+    name = "ONNX Runtime's name" if setting.target in ("attribute", *ENTRIES) else "Name in the YAML"
     parts.append(f"{name}: `{setting.field}`. Command line: `{setting.flag}`.")
     if setting.default not in (None, "", (), {}):
         parts.append(f"Default: `{format.value(setting.default)}`.")

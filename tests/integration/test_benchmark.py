@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from core import wire
 from core.wire.errors import ModelError
 from core.worker.measure import profile
 from core.worker.measure.inference import prepare
@@ -24,11 +25,8 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
 
 def session_plan(**changes: Any) -> Any:
     return {
+        **wire.NOTHING_ASKED,
         "attributes": {"intra_op_num_threads": 1},
-        "config_entries": {},
-        "providers": [{"name": CPU, "options": {}}],
-        "disabled_optimizers": [],
-        "allow_fallback": False,
     } | changes
 
 

@@ -38,11 +38,8 @@ def contestant(path: Path, level: str, **changes: Any) -> Any:
         "batch_axes": {"image": 0},
     }
     session = {
+        **wire.NOTHING_ASKED,
         "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},
-        "config_entries": {},
-        "providers": [{"name": CPU, "options": {}}],
-        "disabled_optimizers": [],
-        "allow_fallback": False,
     }
     return {
         "engine": "onnxruntime",

@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnxruntime as ort
 import pytest
 
+from core import wire
 from core.wire.errors import ModelError, ProviderError, SpecError, WorkerError
+from core.worker.measure.inference import Inference, prepare, translated
 from core.worker.session import BuiltSession, build_session, ort_errors
 from tests import tiny_models
 
@@ -23,10 +25,8 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 
 def plan(*providers: str, allow_fallback: bool = False, **changes: Any) -> Any:
     return {
-        "attributes": {},
-        "config_entries": {},
+        **wire.NOTHING_ASKED,
         "providers": [{"name": name, "options": {}} for name in providers or (CPU,)],
-        "disabled_optimizers": [],
         "allow_fallback": allow_fallback,
     } | changes
 
@@ -47,6 +47,17 @@ ATTRIBUTES: dict[str, bool | int] = {
     "enable_mem_pattern": False,
     "enable_mem_reuse": False,
     "use_deterministic_compute": True,
+}
+FEEDS: wire.FeedPlan = {
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16], "low": None, "high": None}],
+    "source": "random",
+    "path": None,
+    "seed": 0,
+    "values": {},
+    "image_mean": [],
+    "image_std": [],
+    "batch_size": 2,
+    "batch_axes": {"x": 0},
 }
 CONFIG_ENTRIES = {
     "session.intra_op.allow_spinning": "0",
@@ -77,6 +88,45 @@ def test_every_optimization_level_is_set_by_name(mlp: str, level: str) -> None:
 def test_every_execution_mode_is_set_by_name(mlp: str, mode: str) -> None:
     built = build_session(mlp, plan(attributes={"execution_mode": mode}))
     assert options_of(built).execution_mode == getattr(ort.ExecutionMode, mode)
+
+
+@pytest.mark.parametrize("order", ["DEFAULT", "PRIORITY_BASED"])
+def test_an_execution_order_is_set_by_name(mlp: str, order: str) -> None:
+    built = build_session(mlp, plan(attributes={"execution_order": order}))
+    assert options_of(built).execution_order == getattr(ort.ExecutionOrder, order)
+
+
+def test_a_free_dimension_is_fixed_by_its_name(mlp: str) -> None:
+    fixed = build_session(mlp, plan(free_dimension_overrides={"batch": 3})).session
+    assert [one.shape[0] for one in fixed.get_inputs()] == [3]
+    assert [one.shape[0] for one in build_session(mlp, plan()).session.get_inputs()] == ["batch"]
+
+
+def test_an_entry_of_every_run_is_set(mlp: str) -> None:
+    built = build_session(mlp, plan(run_config_entries={"memory.enable_memory_arena_shrinkage": "cpu:0"}))
+    assert built.run_options is not None
+    assert built.run_options.get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
+    assert build_session(mlp, plan()).run_options is None
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_runs_without_an_arena_that_shall_shrink_it_are_refused_in_words(mlp: str, bound: bool) -> None:
+    def inference(*, arena: bool) -> Inference:
+        return prepare(
+            build_session(
+                mlp,
+                plan(
+                    attributes={"enable_cpu_mem_arena": arena},
+                    run_config_entries={"memory.enable_memory_arena_shrinkage": "cpu:0"},
+                ),
+            ),
+            cast(Any, {"feeds": FEEDS, "use_io_binding": bound}),
+        )
+
+    inference(arena=True).call()
+    without = inference(arena=False)
+    with pytest.raises(SpecError, match="names `cpu:0`, which has no arena"), translated():
+        without.call()
 
 
 @pytest.mark.parametrize(("key", "value"), CONFIG_ENTRIES.items())
@@ -244,6 +294,7 @@ def test_a_model_onnx_runtime_refuses_is_refused_in_words(
     [
         ({"attributes": {"no_such_thing": 1}}, "no setting `no_such_thing`"),
         ({"attributes": {"graph_optimization_level": "ORT_NOPE"}}, "'ORT_NOPE'"),
+        ({"attributes": {"execution_order": "MEMORY_EFFICIENT"}}, "training builds"),
         ({"attributes": {"intra_op_num_threads": "x"}}, "`intra_op_num_threads` that takes 'x'"),
         ({"config_entries": {"session.dynamic_block_base": "abc"}}, "`session.dynamic_block_base` = 'abc'"),
         ({"config_entries": {"session.x": "a" * 9000}}, "longer than maximum"),

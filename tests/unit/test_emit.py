@@ -201,6 +201,10 @@ def test_every_kind_of_session_setting_is_reproduced(tmp_path: Path, bound: bool
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
             "enable_mem_reuse": False,
+            "execution_order": "PRIORITY_BASED",
+            "use_deterministic_compute": True,
+            "free_dimension_overrides": {"batch": 5},
+            "run_config_entries": {"disable_synchronize_execution_providers": "0"},
             "disabled_optimizers": ["ConvActivationFusion", "ConstantFolding"],
             "session_config_entries": {
                 "session.intra_op.allow_spinning": "0",

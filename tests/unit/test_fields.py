@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core import wire
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.effort import EFFORTS
-from core.spec.knobs import EXECUTION_MODES, GRAPH_OPTIMIZATION_LEVELS, KNOBS
+from core.spec.knobs import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
 from core.spec.presets import PRESETS, preset
 from core.wire.errors import SpecError
 from dashboard import fields
@@ -192,6 +192,14 @@ _SESSIONS = st.fixed_dictionaries(
         "enable_cpu_mem_arena": _TRI,
         "enable_mem_pattern": _TRI,
         "enable_mem_reuse": _TRI,
+        "execution_order": st.sampled_from(EXECUTION_ORDERS),
+        "use_deterministic_compute": _TRI,
+        "use_per_session_threads": _TRI,
+        "free_dimension_overrides": st.dictionaries(st.sampled_from(["n", "seq"]), st.integers(1, 99)),
+        "run_config_entries": st.dictionaries(
+            st.sampled_from(["disable_synchronize_execution_providers", "an.entry.of.my.own"]),
+            st.sampled_from(["0", "1"]),
+        ),
         "allow_fallback": st.booleans(),
         "disabled_optimizers": st.lists(st.sampled_from(["NchwcTransformer", "GeluFusionL2"]), unique=True),
         "session_config_entries": st.dictionaries(

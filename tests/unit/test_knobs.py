@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from core.spec import (
     JUDGED_BY,
     ExecutionMode,
+    ExecutionOrder,
     GraphOptimizationLevel,
     ModelRef,
     ProtocolSpec,
@@ -27,7 +29,7 @@ from core.spec import (
     knobs,
     spec_from_dict,
 )
-from core.spec.knobs import KNOBS, check_config_entry, is_whole_number, knob
+from core.spec.knobs import ENTRIES, KNOBS, check_config_entry, is_whole_number, knob
 from core.spec.knobs.config_entries import (
     INTEGER_CONFIG_ENTRIES,
     KNOWN_CONFIG_ENTRIES,
@@ -43,7 +45,7 @@ IDENTITY = {"path", "sha256"}  # which model, not how it is run
 
 
 def section_of(setting: knobs.Knob) -> str:
-    return "session" if setting.target in ("attribute", "config_entry") else setting.target
+    return "session" if setting.target in ("attribute", *ENTRIES) else setting.target
 
 
 # --- the table and the specs ------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
     fields = {(name, field) for name, cls in SECTIONS.items() for field in cls.model_fields} - {
         ("model", field) for field in IDENTITY
     }
-    rows = {(section_of(k), k.field) for k in KNOBS if k.target != "config_entry"}
+    rows = {(section_of(k), k.field) for k in KNOBS if k.target not in ENTRIES}
     assert rows == fields | {("trial", "engine")}
     assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *JUDGED_BY}  # what judges is no setting
 
@@ -62,8 +64,10 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
 def test_every_setting_can_be_asked_for_and_read_back(setting: knobs.Knob) -> None:
     value, data = sample(setting)
     part: dict[str, Any] = {setting.field: data}
-    if setting.target == "config_entry":
-        part = {"session_config_entries": {setting.name: data}}
+    if setting.target in ENTRIES:
+        part = {ENTRIES[setting.target]: {setting.name: data}}
+    if setting.name == "run_config_entries":
+        part["expert"] = True
     if setting.name == "session.intra_op_thread_affinities":
         part["intra_op_num_threads"] = 4
     asked_for = part if setting.target == "trial" else {section_of(setting): part}
@@ -85,6 +89,8 @@ def sample(setting: knobs.Knob) -> tuple[Any, Any]:
             {"session.disable_prepacking": "1"},
             {"session.disable_prepacking": "1"},
         ),
+        "run_config_entries": ({"gpu_graph_id": "1"}, {"gpu_graph_id": "1"}),
+        "free_dimension_overrides": ({"n": 3}, {"n": 3}),
         "session.intra_op_thread_affinities": ("2;3;4", "2;3;4"),
         "dims": ({"n": 3}, {"n": 3}),
         "feed_values": ({"x": 1.5}, {"x": 1.5}),
@@ -97,18 +103,19 @@ def sample(setting: knobs.Knob) -> tuple[Any, Any]:
         return special[setting.name]
     if setting.kind == "bool":
         value: Any = not setting.default
-        return value, (str(int(value)) if setting.target == "config_entry" else value)
+        return value, (str(int(value)) if setting.target in ENTRIES else value)
     if setting.kind == "choice":
         value = next(choice for choice in setting.choices if choice != setting.default)
         return value, value
     assert setting.kind in ("int", "float")
     assert setting.high is not None
-    return setting.high, (str(setting.high) if setting.target == "config_entry" else setting.high)
+    return setting.high, (str(setting.high) if setting.target in ENTRIES else setting.high)
 
 
 def test_the_choices_of_the_table_are_those_of_the_spec() -> None:
     assert knob("graph_optimization_level").choices == get_args(GraphOptimizationLevel)
     assert knob("execution_mode").choices == get_args(ExecutionMode)
+    assert knob("execution_order").choices == get_args(ExecutionOrder)
     assert knob("precision").choices == get_args(ModelRef.model_fields["precision"].annotation)
     assert knob("protocol.precision").choices == get_args(ProtocolSpec.model_fields["precision"].annotation)
     assert knob("engine").choices == tuple(ENGINES)
@@ -123,12 +130,13 @@ def test_every_row_is_complete(setting: knobs.Knob) -> None:
     if setting.kind in ("int", "float"):
         assert setting.low is not None
         assert setting.high is not None
-        assert setting.default is not None or setting.target == "protocol"  # what the measurement decides
+        counts = setting.name.endswith(".spin_duration_us")  # unset, ONNX Runtime counts loops, not time
+        assert setting.default is not None or setting.target == "protocol" or counts
         if setting.default is not None:
             assert isinstance(setting.default, int if setting.kind == "int" else float)
             assert setting.low <= setting.default <= setting.high
     if setting.kind == "choice":
-        assert setting.default in setting.choices
+        assert setting.default in ("", *setting.choices)  # "": nothing of the kind is done
     if setting.kind == "bool":
         assert isinstance(setting.default, bool)
 
@@ -294,7 +302,7 @@ NOT_IN_X86_LIBRARIES = {
 def test_every_known_config_entry_is_a_literal_of_the_installed_libraries() -> None:
     found = literals(MAIN_LIBRARY) | literals(CUDA_LIBRARY)
     known = {*KNOWN_CONFIG_ENTRIES, *MIRROR_CONFIG_ENTRIES}
-    known |= {k.name for k in KNOBS if k.target == "config_entry"}
+    known |= {k.name for k in KNOBS if k.target in ENTRIES}
     assert known - found <= set(NOT_IN_X86_LIBRARIES)
 
 
@@ -400,3 +408,49 @@ def test_the_optimizers_that_run_are_known(tmp_path: Path) -> None:
     named = set(re.findall(r"GraphTransformer (\w+) modified", done.stderr))
     assert len(named) > 40
     assert named <= set(KNOWN_OPTIMIZERS)
+
+
+NO_SETTING = {
+    # what `SessionOptions` and `RunOptions` have beside the settings of the table, with the reason
+    "add_session_config_entry": "`session_config_entries` and rows of the table",
+    "get_session_config_entry": "reads",
+    "add_run_config_entry": "`run_config_entries` and rows of the table",
+    "get_run_config_entry": "reads",
+    "add_free_dimension_override_by_name": "`free_dimension_overrides`",
+    "add_free_dimension_override_by_denotation": "dimensions are told apart by their names everywhere here",
+    "add_provider": "`providers`",
+    "add_provider_for_devices": "devices of plug-in providers, which `providers` does not name",
+    "has_providers": "reads",
+    "set_provider_selection_policy": "chooses by itself what is to be chosen here",
+    "set_provider_selection_policy_delegate": "chooses by itself what is to be chosen here",
+    "add_initializer": "part of the model",
+    "add_external_initializers": "part of the model",
+    "add_external_initializers_from_files_in_memory": "part of the model",
+    "register_custom_ops_library": "native code",
+    "set_ep_context_data_read_func": "part of a compiled model",
+    "clear_ep_context_data_read_func": "part of a compiled model",
+    "set_load_cancellation_flag": "a process is stopped instead",
+    "enable_profiling": "profiles set it",
+    "profile_file_prefix": "profiles set it",
+    "optimized_model_filepath": "profiles and variants set it",
+    "logid": "words of a log",
+    "log_severity_level": "words of a log, which is read here",
+    "log_verbosity_level": "words of a log, which is read here",
+    "add_active_adapter": "another model's weights",
+    "only_execute_path_to_fetches": "all outputs are fetched",
+    "terminate": "a process is stopped instead",
+}
+
+
+@pytest.mark.parametrize("options", [onnxruntime.SessionOptions, onnxruntime.RunOptions])
+def test_every_attribute_of_the_options_is_a_setting_or_left_out_for_a_reason(options: type) -> None:
+    found = {name for name in dir(options()) if not name.startswith("_")}
+    attributes = {k.name for k in KNOBS if k.target == "attribute"}
+    assert found <= attributes | set(NO_SETTING)
+    assert not attributes & set(NO_SETTING)
+
+
+def test_what_is_left_out_is_really_there() -> None:
+    found = {*dir(onnxruntime.SessionOptions()), *dir(onnxruntime.RunOptions())}
+    assert set(NO_SETTING) <= found
+    assert {k.name for k in KNOBS if k.target == "attribute"} <= found

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core import wire
 from core.run.plan import (
+    check_overrides,
     contestant_plan,
     feed_plan,
     resolve_batch,
@@ -83,13 +84,7 @@ NO_ROWS = info(("x", []), fixed=1)
 
 
 def test_an_empty_session_sets_nothing() -> None:
-    assert session_plan(session_from_dict({})) == {
-        "attributes": {},
-        "config_entries": {},
-        "providers": [{"name": "CPUExecutionProvider", "options": {}}],
-        "disabled_optimizers": [],
-        "allow_fallback": False,
-    }
+    assert session_plan(session_from_dict({})) == wire.NOTHING_ASKED
 
 
 def test_what_is_asked_for_is_set_even_where_it_is_the_default() -> None:
@@ -483,3 +478,35 @@ def test_more_threads_than_cpus_are_warned_of(
 ) -> None:
     warning = thread_warning(trial(**parts), facts)
     assert (words in warning) if words else (warning == "")
+
+
+# --- free-dimension overrides -----------------------------------------------------------------------------
+
+
+def overridden(dims: dict[str, int], workload: dict[str, Any]) -> TrialSpec:
+    return trial(session={"free_dimension_overrides": dims}, workload=workload)
+
+
+def test_overrides_that_agree_with_what_is_fed_are_taken() -> None:
+    check_overrides(overridden({"seq": 16, "batch": 2}, {"dims": {"seq": 16}, "batch_size": 2}), TOKENS)
+    check_overrides(overridden({"batch": 1}, {"dims": {"seq": 16}}), TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("dims", "workload", "message"),
+    [
+        ({"sequence": 16}, {"dims": {"seq": 16}}, "names no free dimension `sequence`"),
+        ({"seq": 8}, {"dims": {"seq": 16}}, "fixes `seq` at 8, but 16 is fed"),
+        ({"batch": 2}, {"dims": {"seq": 16}}, "fixes `batch` at 2, but 1 is fed"),
+    ],
+)
+def test_overrides_that_would_be_ignored_or_contradict_the_feeds_are_refused(
+    dims: dict[str, int], workload: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        check_overrides(overridden(dims, workload), TOKENS)
+
+
+def test_a_session_with_a_fixed_batch_is_fed_no_other() -> None:
+    one = trial(session={"free_dimension_overrides": {"batch": 1}})
+    assert shape_feeds(one, PHOTOS) == []

@@ -24,7 +24,9 @@ from core.spec import (
 from core.spec.checks import cpu_list
 from core.spec.effort import EFFORTS
 from core.spec.knobs import (
+    ENTRIES,
     EXECUTION_MODES,
+    EXECUTION_ORDERS,
     GRAPH_OPTIMIZATION_LEVELS,
     KNOBS,
     MAX_BATCH,
@@ -113,11 +115,18 @@ specs = st.builds(
         providers=chains,
         graph_optimization_level=maybe(st.sampled_from(GRAPH_OPTIMIZATION_LEVELS)),
         execution_mode=maybe(st.sampled_from(EXECUTION_MODES)),
+        execution_order=maybe(st.sampled_from(EXECUTION_ORDERS)),
         intra_op_num_threads=maybe(st.integers(0, MAX_THREADS)),
         inter_op_num_threads=maybe(st.integers(0, MAX_THREADS)),
         enable_cpu_mem_arena=maybe(st.booleans()),
         enable_mem_pattern=maybe(st.booleans()),
         enable_mem_reuse=maybe(st.booleans()),
+        use_deterministic_compute=maybe(st.booleans()),
+        use_per_session_threads=maybe(st.booleans()),
+        free_dimension_overrides=st.dictionaries(names, st.integers(1, 2**31 - 1)),
+        run_config_entries=st.dictionaries(
+            st.just("disable_synchronize_execution_providers"), st.sampled_from(["0", "1"])
+        ),
         disabled_optimizers=st.lists(st.sampled_from(KNOWN_OPTIMIZERS)),
         session_config_entries=entries,
         allow_fallback=st.booleans(),
@@ -405,18 +414,18 @@ def test_numbers_and_booleans_are_accepted_as_option_text() -> None:
 
 @pytest.mark.parametrize("setting", [k for k in KNOBS if k.low is not None], ids=lambda k: k.name)
 def test_every_range_of_the_table_is_enforced(setting: Any) -> None:
-    section = {"attribute": "session", "config_entry": "session"}.get(setting.target, setting.target)
+    section = "session" if setting.target in ("attribute", *ENTRIES) else setting.target
     for value in (setting.low - 1, setting.high + 1):
         part: dict[str, Any] = {setting.name: value}
-        if setting.target == "config_entry":
-            part = {"session_config_entries": {setting.name: str(value)}}
+        if setting.target in ENTRIES:
+            part = {ENTRIES[setting.target]: {setting.name: str(value)}}
         message = refusal({section: part}).message
         assert setting.name in message
         assert str(value) in message
     for value in (setting.low, setting.high):
         part = {setting.name: value}
-        if setting.target == "config_entry":
-            part = {"session_config_entries": {setting.name: str(value)}}
+        if setting.target in ENTRIES:
+            part = {ENTRIES[setting.target]: {setting.name: str(value)}}
         assert effective(spec(**{section: part}), setting.name) == value
 
 
@@ -626,6 +635,10 @@ def test_the_key_changes_with_everything_that_is_asked_for() -> None:
     assert len(keys) == 10
 
 
+def entry(key: str, value: str) -> dict[str, Any]:
+    return {"session_config_entries": {key: value}}
+
+
 @pytest.mark.parametrize(
     ("parts", "name"),
     [
@@ -636,6 +649,11 @@ def test_the_key_changes_with_everything_that_is_asked_for() -> None:
         ({}, "allow_fallback"),
         ({"session": {"intra_op_num_threads": 1}}, "session.intra_op.allow_spinning"),
         ({"session": {"intra_op_num_threads": 1}}, "session.dynamic_block_base"),
+        ({"session": {"intra_op_num_threads": 1}}, "session.intra_op.spin_duration_us"),
+        ({"session": entry("session.intra_op.allow_spinning", "0")}, "session.intra_op.spin_duration_us"),
+        ({"session": entry("session.inter_op.allow_spinning", "0")}, "session.inter_op.spin_duration_us"),
+        ({"session": {"use_per_session_threads": False}}, "session.intra_op.allow_spinning"),
+        ({}, "disable_synchronize_execution_providers"),
         ({"session": {"execution_mode": "ORT_PARALLEL"}}, "enable_mem_pattern"),
         ({"session": {"execution_mode": "ORT_PARALLEL"}}, "enable_mem_reuse"),
         ({"session": {"graph_optimization_level": "ORT_DISABLE_ALL"}}, "disabled_optimizers"),

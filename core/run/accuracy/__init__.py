@@ -227,7 +227,7 @@ def _plan(
     feeds = feed_plan(workload, info)
     plan: wire.AccuracyPlan = {
         "model_path": path,
-        "session": session_plan(resolved.spec.session),
+        "session": {**session_plan(resolved.spec.session), "free_dimension_overrides": {}},  # any batch
         "inputs": feeds["inputs"],
         "batch_axes": feeds["batch_axes"],
         "values": feeds["values"],

@@ -330,6 +330,13 @@ def _session(spec: TrialSpec) -> str:
     lines += [
         f"options.add_session_config_entry({key!r}, {text!r})" for key, text in plan["config_entries"].items()
     ]
+    lines += [
+        f"options.add_free_dimension_override_by_name({name!r}, {size})"
+        for name, size in plan["free_dimension_overrides"].items()
+    ]
+    if plan["attributes"].get("use_per_session_threads") is False:
+        sizes = [plan["attributes"].get(name, 0) for name in ("intra_op_num_threads", "inter_op_num_threads")]
+        lines += [f"ort.set_global_thread_pool_sizes({sizes[0]}, {sizes[1]})  # once, before any session"]
     lines += ["", "providers = ["]
     lines += [f"    ({one['name']!r}, {one['options']!r})," for one in plan["providers"]]
     lines += ["]"]
@@ -338,11 +345,21 @@ def _session(spec: TrialSpec) -> str:
     if plan["allow_fallback"]:
         lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
     lines += [_creation(spec, plan), *_fallback_check(plan["allow_fallback"])]
+    if plan["run_config_entries"]:
+        lines += ["", "run_options = ort.RunOptions()"]
+    lines += [
+        f"run_options.add_run_config_entry({key!r}, {text!r})"
+        for key, text in plan["run_config_entries"].items()
+    ]
     return "\n".join(lines)
 
 
 def _attribute(name: str, value: bool | int | str) -> str:
-    enums = {"graph_optimization_level": "GraphOptimizationLevel", "execution_mode": "ExecutionMode"}
+    enums = {
+        "graph_optimization_level": "GraphOptimizationLevel",
+        "execution_mode": "ExecutionMode",
+        "execution_order": "ExecutionOrder",
+    }
     return f"ort.{enums[name]}.{value}" if name in enums else repr(value)
 
 
@@ -456,6 +473,7 @@ def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
 
 def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
     bound, device, lines = spec.workload.use_io_binding, '"cpu", 0', list[str]()
+    options = ", run_options" if spec.session.run_config_entries else ""
     gpu = [one for one in spec.session.providers if bound and one.name in wire.CUDA_PROVIDERS]
     if gpu:
         device_id = int(gpu[0].options.get("device_id", "0"))
@@ -468,13 +486,14 @@ def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
         lines.append(VALUES.format(device=device))
     if bound:
         take = "get_outputs" if uses_bfloat16 else "copy_outputs_to_cpu"
-        lines.append(BOUND_RUN.format(device=device, take=take))
+        lines.append(BOUND_RUN.format(device=device, take=take, options=options))
     elif uses_bfloat16:
         lines.append(
-            "outputs = session.run_with_ort_values([one.name for one in session.get_outputs()], values)"
+            "outputs = session.run_with_ort_values("
+            f"[one.name for one in session.get_outputs()], values{options})"
         )
     else:
-        lines.append("outputs = session.run(None, feeds)")
+        lines.append(f"outputs = session.run(None, feeds{options})")
     shape = "value.shape()" if uses_bfloat16 else "list(np.shape(value))"
     report = f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
     return "\n".join([*lines, report])

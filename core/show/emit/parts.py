@@ -89,5 +89,5 @@ for name, value in values.items():
     binding.bind_ortvalue_input(name, value)
 for one in session.get_outputs():
     binding.bind_output(one.name, {device})
-session.run_with_iobinding(binding)
+session.run_with_iobinding(binding{options})
 outputs = binding.{take}()"""

@@ -26,7 +26,9 @@ from core.wire import engines
 from core.wire.errors import SpecError, nearest
 
 __all__ = [
+    "ENTRIES",
     "EXECUTION_MODES",
+    "EXECUTION_ORDERS",
     "GRAPH_OPTIMIZATION_LEVELS",
     "INTEGER_CONFIG_ENTRIES",
     "KNOBS",
@@ -41,11 +43,18 @@ __all__ = [
     "check_config_entry",
     "check_optimizers",
     "check_range",
+    "check_run_entry",
     "is_whole_number",
     "knob",
 ]
 
-Target = Literal["trial", "attribute", "config_entry", "session", "model", "workload", "protocol"]
+Target = Literal[
+    "trial", "attribute", "config_entry", "run_entry", "session", "model", "workload", "protocol"
+]
+ENTRIES: Mapping[str, str] = {  # targets whose settings are texts in a mapping of the session's part
+    "config_entry": "session_config_entries",
+    "run_entry": "run_config_entries",
+}
 Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
 
 
@@ -78,6 +87,8 @@ _FLAGS: Mapping[str, str] = {
     "providers": "--provider",
     "disabled_optimizers": "--disable-optimizer",
     "session_config_entries": "--session-config",
+    "run_config_entries": "--run-config",
+    "free_dimension_overrides": "--free-dimension-override",
     "dims": "--dim",
     "feeds": "--feed",
     "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
@@ -95,6 +106,8 @@ GRAPH_OPTIMIZATION_LEVELS = (
     "ORT_ENABLE_ALL",
 )
 EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
+EXECUTION_ORDERS = ("DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT")
+ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
 MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
@@ -160,6 +173,41 @@ KNOBS: tuple[Knob, ...] = (
         "no parallel branches on the CPU and costs time; ORT_SEQUENTIAL is right almost always.",
     ),
     Knob(
+        name="execution_order",
+        label="Execution order",
+        group="Graph",
+        target="attribute",
+        kind="choice",
+        default="DEFAULT",
+        choices=EXECUTION_ORDERS,
+        help="In which order nodes that do not wait for each other run. PRIORITY_BASED runs what others wait "
+        "for first. MEMORY_EFFICIENT exists in training builds of ONNX Runtime only; others refuse it.",
+        advanced=True,
+    ),
+    Knob(
+        name="use_deterministic_compute",
+        label="Deterministic compute",
+        group="Graph",
+        target="attribute",
+        kind="bool",
+        default=False,
+        help="Takes kernels that give the same bits in every run, where a provider has them; on a GPU they "
+        "may be slower. CPU kernels are the same anyway.",
+        advanced=True,
+    ),
+    Knob(
+        name="free_dimension_overrides",
+        label="Free-dimension overrides",
+        group="Graph",
+        target="session",
+        kind="mapping",
+        default={},
+        help="Fixes free dimensions of the model by name before its graph is optimized, one `name=size` per "
+        "line: more of it can be folded and fused, and other sizes are refused afterwards. What is fed must "
+        "have the same size.",
+        advanced=True,
+    ),
+    Knob(
         name="intra_op_num_threads",
         label="Intra-op threads",
         group="Threads",
@@ -200,6 +248,56 @@ KNOBS: tuple[Knob, ...] = (
         kind="bool",
         default=True,
         help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.intra_op.spin_duration_us",
+        label="Intra-op spin duration (µs)",
+        group="Threads",
+        target="config_entry",
+        kind="int",
+        default=None,
+        low=0,
+        high=2**31 - 1,
+        unit="µs",
+        help="How long idle intra-op threads busy-wait before they sleep. Empty: ONNX Runtime counts loops "
+        "instead of time, some tens of milliseconds. 0: no waiting. 500 to 2000 are usual.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.inter_op.spin_duration_us",
+        label="Inter-op spin duration (µs)",
+        group="Threads",
+        target="config_entry",
+        kind="int",
+        default=None,
+        low=0,
+        high=2**31 - 1,
+        unit="µs",
+        help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
+        advanced=True,
+    ),
+    Knob(
+        name="session.force_spinning_stop",
+        label="Stop spinning between runs",
+        group="Threads",
+        target="config_entry",
+        kind="bool",
+        default=False,
+        help="Threads stop busy-waiting as soon as the last run that is under way has ended: nothing burns "
+        "between calls, and the first operators of the next call start later.",
+        advanced=True,
+    ),
+    Knob(
+        name="use_per_session_threads",
+        label="Threads of its own",
+        group="Threads",
+        target="attribute",
+        kind="bool",
+        default=True,
+        help="Off: the session takes the pools of the whole process, which have as many threads as "
+        "`intra_op_num_threads` and `inter_op_num_threads` say; what a program with several sessions may "
+        "want. Every session of that process must then say so.",
         advanced=True,
     ),
     Knob(
@@ -267,6 +365,29 @@ KNOBS: tuple[Knob, ...] = (
         advanced=True,
     ),
     Knob(
+        name="memory.enable_memory_arena_shrinkage",
+        label="Shrink the arena after each run",
+        group="Memory",
+        target="run_entry",
+        kind="choice",
+        default="",
+        choices=ARENAS,
+        help="After every run, frees what the arenas of these devices no longer hold: less memory kept, "
+        "slower runs. A run fails where a device has no arena.",
+        advanced=True,
+    ),
+    Knob(
+        name="disable_synchronize_execution_providers",
+        label="No wait for the providers",
+        group="Providers",
+        target="run_entry",
+        kind="bool",
+        default=False,
+        help="`run` returns without waiting for a GPU's streams to end. With I/O binding ORTune waits for "
+        "the outputs itself, so that a run is timed to its very end.",
+        advanced=True,
+    ),
+    Knob(
         name="session_config_entries",
         label="Session config entries",
         group="Graph",
@@ -275,6 +396,17 @@ KNOBS: tuple[Knob, ...] = (
         default={},
         help="Any other `session.*`, `optimization.*`, `ep.*` or `mlas.*` entry, one `key=value` per line. "
         "ONNX Runtime ignores unknown keys silently, so only known ones are accepted unless `expert` is on.",
+        advanced=True,
+    ),
+    Knob(
+        name="run_config_entries",
+        label="Run config entries",
+        group="Graph",
+        target="session",
+        kind="mapping",
+        default={},
+        help="Any other entry of `RunOptions`, one `key=value` per line, for every run; with `expert` only, "
+        "because ONNX Runtime ignores unknown keys silently.",
         advanced=True,
     ),
     Knob(
@@ -569,6 +701,30 @@ def check_config_entry(key: str, value: str, *, expert: bool) -> None:
             f"A config entry holds at most 1024 characters of key and 8192 of value, but `{key[:40]}` has "
             f"{len(key)} and {len(value)}.",
             hint="Shorten it.",
+        )
+
+
+def check_run_entry(key: str, value: str, *, expert: bool) -> None:
+    """Refuse a run config entry that ONNX Runtime would silently ignore, or that makes every run fail.
+
+    Raises:
+        SpecError: unknown key (unless `expert`), or a value that it does not take.
+    """
+    own = {one.name: one for one in KNOBS if one.target == "run_entry"}
+    setting = own.get(key)
+    if setting is None:
+        if expert:
+            return
+        raise SpecError(
+            f"Unknown run config entry `{key[:80]}`; ONNX Runtime would ignore it silently."
+            f"{nearest(key, own)}",
+            hint="Correct the key, or turn on `expert` to pass it on unchecked.",
+        )
+    accepted = ("0", "1") if setting.kind == "bool" else setting.choices
+    if value not in accepted:
+        raise SpecError(
+            f"`{key}` accepts {_listing(accepted)}, but got `{value[:80]}`.",
+            hint="Choose one of the listed values.",
         )
 
 

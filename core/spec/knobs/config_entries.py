@@ -12,11 +12,8 @@ from collections.abc import Mapping
 _FLAG = ("0", "1")
 KNOWN_CONFIG_ENTRIES: Mapping[str, tuple[str, ...]] = {
     # key -> accepted values; an empty tuple: any text (numbers, paths, lists)
-    "session.intra_op.spin_duration_us": (),
-    "session.inter_op.spin_duration_us": (),
     "session.intra_op.spin_backoff_max": (),
     "session.inter_op.spin_backoff_max": (),
-    "session.force_spinning_stop": _FLAG,
     "session.disable_prepacking": _FLAG,
     "session.prepack.enable_parallel": _FLAG,
     "session.save_external_prepacked_constant_initializers": _FLAG,
@@ -71,8 +68,6 @@ KNOWN_CONFIG_ENTRIES: Mapping[str, tuple[str, ...]] = {
 _MAX_INT = 2**31 - 1
 _MAX_SIZE = 2**63 - 1
 INTEGER_CONFIG_ENTRIES: Mapping[str, tuple[int, int]] = {
-    "session.intra_op.spin_duration_us": (0, _MAX_INT),
-    "session.inter_op.spin_duration_us": (0, _MAX_INT),
     "session.intra_op.spin_backoff_max": (1, 64),
     "session.inter_op.spin_backoff_max": (1, 64),
     "session.qdq_matmulnbits_accuracy_level": (0, 4),

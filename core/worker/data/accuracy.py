@@ -120,7 +120,7 @@ def _run(
     from_data = [one for one in plan["inputs"] if one["name"] not in beside]
     for batch in data.batches(from_data, plan["batch_axes"], batch_size):
         with translated():
-            values = built.session.run(names, {**batch.feeds, **beside})
+            values = built.session.run(names, {**batch.feeds, **beside}, built.run_options)
         if kept is None:
             output, first = _with_classes(dict(zip(names, values, strict=True)), batch_size)
             names = [output]

@@ -91,13 +91,7 @@ def main() -> None:
     from core.worker.session import build_session
 
     lifeline.die_with_parent()
-    plan: wire.SessionPlan = {
-        "attributes": {},
-        "config_entries": {},
-        "providers": [{"name": sys.argv[1], "options": {}}],
-        "disabled_optimizers": [],
-        "allow_fallback": False,
-    }
+    plan: wire.SessionPlan = {**wire.NOTHING_ASKED, "providers": [{"name": sys.argv[1], "options": {}}]}
     answer = {"reason": "", "remedy": ""}
     try:
         build_session(IDENTITY_MODEL, plan)

@@ -190,7 +190,7 @@ def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
     values = {name: _feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
     return Inference(
         built=built,
-        call=functools.partial(built.session.run, None, values),
+        call=functools.partial(built.session.run, None, values, built.run_options),
         inputs=_inputs(feeds),
         binding=None,
         notes=[*built.notes, *feeds.notes],
@@ -206,7 +206,7 @@ def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
     for output in built.session.get_outputs():
         _check_bindable(output.name, output.type)
         binding.bind_output(output.name, device, device_id)
-    run = functools.partial(built.session.run_with_iobinding, binding)
+    run = functools.partial(built.session.run_with_iobinding, binding, built.run_options)
     return Inference(
         built=built,
         call=run if device == "cpu" else functools.partial(_run_and_wait, run, binding),

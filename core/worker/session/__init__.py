@@ -38,7 +38,11 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     ValueError,
 )
-_ENUMS = {"graph_optimization_level": ort.GraphOptimizationLevel, "execution_mode": ort.ExecutionMode}
+_ENUMS = {
+    "graph_optimization_level": ort.GraphOptimizationLevel,
+    "execution_mode": ort.ExecutionMode,
+    "execution_order": ort.ExecutionOrder,
+}
 _AFFINITIES = "session.intra_op_thread_affinities"
 _PIN_REPORT_S = 0.02  # a pool thread reports a failed pinning from its own thread, a moment after creation
 
@@ -48,6 +52,7 @@ class BuiltSession:
     """A session, and how it differs from what was asked for."""
 
     session: ort.InferenceSession
+    run_options: ort.RunOptions | None  # of every run; None: nothing is asked for
     requested: list[str]
     effective: list[str]
     fallback: bool
@@ -84,6 +89,8 @@ def build_session(
         raise next(iter(refused.values()))
     notes = _preload(chain)
     options = _options(plan, profile_prefix, record_assignment)
+    if plan["attributes"].get("use_per_session_threads") is False:
+        _share_pools(plan)
     session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused)
     effective = session.get_providers()
     _collect_missing(requested, effective, log, refused)
@@ -92,6 +99,7 @@ def build_session(
     notes += _pinning(log, plan)
     return BuiltSession(
         session=session,
+        run_options=_run_options(plan),
         requested=requested,
         effective=effective,
         fallback=bool(refused),
@@ -139,12 +147,47 @@ def _options(
         _set_attribute(options, name, value)
     for key, text in plan["config_entries"].items():
         _set_entry(options, key, text)
+    for name, size in plan["free_dimension_overrides"].items():
+        options.add_free_dimension_override_by_name(name, size)
     if profile_prefix is not None:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
     if record_assignment:
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options
+
+
+def _run_options(plan: wire.SessionPlan) -> ort.RunOptions | None:
+    if not plan["run_config_entries"]:
+        return None
+    options = ort.RunOptions()
+    for key, text in plan["run_config_entries"].items():
+        options.add_run_config_entry(key, text)
+    return options
+
+
+def _share_pools(plan: wire.SessionPlan) -> None:
+    """Give the process the pools that its sessions share; they are made once and for all.
+
+    Raises:
+        SpecError: a session with threads of its own was there before.
+    """
+    sizes = [
+        int(plan["attributes"].get(name, 0)) for name in ("intra_op_num_threads", "inter_op_num_threads")
+    ]
+    if _pools == [sizes]:  # a second session of the same plan, as for a profile
+        return
+    try:
+        ort.set_global_thread_pool_sizes(*sizes)
+    except ORT_ERRORS as error:
+        raise SpecError(
+            f"`use_per_session_threads` is off, but this process has its pools already: {error}",
+            hint="Leave `use_per_session_threads` out.",
+        ) from error
+    _pools.append(sizes)
+
+
+_pools: list[list[int]] = []  # sizes of this process's pools, once they are made
 
 
 def _set_attribute(options: ort.SessionOptions, name: str, value: bool | int | str) -> None:

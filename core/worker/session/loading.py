@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnxruntime as ort
 
 from core import wire
-from core.worker.session import CPU, build_session
+from core.worker.session import build_session
 
 
 def loads(path: str) -> wire.LoadsReply:
@@ -15,14 +15,5 @@ def loads(path: str) -> wire.LoadsReply:
         ModelError: ONNX Runtime refuses the model.
         WorkerError: there is not enough memory.
     """
-    built = build_session(
-        path,
-        {
-            "attributes": {},
-            "config_entries": {},
-            "providers": [{"name": CPU, "options": {}}],
-            "disabled_optimizers": [],
-            "allow_fallback": False,
-        },
-    )
+    built = build_session(path, wire.NOTHING_ASKED)
     return {"version": ort.__version__, "creation_s": built.creation_s}

@@ -196,6 +196,13 @@ _MEMORY: tuple[Rule, ...] = ((NO_MEMORY, _out_of_memory),)
 
 _SETTINGS: tuple[Rule, ...] = (
     (
+        re.compile(r"Memory efficient topological order is not enabled"),
+        _spec(
+            "`execution_order` is MEMORY_EFFICIENT, which training builds of ONNX Runtime alone have.",
+            "Choose DEFAULT or PRIORITY_BASED.",
+        ),
+    ),
+    (
         re.compile(r"disabled fallback to the CPU EP|fallback to CPU EP has been explicitly disabled"),
         _spec(
             "`session.disable_cpu_ep_fallback` is on, but part of the model would run on the CPU.",
@@ -268,6 +275,13 @@ _MODEL: tuple[Rule, ...] = (
 )
 
 _RUN: tuple[Rule, ...] = (
+    (
+        re.compile(r"Did not find an arena based allocator .* shrink list: (\S+)"),
+        _spec(
+            r"`memory.enable_memory_arena_shrinkage` names `\1`, which has no arena in this session.",
+            "Turn `enable_cpu_mem_arena` on, or name devices that the session uses.",
+        ),
+    ),
     (
         re.compile(
             r"indices element out of data bounds, idx=(-?\d+) must be within.* range \[(-?\d+), ?(-?\d+)\]"

@@ -132,7 +132,8 @@ def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInferenc
 def _refuse_settings(plan: wire.ContestantPlan) -> None:
     """The parent's spec refuses them already; a plan that has them would be measured as something else."""
     session = plan["session"]
-    asked = [*session["attributes"], *session["config_entries"], *session["disabled_optimizers"]]
+    asked = [*session["attributes"], *session["config_entries"], *session["run_config_entries"]]
+    asked += [*session["free_dimension_overrides"], *session["disabled_optimizers"]]
     asked += [one["name"] for one in session["providers"] if one["name"] != "CPUExecutionProvider"]
     for name in asked:
         engines.require(plan["engine"], "settings", of=f": `{name}`")

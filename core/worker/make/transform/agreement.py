@@ -18,17 +18,14 @@ from core.wire.errors import ModelError
 from core.worker.measure.inference import prepare, translated
 from core.worker.measure.outputs import compare
 from core.worker.models import inspect_model
-from core.worker.session import CPU, build_session
+from core.worker.session import build_session
 from core.worker.session.feeds import Array
 
 Outputs = list[dict[str, Array]]  # one mapping for each of the feeds
 
 _AS_WRITTEN: wire.SessionPlan = {
+    **wire.NOTHING_ASKED,
     "attributes": {"graph_optimization_level": "ORT_DISABLE_ALL", "log_severity_level": 4},
-    "config_entries": {},
-    "providers": [{"name": CPU, "options": {}}],
-    "disabled_optimizers": [],
-    "allow_fallback": False,
 }
 
 
