@@ -141,8 +141,9 @@ def raced(record: RaceRecord, index: int, copy: int | None = None) -> list[int]:
 
 
 def runs_of(record: RaceRecord, index: int) -> int:
-    """Timed runs of a contestant, its copies together."""
-    return sum(len(block.latencies_s) for block in record.blocks if block.contestant == index)
+    """Timed runs of a contestant; with those of its twin where nobody asked for a number."""
+    own = (one for one in record.blocks if one.contestant == index)
+    return sum(len(one.latencies_s) for one in own if not one.copy or record.runs is None)
 
 
 def round_keys(record: RaceRecord) -> dict[int, list[Key]]:

@@ -108,6 +108,7 @@ class RaceRecord:
     """All that happened. Blocks are in the order in which they ran."""
 
     ran: list[Ran]
+    runs: int | None = None  # of each process, where their number was given; those of a twin are beside it
     blocks: list[Block] = field(default_factory=list)
     orders: list[list[int]] = field(default_factory=list)  # contestants of each round that counts
     generations: list[Generation] = field(default_factory=list)

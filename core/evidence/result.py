@@ -418,7 +418,8 @@ class Evidence:
         """Return the result of one contestant's trial under the names of the `--json` contract.
 
         What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
-        block. The anchor's result holds the runs of its twin, which is the same configuration.
+        block. The anchor's result holds the runs of its twin, which is the same configuration; but not where
+        so many runs were asked for: the twin makes as many of its own, in blocks of the same length.
         `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and system
         time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
         """
@@ -426,7 +427,7 @@ class Evidence:
         found = [
             (block, flags)
             for block, flags in zip(self.record.blocks, self._flags, strict=True)
-            if block.contestant == index
+            if block.contestant == index and not (block.copy and self.record.runs is not None)
         ]
         if ran.load is None or not found:
             return None

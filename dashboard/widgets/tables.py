@@ -74,7 +74,7 @@ def frame(table: Table) -> pd.DataFrame:
 def title(column: Column) -> str:
     """Return the name of a column with its unit: "Peak memory (MiB)"."""
     name = column.name
-    if "_" not in name and not name[1:2].isdigit():  # names of settings and p50 stay as they are
+    if "_" not in name and name[1:2].isalpha():  # names of settings, p50 and p stay as they are
         name = name[:1].upper() + name[1:]
     per = f"/{column.per}" if column.per else ""
     if column.kind == "ms":

@@ -48,7 +48,7 @@ import core.worker.measure.contestant as contestant
 
 def where(self, arguments):
     call = self._loaded.contender.call
-    _, values = call.args
+    values = call.args[1]
     results = call()
     return {
         "inputs": [array.ctypes.data for array in values.values()],

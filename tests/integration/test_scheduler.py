@@ -689,7 +689,7 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
     for row in map(one.store.trial, (candidate, anchor)):
         blocks = row.result["blocks"]
         assert {block["generation"] for block in blocks} == set(range(len(made)))
-        assert {block["copy"] for block in blocks} == ({0, 1} if row.id == anchor else {0})
+        assert {block["copy"] for block in blocks} == {0}  # so many runs were asked for: none of the twin's
         assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
         assert row.result["busy"] == result["busy"]
         assert row.result["grade"] == result["grade"]

@@ -132,7 +132,7 @@ def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Op
     assert set(shown.index) == {one.id[:12] for one in (faster.trial, rejected.trial, alone)}
     assert shown.loc[faster.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["1.42× faster", "A"]
     assert shown.loc[rejected.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["rejected", "F"]
-    assert shown.loc[alone.id[:12], ["Verdict", "Grade"]].tolist() == ["", ""]
+    assert shown.loc[alone.id[:12], ["Verdict", "Grade"]].fillna("").tolist() == ["", ""]
     at.selectbox(key="history.kind").set_value("reference").run()
     assert set(table(at)["Trial"]) == {one.baseline.id[:12] for one in (faster, rejected)}
 

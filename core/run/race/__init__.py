@@ -32,7 +32,7 @@ from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
 from core.process.workers import Workers
-from core.run.race.blocks import REPORT_S, SWITCH_S, Pace, exact_pace, run_block, split_runs, void_reason
+from core.run.race.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
 from core.run.race.crew import Crew
 from core.run.race.passes import (
     after_s,
@@ -116,7 +116,7 @@ class _Race:
         self.on_live = on_live
         self.folder = folder
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
-        self.record = RaceRecord(ran=[Ran() for _ in entries])
+        self.record = RaceRecord(ran=[Ran() for _ in entries], runs=settings.runs)
         self.crew = Crew(workers, entries, self.record, self.rng, self._starting, settings.timeout_s)
         self.kept: dict[int, Path] = {}  # contestant -> file of its outputs
         self.standing = Standing(settings)
@@ -350,8 +350,9 @@ class _Race:
         number, self.number = self.number, self.number + 1
         blocks: list[Block] = []
         for key in order:
-            if (pace := self._pace(key, runs, number)) is None or key not in self.crew.live:
+            if key not in self.crew.live:
                 continue
+            pace = self.crew.paces[key[0]] if runs is None else exact_pace(self.crew.known_ns[key[0]], runs)
             try:
                 reply = run_block(self.crew.live[key], pace)
             except Cancelled:
@@ -378,18 +379,6 @@ class _Race:
     def _stand(self, block: Block, rows: int) -> None:
         seconds = statistics.median(block.latencies_s) / max(1, rows)
         self.standing.add((block.contestant, block.copy), block.generation, block.round, seconds)
-
-    def _pace(self, key: Key, runs: int | None, number: int) -> Pace | None:
-        """How long the block of a process is; None: it has none in this round.
-
-        The copies of a contestant share an exact number of runs, so that it has no more than was asked for.
-        """
-        index, copy = key
-        if runs is None:
-            return self.crew.paces[index]
-        copies = len(self._processes(index))
-        own = runs if copies == 1 else (runs + (number + copy) % 2) // 2
-        return exact_pace(self.crew.known_ns[index], own) if own else None
 
     def _block(self, key: Key, number: int, position: int, reply: wire.BlockReply) -> Block:
         if self.first_block_s is None:
