@@ -17,6 +17,7 @@ ROW_PX, LINE_PX, MOST_LINES = 35, 20, 4
 WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
 _QUANTITIES = ("ms", "bytes", "number")
+_TINY = 1e-6  # below, rounding to decimals would leave nothing
 
 
 def draw(
@@ -41,7 +42,7 @@ def draw(
     Returns:
         The ticked rows, where rows can be ticked.
     """
-    shown = frame(table)
+    shown = frame(table, st.context.timezone or "UTC")
     tall = row_height(table)
     state: DataframeState = st.dataframe(
         shown,
@@ -58,8 +59,13 @@ def draw(
     return state
 
 
-def frame(table: Table) -> pd.DataFrame:
-    """Return the browser's columns of a table: times in ms, sizes in MiB, ids at the end, nothing empty."""
+def frame(table: Table, zone: str = "UTC") -> pd.DataFrame:
+    """Return the browser's columns of a table: times in ms, sizes in MiB, ids at the end, nothing empty.
+
+    Args:
+        table: to be shown.
+        zone: of its moments.
+    """
     known = [
         (one, index)
         for index, one in enumerate(table.columns)
@@ -67,7 +73,7 @@ def frame(table: Table) -> pd.DataFrame:
     ]
     ordered = sorted(known, key=lambda one: one[0].kind == "id")
     return pd.DataFrame(
-        {title(one): [_cell(one, row[index]) for row in table.rows] for one, index in ordered}
+        {title(one): [_cell(one, row[index], zone) for row in table.rows] for one, index in ordered}
     )
 
 
@@ -82,7 +88,7 @@ def title(column: Column) -> str:
     return f"{name} ({column.unit or 'MiB'})" if column.kind == "bytes" else f"{name}{per}"
 
 
-def _cell(column: Column, value: Value) -> Any:
+def _cell(column: Column, value: Value, zone: str) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -90,12 +96,13 @@ def _cell(column: Column, value: Value) -> Any:
             return value[:ID_CHARACTERS]
         return value if column.kind == "text" else None
     if column.kind == "moment":
-        return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(st.context.timezone or "UTC")
+        return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(zone)
     if column.kind == "ms":
         value = value * 1e3
     elif column.kind == "bytes":
         value = value / _BINARY[column.unit or "MiB"]
-    return rounded(float(value)) if column.kind in _QUANTITIES else value
+    tiny = 0 < abs(value) < _TINY
+    return rounded(float(value)) if column.kind in _QUANTITIES and not tiny else value
 
 
 def _config(column: Column, table: Table) -> Any:

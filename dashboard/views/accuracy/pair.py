@@ -146,7 +146,10 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
     table = tabulate(
         rows,
         (Column("model", tells=True), lambda row: row[0].name),
-        (Column("difference (points)"), lambda row: _points(row[2]["difference"])),
+        (
+            Column("difference (points)", "number"),
+            lambda row: None if (found := row[2]["difference"]) is None else 100 * found,
+        ),
         (
             Column("95 % (points)"),
             lambda row: (
