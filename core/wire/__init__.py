@@ -51,15 +51,17 @@ class SessionPlan(TypedDict):
     allow_fallback: bool
 
 
-NOTHING_ASKED: SessionPlan = {
-    "attributes": {},
-    "config_entries": {},
-    "run_config_entries": {},
-    "free_dimension_overrides": {},
-    "providers": [{"name": "CPUExecutionProvider", "options": {}}],
-    "disabled_optimizers": [],
-    "allow_fallback": False,
-}
+def nothing_asked() -> SessionPlan:
+    """Return the plan of a session as ONNX Runtime comes."""
+    return {
+        "attributes": {},
+        "config_entries": {},
+        "run_config_entries": {},
+        "free_dimension_overrides": {},
+        "providers": [{"name": "CPUExecutionProvider", "options": {}}],
+        "disabled_optimizers": [],
+        "allow_fallback": False,
+    }
 
 
 class InputInfo(TypedDict):

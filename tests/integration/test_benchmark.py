@@ -25,7 +25,7 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
 
 def session_plan(**changes: Any) -> Any:
     return {
-        **wire.NOTHING_ASKED,
+        **wire.nothing_asked(),
         "attributes": {"intra_op_num_threads": 1},
     } | changes
 

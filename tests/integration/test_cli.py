@@ -83,6 +83,8 @@ def example(setting: Knob) -> tuple[list[str], Any]:
             ("ConstantFolding", "NchwcTransformer"),
         ),
         "session_config_entries": (["session.disable_prepacking=1"], {"session.disable_prepacking": "1"}),
+        "run_config_entries": (["gpu_graph_id=1"], {"gpu_graph_id": "1"}),
+        "free_dimension_overrides": (["n=3", "a=b=4"], {"n": 3, "a=b": 4}),
         "session.intra_op_thread_affinities": (["2;3;4"], "2;3;4"),
         "dims": (["n=3", "x:1=4"], {"n": 3, "x:1": 4}),
         "feeds": (["a.npz"], "a.npz"),
@@ -109,6 +111,8 @@ def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
     args, wanted = example(setting)
     if setting.name == "session.intra_op_thread_affinities":
         args += ["--intra-op-num-threads", "4"]
+    if setting.name == "run_config_entries":
+        args += ["--expert"]
     assert asked(spec_of(parse(*args)), setting.name) == wanted
 
 

@@ -250,7 +250,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
     for words in (
         "grade A",
         "× faster, 95 % [1.10, 1.20]",
-        "undecided: between 0.9",
+        "failed",
         "= tie",
         "outputs differ",
         "the two: outputs differ: largest error 0.5",

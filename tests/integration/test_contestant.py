@@ -219,7 +219,7 @@ def placed(model: Path, seed: int | None, **changes: Any) -> tuple[Contestant, A
 def inputs_in_page(contestant: Contestant) -> list[int]:
     """Where in its page each input begins that a run is given."""
     contender = contestant._loaded.contender
-    _, values = contender.call.args
+    values = contender.call.args[1]
     return [array.ctypes.data % layout.PAGE for array in values.values()]
 
 
@@ -283,7 +283,7 @@ def test_other_shapes_are_placed_like_the_first(tmp_path: Path) -> None:
     contestant, reply = placed(model, 7)
     contender = contestant._loaded.contender
     other = contender.refed(contestant_plan(model, batch=9)["feeds"])
-    _, values = other.call.args
+    values = other.call.args[1]
     assert values["x"].shape == (9, 16)
     assert values["x"].ctypes.data % layout.PAGE == reply["layout"]["buffer_offset"]
 

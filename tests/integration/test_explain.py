@@ -38,7 +38,7 @@ def contestant(path: Path, level: str, **changes: Any) -> Any:
         "batch_axes": {"image": 0},
     }
     session = {
-        **wire.NOTHING_ASKED,
+        **wire.nothing_asked(),
         "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},
     }
     return {

@@ -25,7 +25,7 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 
 def plan(*providers: str, allow_fallback: bool = False, **changes: Any) -> Any:
     return {
-        **wire.NOTHING_ASKED,
+        **wire.nothing_asked(),
         "providers": [{"name": name, "options": {}} for name in providers or (CPU,)],
         "allow_fallback": allow_fallback,
     } | changes

@@ -84,7 +84,7 @@ NO_ROWS = info(("x", []), fixed=1)
 
 
 def test_an_empty_session_sets_nothing() -> None:
-    assert session_plan(session_from_dict({})) == wire.NOTHING_ASKED
+    assert session_plan(session_from_dict({})) == wire.nothing_asked()
 
 
 def test_what_is_asked_for_is_set_even_where_it_is_the_default() -> None:

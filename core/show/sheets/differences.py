@@ -71,6 +71,8 @@ def parts(found: Difference, *, total: bool = False) -> Table:
         (_SHARE, found.share),
         (Column("nodes", right=True), nodes),
         (Column("clear", on="browser"), lambda one: one.clear),
+        drop=("nodes",),
+        solid=("part",),
     )
 
 

@@ -144,7 +144,7 @@ _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
     """What became of one contestant, in words."""
     if trial is None:
-        return "deleted since"
+        return "baseline, deleted since" if trial_id == reference(race) else "deleted since"
     if trial.state == "FAIL":
         return "failed"
     found = against_reference(race).get(trial_id)

@@ -15,5 +15,5 @@ def loads(path: str) -> wire.LoadsReply:
         ModelError: ONNX Runtime refuses the model.
         WorkerError: there is not enough memory.
     """
-    built = build_session(path, wire.NOTHING_ASKED)
+    built = build_session(path, wire.nothing_asked())
     return {"version": ort.__version__, "creation_s": built.creation_s}

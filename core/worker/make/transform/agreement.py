@@ -24,7 +24,7 @@ from core.worker.session.feeds import Array
 Outputs = list[dict[str, Array]]  # one mapping for each of the feeds
 
 _AS_WRITTEN: wire.SessionPlan = {
-    **wire.NOTHING_ASKED,
+    **wire.nothing_asked(),
     "attributes": {"graph_optimization_level": "ORT_DISABLE_ALL", "log_severity_level": 4},
 }
 
