@@ -46,6 +46,7 @@ class Column:
     right: bool = False  # a text that stands for a number
     tells: bool = False  # rows are told apart by it
     bar: bool = False  # a browser draws the share as a bar
+    narrow: bool = False  # a browser shows the beginning of a long text
     help: str = ""
 
     @property

@@ -120,7 +120,10 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: result(one).get("peak_rss_bytes"),
         ),
         (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
-        (Column("machine", on="browser", help=MACHINE_HELP), lambda one: busy_words(race.result)),
+        (
+            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
+            lambda one: busy_words(race.result),
+        ),
         (
             Column("settings", on="browser", help="All that differs from the baseline."),
             lambda one: _settings(by_id.get(one), by_id.get(against)),
@@ -212,7 +215,7 @@ def past(races: Sequence[Comparison]) -> Table:
         (Column("configurations", tells=True), _against),
         (Column("result"), past_text),
         (Column("grade"), lambda one: one.facts.get("grade") or ""),
-        (Column("machine", help=MACHINE_HELP), lambda one: busy_words(one.result)),
+        (Column("machine", narrow=True, help=MACHINE_HELP), lambda one: busy_words(one.result)),
         (Column("effort"), lambda one: one.protocol.get("precision") or ""),
         (Column("study"), lambda one: one.study),
         (Column("comparison", "id"), lambda one: one.id),
@@ -301,7 +304,10 @@ def points(
         ),
         (Column("runs", "count", on="browser"), lambda one: one.runs or None),
         (Column("ran on", on="browser"), _ran_on),
-        (Column("machine", on="browser", help=MACHINE_HELP), lambda one: (busy or {}).get(one.race, "")),
+        (
+            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
+            lambda one: (busy or {}).get(one.race, ""),
+        ),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: f"{WARNING} {MARK}" if one.breach else "",
@@ -367,7 +373,7 @@ def history(trials: Sequence[Trial]) -> Table:
         (Column("changed", on="terminal"), lambda one: changes_in_words(one) or "nothing"),
         (Column("changed", key="changed", on="none"), changes_in_words),
         (
-            Column("machine", on="browser", help=MACHINE_HELP),
+            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
             lambda one: busy_words(one.facts),
         ),
         (
