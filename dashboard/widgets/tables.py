@@ -123,8 +123,9 @@ def _config(column: Column, table: Table) -> Any:
         case "ms" | "bytes" | "number":
             return st.column_config.NumberColumn(format="%.9g", help=told)
         case _:
-            width = "small" if column.narrow else None
-            return st.column_config.Column(width=width, help=told)  # a text, or a tick
+            if column.narrow:
+                return st.column_config.Column(width="small", help=told)
+            return st.column_config.Column(help=told)  # a text, or a tick
 
 
 def _longest(table: Table, column: Column) -> int:
