@@ -8,6 +8,8 @@ everywhere, and a record can be filled over days.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -50,8 +52,8 @@ def sized(name: str, folder: Path) -> Path:
 def conv_net(path: Path, *, size: int = 64, channels: int = 24, extra: int = 0) -> Path:
     """Write a small conv net, image [1, 3, size, size] to logits [1, 10], and return `path`.
 
-    `extra` is a fixed piece of work beside it: the mean of asinh over `extra` numbers of the image, multiplied
-    by 0 and added to the logits, so that the outputs stay the same.
+    `extra` is a fixed piece of work beside it: the mean of asinh over so many numbers of the image, times 0,
+    added to the logits, so that the outputs stay the same.
     """
     nodes = [
         helper.make_node("Conv", ["image", "w1"], ["c1"], "conv1", pads=[1, 1, 1, 1], strides=[2, 2]),
@@ -138,14 +140,17 @@ class Slower:
         return max(FEWEST, min(MOST, round(size + (self.slowdown - cost) / slope)))
 
     def _best(self, rows: Sequence[dict[str, Any]]) -> int:
+        """The size that a line through all of them says: each is only known to a percent or so."""
         known = [row for row in rows if row["ratio"]]
-        if not known:
-            raise SystemExit("No race of the size search gave a ratio: give them more time.")
-        best = min(known, key=lambda row: abs(1 / row["ratio"] - 1 - self.slowdown))
-        cost = 1 / best["ratio"] - 1
-        if not 0.5 < cost / self.slowdown < 2:  # the answer would be about another question
+        if len({row["extra"] for row in known}) < 2:
+            raise SystemExit("The size search has fewer than two ratios: give its races more time.")
+        line = statistics.linear_regression(
+            [row["extra"] for row in known], [1 / row["ratio"] - 1 for row in known]
+        )
+        size = (self.slowdown - line.intercept) / line.slope if line.slope > 0 else math.inf
+        if not FEWEST <= size <= MOST:  # the answer would be about another question
             raise SystemExit(
-                f"No size of the extra work costs about {self.slowdown:.0%}: the nearest, {best['extra']:,} "
-                f"numbers, costs {cost:.1%}."
+                f"No size of the extra work costs about {self.slowdown:.0%}: a line through the races of the "
+                f"size search says {size:,.0f} numbers, of {FEWEST:,} to {MOST:,}."
             )
-        return int(best["extra"])
+        return round(size)
