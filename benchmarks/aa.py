@@ -41,6 +41,7 @@ from benchmarks import intervals, models  # noqa: E402
 from benchmarks.filling import KIND, NOT_QUIET, Cell, Filling  # noqa: E402
 from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal, merged, recorded, say_head  # noqa: E402
 from benchmarks.states import STATES, WORDS, States  # noqa: E402
+from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Workers  # noqa: E402
 from core.run.race.blocks import Pace, park, run_block, start_loaded  # noqa: E402
@@ -64,7 +65,7 @@ def sequential(pair: Sequence[Entry], seconds: float, seed: int) -> dict[str, fl
     with Workers(threading.Event()) as workers:
         for side in random.Random(seed).sample((0, 1), 2):
             worker, _ = start_loaded(workers, pair[side], lab.TIMEOUT_S)
-            worker.ask("warm", {}, timeout_s=lab.TIMEOUT_S)
+            worker.ask(wire.WARM, {}, timeout_s=lab.TIMEOUT_S)
             found[side] = [ns / 1e9 for ns in run_block(worker, window)["latencies_ns"]]
             park(worker)
             worker.kill()

@@ -27,6 +27,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks import models  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
+from core import wire  # noqa: E402
 from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Worker, Workers  # noqa: E402
@@ -49,7 +50,7 @@ def one_pair(entry: Entry, rounds: int, seed: int) -> dict[str, Any]:
         pair = [start_loaded(workers, entry, lab.TIMEOUT_S)[0] for _ in "AB"]
         warm = []
         for worker in pair:
-            warm.append(worker.ask("warm", {}, timeout_s=lab.TIMEOUT_S)["median_ns"])
+            warm.append(worker.ask(wire.WARM, {}, timeout_s=lab.TIMEOUT_S)["median_ns"])
             worker.freeze()
         for way in found["order"]:
             found[way] = alternate(pair, pace(min(warm)), rounds, rng, PARKING[way][1])

@@ -43,6 +43,7 @@ from benchmarks import models  # noqa: E402
 from benchmarks.intervals import bootstrap, spread  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.states import neighbour  # noqa: E402
+from core import wire  # noqa: E402
 from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Worker, Workers  # noqa: E402
@@ -115,7 +116,7 @@ def _started(
     """A warm process, frozen; what a run of it takes is known to the next generation."""
     again = known[side] is not None
     worker, _ = start_loaded(workers, entry, lab.TIMEOUT_S, layout_seed=rng.randrange(SEEDS), again=again)
-    warm = worker.ask("warm", {"known_ns": known[side], "cap_s": None}, timeout_s=lab.TIMEOUT_S)
+    warm = worker.ask(wire.WARM, {"known_ns": known[side], "cap_s": None}, timeout_s=lab.TIMEOUT_S)
     known[side] = known[side] or warm["median_ns"]
     park(worker)
     return worker

@@ -31,6 +31,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks import models  # noqa: E402
 from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
+from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Workers  # noqa: E402
 from core.run.race.blocks import park, start_loaded  # noqa: E402
@@ -74,7 +75,7 @@ def started(workers: Workers, entry: Entry, known_ns: int | None, *, seed: int) 
     """
     began = time.monotonic()
     worker, _ = start_loaded(workers, entry, lab.TIMEOUT_S, layout_seed=seed, again=known_ns is not None)
-    warm = worker.ask("warm", {"known_ns": known_ns, "cap_s": None}, timeout_s=lab.TIMEOUT_S)
+    warm = worker.ask(wire.WARM, {"known_ns": known_ns, "cap_s": None}, timeout_s=lab.TIMEOUT_S)
     park(worker)
     worker.kill()
     return time.monotonic() - began, warm["median_ns"]
