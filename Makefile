@@ -40,8 +40,9 @@ lint: $(VENV)/.dev ## ruff: rules and format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## mypy --strict on core and dashboard
+types: $(VENV)/.dev ## mypy --strict on core, dashboard and benchmarks
 	@$(BIN)/mypy
+	@MYPYPATH=. $(BIN)/mypy --explicit-package-bases benchmarks
 
 layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo

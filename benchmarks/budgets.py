@@ -178,7 +178,7 @@ def line(model: str, precision: str, rows: Sequence[dict[str, Any]]) -> None:
         return
 
     def middle(name: str) -> float:
-        return statistics.median(row[name] for row in raced)
+        return float(statistics.median(row[name] for row in raced))
 
     widths = [row["half_width"] for row in raced if row["half_width"] is not None]
     refused = "" if len(raced) == len(rows) else f"; {len(rows) - len(raced)} refused"
@@ -205,7 +205,7 @@ def predictions(rows: Sequence[Mapping[str, Any]]) -> bool:
         text,
         f"≥ {LEAST_RIGHT:.0%}",
     )
-    return right >= LEAST_RIGHT * len(off)
+    return bool(right >= LEAST_RIGHT * len(off))
 
 
 def report(path: Path) -> bool:

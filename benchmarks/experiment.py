@@ -14,7 +14,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +56,7 @@ def contestant(label: str, path: Path, **session: Any) -> Entry:
         "model_path": str(path),
         "torch": None,
         "session": session_plan(session_from_dict(session)),
-        "feeds": feed_plan(WorkloadSpec(batch_size=1), info),  # type: ignore[arg-type]
+        "feeds": feed_plan(WorkloadSpec(batch_size=1), info),
         "use_io_binding": False,
         "warmup_runs": None,
         "cpus": [],
@@ -153,7 +153,7 @@ def _contrast(evidence: Evidence) -> dict[str, Any]:
         "generations": 0,
         "rounds": 0,
     }
-    found = evidence.contrasts[0] if evidence.contrasts else nothing
+    found: Mapping[str, Any] = evidence.contrasts[0] if evidence.contrasts else nothing
     return {name: found[name] for name in _OF_CONTRAST}
 
 

@@ -287,7 +287,7 @@ def mobilenet(folder: Path, given: str | None) -> Path:
 def input_of(path: Path) -> tuple[str, list[int]]:
     """The one input's name and shape, free dimensions as 1, asked from a worker."""
     one = run_job(wire.INSPECT, {"path": str(path)})["inputs"][0]
-    return one["name"], [size if isinstance(size, int) else 1 for size in one["shape"]]
+    return one["name"], [size if isinstance(size, int) else 1 for size in one["shape"] or ()]
 
 
 def main() -> int:

@@ -134,9 +134,9 @@ class Slower:
             return FIRST_GUESS if not costs else 2 * FIRST_GUESS
         by_distance = sorted(costs, key=lambda one: abs(one[1] - self.slowdown))
         (size, cost), (other_size, other_cost) = by_distance[:2]
-        slope = (other_cost - cost) / (other_size - size)
+        slope: float = (other_cost - cost) / (other_size - size)
         if slope <= 0:  # noise
-            return min(MOST, max(size, other_size) * 2)
+            return int(min(MOST, max(size, other_size) * 2))
         return max(FEWEST, min(MOST, round(size + (self.slowdown - cost) / slope)))
 
     def _best(self, rows: Sequence[dict[str, Any]]) -> int:

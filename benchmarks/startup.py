@@ -111,7 +111,7 @@ def fixed(rows: Sequence[dict[str, Any]], way: str) -> tuple[float, str]:
     """The median fixed cost in seconds, and its text."""
 
     def cost(chosen: Sequence[dict[str, Any]]) -> float:
-        return statistics.median(row[way] - row["bare_s"] for row in chosen)
+        return float(statistics.median(row[way] - row["bare_s"] for row in chosen))
 
     low, high = bootstrap(rows, cost)
     largest = max(row[way] - row["bare_s"] for row in rows)

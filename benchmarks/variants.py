@@ -82,7 +82,7 @@ def race(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], pre
     base = TrialSpec(
         model=ModelRef(path=records[0].path),
         workload=WorkloadSpec(dims=dims),
-        protocol=ProtocolSpec(precision=precision),
+        protocol=ProtocolSpec.model_validate({"precision": precision}),
     )
     scheduler = Scheduler(store, owner="benchmarks/variants.py")
     try:

@@ -247,7 +247,7 @@ def _constant_node(name: str, *shape: int) -> onnx.NodeProto:
 
 def recurrent_in_if(path: Path) -> Path:
     """A Gather and an LSTM in both branches of an If, their weights in Constant nodes inside and outside."""
-    sequence = [3, "batch", 8]
+    sequence: list[int | str | None] = [3, "batch", 8]
 
     def branch(name: str) -> onnx.GraphProto:
         nodes = [
