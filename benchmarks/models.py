@@ -135,9 +135,8 @@ class Slower:
         by_distance = sorted(costs, key=lambda one: abs(one[1] - self.slowdown))
         (size, cost), (other_size, other_cost) = by_distance[:2]
         slope: float = (other_cost - cost) / (other_size - size)
-        if slope <= 0:  # noise
-            return int(min(MOST, max(size, other_size) * 2))
-        return max(FEWEST, min(MOST, round(size + (self.slowdown - cost) / slope)))
+        wanted: int = round(size + (self.slowdown - cost) / slope) if slope > 0 else 2 * max(size, other_size)
+        return max(FEWEST, min(MOST, wanted))  # a slope that is not above 0 is noise
 
     def _best(self, rows: Sequence[dict[str, Any]]) -> int:
         """The size that a line through all of them says: each is only known to a percent or so."""
