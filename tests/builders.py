@@ -57,6 +57,27 @@ def export_plan(output: Path, **changes: Any) -> wire.ExportPlan:
     return wire.ExportPlan(**found)
 
 
+def feed_plan(*inputs: dict[str, Any], **changes: Any) -> Any:
+    """What is fed to a session: random values, as many rows as the first input has; `changes` are keys."""
+    plan: dict[str, Any] = {
+        "inputs": list(inputs),
+        "source": "random",
+        "path": None,
+        "seed": 0,
+        "values": {},
+        "image_mean": [],
+        "image_std": [],
+        "batch_size": inputs[0]["shape"][0] if inputs[0]["shape"] else 1,
+        "batch_axes": {one["name"]: 0 for one in inputs if one["shape"]},
+    }
+    return plan | changes
+
+
+def one_input(name: str = "x", dtype: str = "float32", shape: tuple[int, ...] = (4, 3), **range_: Any) -> Any:
+    """An input of a plan; `range_` are its ends."""
+    return {"name": name, "dtype": dtype, "shape": list(shape), "low": None, "high": None} | range_
+
+
 def trial(name: str = SHA[:16], of: TrialSpec | None = None, **changes: Any) -> Trial:
     """A complete measurement of `of`; `changes` are fields."""
     of = of or spec()

@@ -223,10 +223,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             too large for any machine.
     """
     batch = resolve_batch(workload, info)
-    shared = batch_addresses(info)
-    sizes = {**dict.fromkeys(shared.values(), batch), **workload.dims}
-    if info["batch_dim"]:
-        sizes[info["batch_dim"]] = batch
+    shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
     source, path = _source(workload.feeds)
     _check_dims(workload, info)
     _check_values(workload, info)
@@ -257,6 +254,12 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     }
 
 
+def _sizes(workload: WorkloadSpec, info: wire.ModelInfo, batch: int) -> dict[str, int]:
+    """Free dimension -> the size that is fed, of those that have one."""
+    sizes = {**dict.fromkeys(batch_addresses(info).values(), batch), **workload.dims}
+    return sizes | {info["batch_dim"]: batch} if info["batch_dim"] else sizes
+
+
 def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
     """Refuse free-dimension overrides that ONNX Runtime would ignore, or that the feeds contradict.
 
@@ -264,8 +267,7 @@ def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
         SpecError: a dimension that the model does not name, or another size than is fed.
     """
     named = [dim for dim in info["free_dims"] if ":" not in dim]
-    shared = batch_addresses(info)
-    fed = {**dict.fromkeys(shared.values(), resolve_batch(spec.workload, info)), **spec.workload.dims}
+    fed = _sizes(spec.workload, info, resolve_batch(spec.workload, info))
     for name, size in spec.session.free_dimension_overrides.items():
         if name not in named:
             raise SpecError(

@@ -99,8 +99,8 @@ def matching(table: Table, words: str) -> Table:
     wanted = words.lower().split()
 
     def holds(row: Sequence[Value]) -> bool:
-        texts = " ".join(cell for cell in row if isinstance(cell, str)).lower()
-        return all(word in texts for word in wanted)
+        text = " ".join(cell for cell in row if isinstance(cell, str)).lower()
+        return all(word in text for word in wanted)
 
     return replace(table, rows=[row for row in table.rows if holds(row)])
 

@@ -17,6 +17,7 @@ from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, StoreError
 from core.wire.profile_passes import Passes, passes_from_dict
 from tests import tiny_models
+from tests.builders import feed_plan, one_input
 
 CPU = "CPUExecutionProvider"
 
@@ -25,18 +26,6 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 
 def contestant(path: Path, level: str, **changes: Any) -> Any:
     """The tiny conv net with two rows at one level of optimization."""
-    image = {"name": "image", "dtype": "float32", "shape": [2, 3, 16, 16], "low": None, "high": None}
-    feeds = {
-        "inputs": [image],
-        "source": "random",
-        "path": None,
-        "seed": 0,
-        "values": {},
-        "image_mean": [],
-        "image_std": [],
-        "batch_size": 2,
-        "batch_axes": {"image": 0},
-    }
     session = {
         **wire.nothing_asked(),
         "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},
@@ -46,7 +35,7 @@ def contestant(path: Path, level: str, **changes: Any) -> Any:
         "model_path": str(path),
         "torch": None,
         "session": session,
-        "feeds": feeds,
+        "feeds": feed_plan(one_input("image", shape=(2, 3, 16, 16))),
         "use_io_binding": False,
         "warmup_runs": None,
         "cpus": [],

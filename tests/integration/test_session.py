@@ -13,6 +13,7 @@ from core.wire.errors import ModelError, ProviderError, SpecError, WorkerError
 from core.worker.measure.inference import Inference, prepare, translated
 from core.worker.session import BuiltSession, build_session, ort_errors
 from tests import tiny_models
+from tests.builders import feed_plan, one_input
 
 CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"  # a name ONNX Runtime knows and this build lacks
@@ -48,17 +49,7 @@ ATTRIBUTES: dict[str, bool | int] = {
     "enable_mem_reuse": False,
     "use_deterministic_compute": True,
 }
-FEEDS: wire.FeedPlan = {
-    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 16], "low": None, "high": None}],
-    "source": "random",
-    "path": None,
-    "seed": 0,
-    "values": {},
-    "image_mean": [],
-    "image_std": [],
-    "batch_size": 2,
-    "batch_axes": {"x": 0},
-}
+FEEDS: wire.FeedPlan = feed_plan(one_input(shape=(2, 16)))
 CONFIG_ENTRIES = {
     "session.intra_op.allow_spinning": "0",
     "session.inter_op.allow_spinning": "0",

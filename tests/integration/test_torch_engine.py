@@ -24,6 +24,7 @@ from core.wire.errors import ModelError, ProviderError, SpecError
 from core.worker.measure import outputs
 from core.worker.models import inspect_model
 from core.worker.session.feeds import make_feeds
+from tests.builders import export_plan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
@@ -43,21 +44,10 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
 
 def exported(output: Path, **changes: Any) -> ModelRecord:
     """Export a model, and return the library's record of it."""
-    base: dict[str, Any] = {
-        "source": "torchvision",
-        "name": "squeezenet1_1",
-        "path": "",
-        "output": str(output),
-        "opset": 20,
-        "dynamic_batch": True,
-        "pretrained": False,
-        "seed": 3,
-        "image_size": SIZE,
-        "external_data": "auto",
-    }
+    plan = export_plan(output, **{"seed": 3, "image_size": SIZE, **changes})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reply = export(wire.ExportPlan(**{**base, **changes}), silent)
+        reply = export(plan, silent)
     info = inspect_model(reply["path"])
     return ModelRecord(
         content_sha256=info["content_sha256"],

@@ -25,8 +25,9 @@ from core.worker.models import inspect_model
 from core.worker.models.functions import expanded_nodes
 from core.worker.session.feeds import archive
 from tests import tiny_models
+from tests.builders import feed_plan, one_input
 from tests.unit.test_datasets import plan as dataset
-from tests.unit.test_feeds import feed_plan, make, one_input
+from tests.unit.test_feeds import make
 
 # --- files that are none ------------------------------------------------------------------------------------
 

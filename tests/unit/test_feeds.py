@@ -9,6 +9,7 @@ import pytest
 
 from core.wire.errors import ModelError, SpecError
 from core.worker.session.feeds import beside_data, make_feeds, rows_fed
+from tests.builders import feed_plan, one_input
 
 
 @dataclass
@@ -18,25 +19,6 @@ class Declared:
 
 
 ORT_NAMES = {"float32": "float", "float64": "double"}
-
-
-def feed_plan(*inputs: dict[str, Any], **changes: Any) -> Any:
-    plan: dict[str, Any] = {
-        "inputs": list(inputs),
-        "source": "random",
-        "path": None,
-        "seed": 0,
-        "values": {},
-        "image_mean": [],
-        "image_std": [],
-        "batch_size": inputs[0]["shape"][0] if inputs[0]["shape"] else 1,
-        "batch_axes": {one["name"]: 0 for one in inputs if one["shape"]},
-    }
-    return plan | changes
-
-
-def one_input(name: str = "x", dtype: str = "float32", shape: tuple[int, ...] = (4, 3), **range_: Any) -> Any:
-    return {"name": name, "dtype": dtype, "shape": list(shape), "low": None, "high": None} | range_
 
 
 def make(plan: Any) -> dict[str, Any]:
