@@ -85,8 +85,26 @@ def tabulate(items: Iterable[Item], *columns: tuple[Column, Callable[[Item], Val
         columns: each with a function from an item to its cell.
         layout: further fields of the table.
     """
-    rows = [tuple(cell(one) for _, cell in columns) for one in items]
-    return Table(columns=[column for column, _ in columns], rows=rows, **layout)
+    cells = [cell for _, cell in columns]
+    return Table(
+        columns=[column for column, _ in columns], rows=[_Row(one, cells) for one in items], **layout
+    )
+
+
+class _Row(Sequence[Value]):
+    """Cells that are worked out when they are read: a screen reads a part of the columns, a file another."""
+
+    def __init__(self, item: Any, cells: Sequence[Callable[[Any], Value]]) -> None:
+        self._item, self._cells = item, cells
+        self._known: dict[int, Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index not in self._known:
+            self._known[index] = self._cells[index](self._item)
+        return self._known[index]
 
 
 def texts(*names: str, left: int = 1) -> list[Column]:

@@ -14,7 +14,7 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
 from core.show.sheets import Sheet, races
-from core.show.table import Table, csv_text, md_text, texts
+from core.show.table import Column, Table, csv_text, md_text, tabulate, texts
 from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
@@ -174,3 +174,16 @@ def test_markdown_has_every_column_and_no_stray_bar() -> None:
     assert rule.count("---") == columns - 1
     assert row.replace("\\|", "").count("|") == columns
     assert md_text(races.contestants(race(), [trial()])).count("\n") == 3
+
+
+def test_a_file_works_out_its_own_columns_only() -> None:
+    asked: list[str] = []
+
+    def cell(name: str) -> Any:
+        return lambda one: asked.append(name) or one
+
+    table = tabulate([1, 2], (Column("a", key="a", on="none"), cell("file")), (Column("b"), cell("screens")))
+    assert csv_text(table) == "a\n1\n2"
+    assert set(asked) == {"file"}
+    assert md_text(table).count("\n") == 3
+    assert asked.count("screens") == 2  # once for each row
