@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from core.evidence.comparison import Comparison
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.measurement import Trial
-from core.evidence.standing import RICH_ROUNDS
+from core.evidence.standing import RICH_ROUNDS, RICH_S
 from core.run.race.blocks import SWITCH_S, exact_pace, pace, split_runs
 from core.run.race.schedule import EXACT_GENERATIONS, Costs, generations_left, rounds_of_generation
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
@@ -134,10 +134,11 @@ def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past)
     units = predicted_units(deviation, precision.target, looks=len(precision.looks), prior_df=ASSUMED.df)
     look = sufficient_look(units, precision.looks)
     wanted = past.generations.get(precision.name) or look or precision.looks[-1]
-    wanted = max(wanted, math.ceil(min(RICH_ROUNDS, 4 * each) / each))
+    generation_s = costs.start_s + each * costs.round_s
+    wanted = max(wanted, min(math.ceil(RICH_ROUNDS / each), math.ceil(RICH_S / generation_s)))
     most = 1 + generations_left(costs, left_s - each * costs.round_s, each)
     made = min(wanted, most)
-    seconds = made * (costs.start_s + each * costs.round_s) + costs.after_s
+    seconds = made * generation_s + costs.after_s
     return made * each, seconds, look is not None and wanted <= most
 
 
