@@ -40,7 +40,7 @@ from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
-from core.show.sheets import Line, Sheet, races, things
+from core.show.sheets import Fact, Line, Sheet, races, things, variants
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
@@ -88,7 +88,7 @@ def inspect_model(
     if json_:
         print_json({**record.info, "loads": runs if load else None})
     else:
-        print_sheet(things.model(record.name, record.info, runs))
+        print_sheet(things.model(record.name, record.info, [Fact("runs", runs), *variants.made(record)]))
 
 
 def export(

@@ -66,7 +66,7 @@ def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
             yield _Styled("")
         match part:
             case Fact():
-                yield _Styled(f"  {part.name:<14}{visible(part.text)}".rstrip(), _style(part.color))
+                yield _Styled(f"  {part.name:<13} {visible(part.text)}".rstrip(), _style(part.color))
             case Note():
                 yield _Styled(f"  {visible(part.text)}", _style(part.color))
             case Line():

@@ -15,6 +15,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
+from core.show.table import Column, Table
 from core.spec.knobs import KNOBS
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, WARNING, breach, not_judged
@@ -387,24 +388,18 @@ def differences(one: Trial, other: Trial) -> list[str]:
     return fingerprint_difference(own, others) or ["They were measured by different versions of ORTune."]
 
 
-def comparison(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
-    """Return rows {what, this, baseline}: settings that differ first, then the numbers.
+def comparison(trial: Trial, baseline: Trial) -> Table:
+    """Return a result beside the one that it raced against: settings that differ first, then the numbers.
 
     Per row where the two fed different numbers of rows, and the names say so.
     """
-    rows = _setting_rows(trial, baseline)
     sides = [one.facts for one in (trial, baseline)]
     per_row = rows_differ(sides[0], sides[1])
     own, other = (_values(one, per_row=per_row) for one in sides)
-    for name in dict.fromkeys([*own, *other]):
-        rows.append(
-            {
-                "": name,
-                "This result": own.get(name, DASH),
-                "Baseline": other.get(name, DASH),
-            }
-        )
-    return rows
+    rows = _differing(trial, baseline)
+    rows += [(name, own.get(name, DASH), other.get(name, DASH)) for name in dict.fromkeys([*own, *other])]
+    columns = [Column("what", tells=True), Column("this result"), Column("baseline")]
+    return Table(columns=columns, rows=rows)
 
 
 def _values(result: Result, *, per_row: bool) -> dict[str, str]:
@@ -418,14 +413,10 @@ def _values(result: Result, *, per_row: bool) -> dict[str, str]:
     return {one.label: one.value for one in shown}
 
 
-def _setting_rows(trial: Trial, baseline: Trial) -> list[dict[str, str]]:
+def _differing(trial: Trial, baseline: Trial) -> list[tuple[str, str, str]]:
     try:
         own, other = specs.spec_from_dict(trial.spec), specs.spec_from_dict(baseline.spec)
     except TunerError:
         return []
-    rows = []
-    for setting in KNOBS:
-        a, b = specs.effective(own, setting.name), specs.effective(other, setting.name)
-        if a != b:
-            rows.append({"": setting.label, "This result": format.value(a), "Baseline": format.value(b)})
-    return rows
+    pairs = [(one.label, specs.effective(own, one.name), specs.effective(other, one.name)) for one in KNOBS]
+    return [(label, format.value(a), format.value(b)) for label, a, b in pairs if a != b]

@@ -15,7 +15,7 @@ from core.run.job import Status
 from core.show.sheets import things
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
-from core.wire.provenance import in_words, thread_advice
+from core.wire.provenance import thread_advice
 from dashboard import format, state
 from dashboard.charts import machine_charts
 from dashboard.widgets import results, tables
@@ -113,43 +113,10 @@ def facts(environment: wire.Environment) -> None:
     """Draw what decides how fast this machine computes, and whether its results may be compared."""
     if advice := thread_advice(environment):
         st.warning(format.plain(advice), icon=":material/account_tree:")
-    tables.draw(
-        tabulate(
-            fact_rows(environment),
-            (Column("fact", tells=True), lambda one: one[0]),
-            (Column("value"), lambda one: one[1]),
-        ),
-        key="machine.facts",
-        alt="Facts of this machine: processor, container limits, system and libraries",
-    )
+    tables.facts(things.machine_facts(environment))
     with st.expander("All libraries and the build", icon=":material/list:", key="machine.libraries"):
         versions = [f"{name} {version}" for name, version in environment["libraries"].items()]
         st.code("\n".join([*versions, "", environment["ort_build"]]), language=None, wrap_lines=True)
-
-
-def fact_rows(environment: wire.Environment) -> list[tuple[str, str]]:
-    """Return facts and their values, in words, in the order in which a reader asks for them."""
-    libraries = [
-        f"{name} {version}"
-        for name, version in environment["libraries"].items()
-        if not name.startswith("nvidia-")
-    ]
-    known = [(topic.capitalize(), text) for topic, text in in_words(environment)]
-    gpus = [("GPU", _gpu(gpu)) for gpu in environment["gpus"]] or [("GPU", "none that NVIDIA's driver shows")]
-    variables = ", ".join(f"{name}={value}" for name, value in environment["variables"].items())
-    return [
-        *known,
-        ("Memory", f"{format.size(environment['memory_bytes'])} may be used"),
-        *gpus,
-        ("System", f"{environment['os']}, kernel {environment['kernel']}, Python {environment['python']}"),
-        ("Libraries", ", ".join(libraries)),
-        ("Variables", variables or "none that change what ONNX Runtime does"),
-    ]
-
-
-def _gpu(gpu: Mapping[str, Any]) -> str:
-    parts = [str(gpu.get("name")), format.size(gpu.get("memory_bytes")), f"driver {gpu.get('driver')}"]
-    return ", ".join([*parts, *([f"CUDA {gpu['cuda']}"] if gpu.get("cuda") else [])])
 
 
 def providers(environment: wire.Environment) -> None:

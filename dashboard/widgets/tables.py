@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 from streamlit.typing import DataframeState
 
-from core.show.table import ID_CHARACTERS, Column, Table, Value
-from dashboard.format import DASH, rounded
+from core.show.sheets import Fact
+from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of
+from dashboard.format import DASH, plain, rounded
 
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 420
 ROW_PX, LINE_PX, MOST_LINES = 35, 20, 4
@@ -57,6 +59,14 @@ def draw(
         alt=alt,
     )
     return state
+
+
+def facts(shown: Sequence[Fact]) -> None:
+    """Draw facts, a line each; what shares a name stands together."""
+    lines: dict[str, list[str]] = {}
+    for one in shown:
+        lines.setdefault(title(Column(one.name)), []).append(plain(one.text))
+    st.table({plain(name): "  \n".join(texts) for name, texts in lines.items()}, border="horizontal")
 
 
 def frame(table: Table, zone: str = "UTC") -> pd.DataFrame:
@@ -114,6 +124,9 @@ def _config(column: Column, table: Table) -> Any:
     match column.kind:
         case "moment":
             return st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium", help=told)
+        case "count" if column.bar:
+            most = max((one for one in column_of(table, column.name) if isinstance(one, int)), default=1)
+            return st.column_config.ProgressColumn(format="localized", min_value=0, max_value=most, help=told)
         case "count":
             return st.column_config.NumberColumn(format="localized", help=told)
         case "share" if column.bar:

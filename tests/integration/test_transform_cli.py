@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,11 @@ def test_steps_with_what_they_found_are_printed(cli: CommandLine, mlp: str) -> N
     assert "→" in done.out
     assert str(cli.home / "models") in done.out
     assert "Traceback" not in done.err
+    assert "made from" not in cli.run("inspect", mlp).out
+    name = done.out.split(":")[0]
+    shown = cli.run("inspect", name).out
+    assert re.search(r"made from +mlp", shown)
+    assert "random feeds" in shown
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def known(run_s: float = RUN_S, **changes: Any) -> Past:
 
 
 def test_a_quiet_race_goes_on_for_the_seconds_that_a_p99_is_worth() -> None:
-    """Two contestants and a twin: 0.75 s of starts, 69 ms a round; sqrt(0.75 / 0.069) rounds in each second."""
+    """Two contestants and a twin: 0.75 s of starts, 69 ms a round; sqrt(0.75 / 0.069) rounds a second."""
     found = predict([BASE, BASE], known())
     assert found.rounds == 6 * 3  # the first look is after 4
     assert found.seconds == pytest.approx(6 * (0.75 + 3 * 3 * BLOCK_S) + 2 * 1.0 + 0.5)

@@ -48,6 +48,12 @@ def table(at: AppTest, column: str) -> Any:
     return next(one.value for one in at.dataframe if column in one.value.columns)
 
 
+def facts(at: AppTest) -> dict[str, str]:
+    """The first facts of the page, name -> text."""
+    shown = at.table[0].value
+    return {str(name): str(text).replace("\\", "") for name, text in shown.iloc[:, 0].items()}
+
+
 def figure(at: AppTest, index: int = 0) -> dict[str, Any]:
     return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
 

@@ -12,12 +12,12 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.run import comparison
 from core.run.job import Status
+from core.show.sheets import things
 from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
-from dashboard.widgets import machine_line as panel
 from tests import builders
-from tests.views.page import Jobs, Open, click, status, table, texts
+from tests.views.page import Jobs, Open, click, facts, status, table, texts
 
 
 def self_test(**changes: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_the_page_says_what_the_machine_is_and_what_loads(open_page: Open, machi
     at = open_page("machine")
     assert at.title[0].value == "Machine"
     assert machine["fingerprint"] in [one.value for one in at.code]
-    rows = dict(table(at, "Fact").itertuples(index=False))
+    rows = facts(at)
     assert rows["Processor"].startswith(machine["cpu"]["model"])
     assert (
         f"{len(machine['cpu']['allowed'])} of {machine['cpu']['logical']} CPUs allowed" in rows["Container"]
@@ -101,10 +101,11 @@ def test_a_gpu_is_described_with_its_driver() -> None:
     gpu = {"name": "NVIDIA T4", "memory_bytes": 16 << 30, "driver": "550.1", "cuda": "12.4"}
     own = {"gpus": [gpu], "variables": {"ORT_X": "1"}, "libraries": {"onnxruntime-gpu": "1.31.1"}}
     facts: Any = builders.MACHINE | own
-    rows = dict(panel.fact_rows(facts))
+    rows = {one.name: one.text for one in things.machine_facts(facts)}
     assert rows["GPU"] == "NVIDIA T4, 16.0 GiB, driver 550.1, CUDA 12.4"
-    assert rows["Variables"] == "ORT_X=1"
-    assert dict(panel.fact_rows(facts | {"gpus": [], "variables": {}}))["GPU"].startswith("none")
+    assert rows["variables"] == "ORT_X=1"
+    without = things.machine_facts(facts | {"gpus": [], "variables": {}})
+    assert next(one.text for one in without if one.name == "GPU").startswith("none")
 
 
 # --- how quiet it is ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 from core.run import node_errors as node_error_run
 from core.run import variants
 from core.run.job import Status
+from core.show.sheets import variants as sheets
 from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
@@ -515,10 +516,18 @@ def test_several_files_come_as_one_archive(mlp: ModelRecord, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(None, "–"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.0123, "1.23 %"), (0.0, "0 %"), (1e-8, "< 0.001 %")],
+    [
+        (None, "–"),
+        (1.0, "100 %"),
+        (0.99999, "99.9 %"),
+        (0.0123, "1.23 %"),
+        (0.0, "0 %"),
+        (1e-8, "< 0.001 %"),
+        (41.96, "4,196 %"),
+    ],
 )
 def test_a_share_is_never_all_where_something_is_missing(share: float | None, text: str) -> None:
-    assert variant_text.percent(share) == text
+    assert sheets.percent(share) == text
 
 
 # --- where the error comes from ---------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from core import wire
 from core.evidence.quietness import Answer
 from core.evidence.verdict import Grade
+from core.show.format import short
 from core.show.sheets import Fact, Part, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Table, tabulate
+from core.show.words import counted
 from core.store import ModelRecord
 from core.wire.provenance import in_words, thread_advice
 from core.wire.units import DASH, clipped, size
@@ -17,34 +20,34 @@ from core.wire.units import DASH, clipped, size
 # --- models -------------------------------------------------------------------------------------------------
 
 
-def model(name: str, info: wire.ModelInfo, runs: str) -> Sheet:
+def model(name: str, info: wire.ModelInfo, more: Sequence[Fact]) -> Sheet:
     """What is in a model file.
 
     Args:
         name: of the model.
         info: what was found in it.
-        runs: what is known of its loading.
+        more: what else is known of it.
     """
+    return Sheet(name, [*model_facts(info), *more, tensors(info)])
+
+
+def model_facts(info: wire.ModelInfo) -> list[Fact]:
+    """What there is to say of a model file, beside its inputs and outputs."""
     opsets = ", ".join(f"{clipped(one) or 'ai.onnx'} {version}" for one, version in info["opset"].items())
-    producer = clipped(info["producer"]) or "unknown"
-    return Sheet(
-        name,
-        [
-            Fact("file", info["path"]),
-            Fact("sha256", info["sha256"]),
-            Fact("size", f"{size(info['size_bytes'])}, {info['parameters']:,} parameters"),
-            Fact("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
-            Fact("opset", f"{opsets}; IR {info['ir_version']}; made by {producer}"),
-            Fact("batch", _batch(info)),
-            Fact("free", ", ".join(map(clipped, info["free_dims"])) or "no free dimension"),
-            Fact("runs", runs),
-            *(
-                Fact("external", f"{one['location']} ({size(one['size_bytes'])})")
-                for one in info["external_data"]
-            ),
-            tensors(info),
-        ],
-    )
+    return [
+        Fact("file", info["path"]),
+        Fact("sha256", info["sha256"]),
+        Fact("size", f"{size(info['size_bytes'])}, {info['parameters']:,} parameters"),
+        Fact("nodes", f"{info['nodes']:,}: {_op_counts(info['op_counts'])}"),
+        Fact("opset", f"{opsets}; IR {info['ir_version']}; made by {clipped(info['producer']) or 'unknown'}"),
+        Fact("batch", _batch(info)),
+        Fact("free dims", ", ".join(map(clipped, info["free_dims"])) or "no free dimension"),
+        *(
+            Fact("external", f"{one['location']} ({size(one['size_bytes'])})")
+            for one in info["external_data"]
+        ),
+        *(Fact("metadata", f"{clipped(key)}: {short(text, 200)}") for key, text in info["metadata"].items()),
+    ]
 
 
 def library(records: Sequence[ModelRecord]) -> Table:
@@ -61,6 +64,15 @@ def library(records: Sequence[ModelRecord]) -> Table:
         (Column("free dimensions"), lambda one: ", ".join(one.info["free_dims"])),
         (Column("added", "moment"), lambda one: one.created_at),
         (Column("note"), lambda one: one.note),
+    )
+
+
+def operators(info: wire.ModelInfo) -> Table:
+    """How many nodes of each operator a model has, the most frequent first."""
+    return tabulate(
+        _ordered(info["op_counts"]),
+        (Column("operator", tells=True), lambda one: one[0]),
+        (Column("nodes", "count", bar=True), lambda one: one[1]),
     )
 
 
@@ -102,9 +114,13 @@ def _shape(sizes: Sequence[int | str] | None) -> str:
 
 
 def _op_counts(counts: Mapping[str, int]) -> str:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ordered = _ordered(counts)
     shown = ", ".join(f"{clipped(name)} {number}" for name, number in ordered[:8])
     return shown + (f", {len(ordered) - 8} more types" if len(ordered) > 8 else "")
+
+
+def _ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _batch(info: wire.ModelInfo) -> str:
@@ -118,23 +134,41 @@ def _batch(info: wire.ModelInfo) -> str:
 
 def machine(facts: wire.Environment) -> Sheet:
     """The machine, and which providers really load on it."""
-    return Sheet("", [*_machine(facts), *_providers(facts)])
+    advice = thread_advice(facts)
+    return Sheet(
+        "",
+        [
+            *machine_facts(facts),
+            *([Fact("advice", advice, "orange")] if advice else []),
+            Fact("fingerprint", facts["fingerprint"]),
+            *_providers(facts),
+        ],
+    )
 
 
-def _machine(facts: wire.Environment) -> Iterator[Fact]:
+def machine_facts(facts: wire.Environment) -> list[Fact]:
+    """What decides how fast a machine computes, in the order in which a reader asks for it."""
     plain = {k: v for k, v in facts["libraries"].items() if not k.startswith("nvidia-")}
     libraries = ", ".join(f"{name} {version}" for name, version in plain.items())
     if more := len(facts["libraries"]) - len(plain):
-        libraries += f", {more} NVIDIA packages (see --json)"
-    yield from (Fact(name, text) for name, text in in_words(facts))
-    if advice := thread_advice(facts):
-        yield Fact("advice", advice)
-    yield Fact("memory", size(facts["memory_bytes"]))
-    for gpu in facts["gpus"]:
-        yield Fact("GPU", f"{gpu.get('name')} ({size(gpu.get('memory_bytes'))})")
-    yield Fact("system", f"{facts['os']}, kernel {facts['kernel']}, Python {facts['python']}")
-    yield Fact("libraries", libraries)
-    yield Fact("fingerprint", facts["fingerprint"])
+        libraries += f", {counted(more, 'NVIDIA package')}"
+    variables = ", ".join(f"{name}={value}" for name, value in facts["variables"].items())
+    return [
+        *(Fact(name, text) for name, text in in_words(facts)),
+        Fact("memory", f"{size(facts['memory_bytes'])} may be used"),
+        *(
+            [Fact("GPU", _gpu(one)) for one in facts["gpus"]]
+            or [Fact("GPU", "none that NVIDIA's driver shows")]
+        ),
+        Fact("system", f"{facts['os']}, kernel {facts['kernel']}, Python {facts['python']}"),
+        Fact("libraries", libraries),
+        Fact("variables", variables or "none that change what ONNX Runtime does"),
+    ]
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    parts = [str(gpu.get("name")), size(gpu.get("memory_bytes")), f"driver {gpu.get('driver')}"]
+    return ", ".join([*parts, *([f"CUDA {gpu['cuda']}"] if gpu.get("cuda") else [])])
 
 
 def _providers(facts: wire.Environment) -> Iterator[Fact]:

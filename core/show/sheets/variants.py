@@ -1,4 +1,4 @@
-"""Variants of models as sheets: what a chain of steps made, and what there is. Pure."""
+"""Variants of models as sheets: what a chain of steps made, how far its outputs are, what there is. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core import wire
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.verdict import Color
 from core.run.variants import Branch, judged, lineage, precision_of_model, steps_of, tree, variant_of
-from core.show.sheets import Note, Sheet
+from core.show import format
+from core.show.sheets import Fact, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Table, texts
 from core.show.words import counted, verdict
-from core.spec.steps import StepType, chain_text, step_type
+from core.spec.datasets import DatasetSpec
+from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
 from core.wire.errors import SpecError
 from core.wire.guard import ADVICE, MARK
-from core.wire.units import DASH, significant, size
+from core.wire.units import DASH, clipped, significant, size
 
 Verdicts = Mapping[str, Mapping[str, Any]]
+Facts = Mapping[str, Any]  # `details["variant"]` of a record
+
+LEAST = 1e-5  # a smaller share is only said to be smaller
+LISTED = 8  # names of a list that are written out
 
 # --- what a chain made --------------------------------------------------------------------------------------
 
@@ -72,7 +79,7 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
         record.name,
         f"{variant['nodes_before']} → {variant['nodes_after']}",
         f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
-        ", ".join([DASH if error is None else _percent(error), *([MARK] if _breach(record) else [])]),
+        ", ".join([percent(error), *([MARK] if breach(record) else [])]),
         significant(variant["seconds"], 3),
     )
 
@@ -84,7 +91,7 @@ def _remarks(record: ModelRecord) -> list[Note]:
         return []
     step = step_type(variant["steps"][-1]["kind"])
     found = []
-    if why := _breach(record):
+    if why := breach(record):
         found.append(Note(f"{MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}", "orange"))
     for one in variant["checks"]:
         color: Color | None = "orange" if one["level"] == "warning" else None
@@ -92,12 +99,6 @@ def _remarks(record: ModelRecord) -> list[Note]:
     if variant["hardware_bound"]:
         found.append(Note(f"hardware-bound: {variant['hardware_bound']}"))
     return [*found, *notes(variant["notes"])]
-
-
-def _breach(record: ModelRecord) -> str:
-    """Why the outputs are too far from the original's; empty where they are not, or it cannot be told."""
-    verdict = judged(record)
-    return verdict.why if verdict is not None and verdict.breach else ""
 
 
 def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
@@ -117,6 +118,100 @@ def _written(value: Any) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{name}={number}" for name, number in value.items())
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+# --- of one -------------------------------------------------------------------------------------------------
+
+
+def made(record: ModelRecord) -> list[Fact]:
+    """How a variant was made and what was found on the way; nothing of an original."""
+    facts = variant_of(record)
+    if facts is None:
+        return []
+    error, calibration = facts["error"], facts.get("calibration")
+    found = [
+        Fact("original", clipped(facts["root_name"])),
+        Fact("made from", clipped(facts["parent_name"])),
+        Fact("tool", f"{facts['tool']} {facts['tool_version']}, ONNX Runtime {facts['onnxruntime']}"),
+        Fact("made", f"{format.when(facts['made_at'])}, in {format.duration(facts['seconds'])}"),
+        Fact("largest error", f"{number(error['max_abs'])} absolute, {percent(error['max_rel'])} relative"),
+        Fact("mean error", f"{number(error['mean_abs'])} absolute, {percent(error['mean_rel'])} relative"),
+        Fact("checked on", f"{facts['error_seeds']} random feeds"),
+    ]
+    if any(step.type.needs_calibration for step in steps_of(record)):
+        found.append(Fact("calibrated on", _calibrated_on(calibration) if calibration else "random values"))
+    found += [Fact("fed", one) for one in _fed([record])]
+    if facts["files"]:
+        found.append(Fact("further files", ", ".join(facts["files"])))
+    scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}
+    return found + [Fact(name.replace("_", " "), _scalar(value)) for name, value in scalars.items()]
+
+
+def step_line(step: Step) -> str:
+    """A step with the options that differ from its defaults."""
+    changed = [f"{name} {option_text(value)}" for name, value in step.changed().items()]
+    return f"{step.type.title}: {'; '.join(changed)}" if changed else step.type.title
+
+
+def breach(record: ModelRecord) -> str:
+    """Why the outputs are too far from the original's for what it computes in; empty where they are not."""
+    verdict = judged(record)
+    return verdict.why if verdict is not None and verdict.breach else ""
+
+
+def error_text(error: wire.OutputError) -> str:
+    """How far the outputs are from the original's: the largest error, or why they cannot be compared."""
+    return error["difference"] or percent(error["max_rel"])
+
+
+def agreement_text(error: wire.OutputError) -> str:
+    """How often the largest class is the same; empty where no output holds classes."""
+    agreement = error["top1_agreement"]
+    return "" if agreement is None else f"same top-1: {percent(agreement)}"
+
+
+def size_text(facts: Facts) -> str:
+    """The size, and how it changed: `0.31 MiB (−74 %)`."""
+    before, after = facts["size_before_bytes"], facts["size_bytes"]
+    change = after / before - 1 if before else 0.0
+    return f"{size(after)} ({format.percent(change, 0)})" if abs(change) >= 0.005 else size(after)
+
+
+def percent(share: float | None) -> str:
+    """A share as `0.12 %`, with as many digits as tell something; all of it is `100 %`, almost all is not."""
+    if share is None:
+        return DASH
+    value = 100 * share
+    text = f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+    if text == "100" and share < 1:
+        text = "99.9"  # never all where something is missing
+    if 0 < share < LEAST:
+        text = f"< {100 * LEAST:g}"
+    return f"{text} %"
+
+
+def number(value: float | None) -> str:
+    """A small number with three digits, `1.2e-05`."""
+    return DASH if value is None else f"{value:.3g}"
+
+
+def option_text(value: object) -> str:
+    """An option's value; a list is no order of preference here, and a long one is counted."""
+    if not isinstance(value, list):
+        return format.value(value)
+    more = f" and {len(value) - LISTED} more" if len(value) > LISTED else ""
+    return ", ".join(map(str, value[:LISTED])) + more or "none"
+
+
+def _scalar(value: object) -> str:
+    return number(value) if isinstance(value, float) else option_text(value)
+
+
+def _calibrated_on(data: Mapping[str, Any]) -> str:
+    """The path of the data, and which part of them."""
+    share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
+    part = {"calibration": f", {share:.0%} of the rows", "rest": f", without {share:.0%} of the rows"}
+    return str(data["path"]) + part.get(data.get("part", ""), "")
 
 
 # --- what there is ------------------------------------------------------------------------------------------
@@ -146,7 +241,7 @@ def _branch(branch: Branch, known: Verdicts) -> tuple[str, ...]:
         name,
         precision,
         _steps(record),
-        _error(facts),
+        percent(facts["error"]["max_rel"]),
         size(facts["size_bytes"]),
         _against(sha, known),
         sha[:12],
@@ -158,16 +253,6 @@ def _steps(record: ModelRecord) -> str:
         return chain_text(steps_of(record))
     except SpecError:
         return "steps of another version"
-
-
-def _error(facts: Mapping[str, Any]) -> str:
-    found = facts["error"]["max_rel"]
-    return DASH if found is None else _percent(found)
-
-
-def _percent(share: float) -> str:
-    value = 100 * share
-    return f"{value:.2g} %" if value < 10 else f"{value:,.0f} %"  # never 1e+02
 
 
 def _against(sha: str, known: Verdicts) -> str:

@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import streamlit as st
 
-from core import wire
 from core.show.sheets import things
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
@@ -20,6 +18,7 @@ from dashboard.views.models import exporting
 from dashboard.widgets import tables
 
 TABLE = "models.table"
+OPERATORS = 5  # that show without scrolling
 WAYS = "models.ways"  # the way in that is open
 NOT_ADDED = "The model was not added"
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
@@ -143,25 +142,16 @@ def _facts(record: ModelRecord) -> None:
         tables.draw(
             things.tensors(record.info), key="models.tensors", alt="Inputs and outputs with type and shape"
         )
-        st.markdown(f"**Free dimensions:** {_codes(info['free_dims']) or 'none, all sizes are fixed'}")
-        st.caption(_batch_words(record))
     with right:
         st.markdown("**Operators**")
-        counts = sorted(info["op_counts"].items(), key=lambda one: -one[1])
-        st.dataframe(
-            pd.DataFrame(counts, columns=["Operator", "Nodes"]),
-            hide_index=True,
+        tables.draw(
+            things.operators(info),
             key="models.ops",
-            height=212,
-            column_config={
-                "Nodes": st.column_config.ProgressColumn(
-                    format="%d", min_value=0, max_value=max([n for _, n in counts], default=1)
-                )
-            },
+            most=OPERATORS,
             alt="How many nodes of each operator",
         )
     _loading(record)
-    st.table(fact_rows(record), border="horizontal")
+    tables.facts(things.model_facts(info))
 
 
 def _loading(record: ModelRecord) -> None:
@@ -182,47 +172,6 @@ def _loading(record: ModelRecord) -> None:
         return
     st.session_state[LOADS] = {**known, record.content_sha256: words}
     st.rerun()
-
-
-def _codes(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _batch_words(record: ModelRecord) -> str:
-    info = record.info
-    if info["batch_dim"] is not None:
-        return f"`batch_size` sets `{info['batch_dim']}`."
-    rows = info["fixed_batch"]
-    return f"The batch is fixed at {rows}." if rows else "No input has rows: one run is one row."
-
-
-def _range_words(one: wire.InputInfo) -> str:
-    low, high = one.get("low"), one.get("high")
-    if low is None or high is None:
-        return "usual range of the type"
-    return f"{low:g} to {high:g}: {one.get('range_reason', '')}".rstrip(": ")
-
-
-def fact_rows(record: ModelRecord) -> dict[str, str]:
-    """Return the remaining facts of a model as text."""
-    info = record.info
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in info["opset"].items())
-    external = ", ".join(
-        f"`{one['location']}` ({format.size(one['size_bytes'])})" for one in info["external_data"]
-    )
-    facts = {
-        "File": f"`{record.path}`",
-        "Size": format.size(info["size_bytes"]),
-        "Nodes": format.count(info["nodes"]),
-        "Parameters": format.count(info["parameters"]),
-        "Opset, IR": f"{format.plain(opsets)}; IR {info['ir_version']}",
-        "Made by": format.plain(info["producer"] or "unknown"),
-        "SHA-256 of the file": f"`{record.sha256}`",
-        "External data": external or "none",
-    }
-    return facts | {
-        f"Metadata {format.plain(k)}": format.plain(format.short(v, 200)) for k, v in info["metadata"].items()
-    }
 
 
 # --- ways in ----------------------------------------------------------------------------------------------

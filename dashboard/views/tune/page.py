@@ -15,7 +15,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
-from dashboard.widgets import chain, controls, duel, earlier, feeding, going_on, results
+from dashboard.widgets import chain, controls, duel, earlier, feeding, going_on, results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
@@ -374,11 +374,9 @@ def _beside(trial: Trial, baseline: Trial) -> None:
         expanded=True,
         key="beside",
     ):
-        st.dataframe(
+        tables.draw(
             cells.comparison(trial, baseline),
-            hide_index=True,
             key="comparison",
-            height="content",
             alt="Settings that differ and the numbers of this result and of the baseline",
         )
 

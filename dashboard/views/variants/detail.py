@@ -12,6 +12,8 @@ import streamlit as st
 
 from core import wire
 from core.run import variants
+from core.show.sheets import Fact
+from core.show.sheets import variants as sheets
 from core.show.table import Column, Table, tabulate
 from core.show.verdict import sentence
 from core.spec.steps import Step
@@ -22,7 +24,6 @@ from dashboard import format, state
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
-from dashboard.views.variants.text import Facts
 from dashboard.widgets import tables
 
 DOWNLOAD_BYTES = 512 << 20  # a browser's download passes through the server's memory
@@ -46,7 +47,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         state.report(error)
         return
     _numbers(facts)
-    if breach := variant_text.breach(record):
+    if breach := sheets.breach(record):
         st.warning(f"{format.plain(breach)}. {guard.ADVICE}", title=guard.MARK, icon=":material/difference:")
     for check in facts["checks"]:
         _check(check, facts, steps, root)
@@ -54,9 +55,9 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     with left:
         st.markdown("**What was done**")
         st.markdown(
-            "\n".join(f"{i}. {format.plain(variant_text.step_line(one))}" for i, one in enumerate(steps, 1))
+            "\n".join(f"{i}. {format.plain(sheets.step_line(one))}" for i, one in enumerate(steps, 1))
         )
-        st.table(variant_text.fact_rows(record, facts), border="horizontal")
+        tables.facts([*sheets.made(record), Fact("file", record.path)])
     with right:
         _found(facts["facts"])
         if facts["notes"]:
@@ -105,7 +106,7 @@ def header(record: ModelRecord) -> None:
         st.caption(f":material/developer_board: {format.plain(facts['hardware_bound'])}")
 
 
-def _numbers(facts: Facts) -> None:
+def _numbers(facts: sheets.Facts) -> None:
     error, changed = facts["error"], facts["size_bytes"] - facts["size_before_bytes"]
     with st.grid(5, min_column_width=150, border=True):
         st.metric(
@@ -126,7 +127,7 @@ def _numbers(facts: Facts) -> None:
         )
         st.metric(
             "Largest error",
-            variant_text.percent(error["max_rel"]),
+            sheets.percent(error["max_rel"]),
             help="Largest difference to the original's outputs over the largest magnitude of that output. On "
             f"{facts['error_seeds']} random feeds, both without optimizations on the CPU.",
         )
@@ -137,7 +138,7 @@ def _numbers(facts: Facts) -> None:
         )
         st.metric(
             "Same top-1",
-            variant_text.percent(error["top1_agreement"]),
+            sheets.percent(error["top1_agreement"]),
             help="How often the largest class is the same. On random feeds, where classes lie close "
             "together, this is a hard test; the Accuracy page counts right answers.",
         )
@@ -146,7 +147,9 @@ def _numbers(facts: Facts) -> None:
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def _check(check: wire.StepCheck, facts: Facts, steps: Sequence[Step], root: ModelRecord | None) -> None:
+def _check(
+    check: wire.StepCheck, facts: sheets.Facts, steps: Sequence[Step], root: ModelRecord | None
+) -> None:
     icon, color = LEVELS[check["level"]]
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.badge(check["name"].replace("_", " "), icon=icon, color=color)  # type: ignore[arg-type] # of LEVELS
@@ -208,7 +211,7 @@ def _table(table: Table, name: str) -> None:
 # --- out and away -------------------------------------------------------------------------------------------
 
 
-def _download(record: ModelRecord, facts: Facts) -> None:
+def _download(record: ModelRecord, facts: sheets.Facts) -> None:
     files = files_of(record, facts)
     missing = [file.name for file in files if not file.is_file()]
     too_large = record.info["size_bytes"] > DOWNLOAD_BYTES
@@ -232,7 +235,7 @@ def _download(record: ModelRecord, facts: Facts) -> None:
     )
 
 
-def files_of(record: ModelRecord, facts: Facts) -> list[Path]:
+def files_of(record: ModelRecord, facts: sheets.Facts) -> list[Path]:
     """All files of a variant: the model, its external data, and what else belongs to it."""
     folder = Path(record.path).parent
     beside = [one["location"] for one in record.info["external_data"]] + list(facts["files"])

@@ -14,6 +14,7 @@ from core.run import node_errors as node_error_run
 from core.run import variants
 from core.run.node_errors import Located, located_at, quantized_from
 from core.show.sheets import quantized
+from core.show.sheets import variants as sheets
 from core.show.verdict import sentence
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -150,7 +151,7 @@ def _numbers(found: Savings) -> None:
     with st.grid(4, min_column_width=180, border=True):
         st.metric(
             "Error of the variant",
-            variant_text.percent(found.whole),
+            sheets.percent(found.whole),
             help="Length of the difference of the outputs over the length of the float model's.",
         )
         st.metric("Quantized operators", format.count(_operators(found)))
@@ -210,7 +211,7 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
         st.caption(":material/info: Without times the operators are ordered by their error alone.")
     saved = "" if chosen.saved_s is None else f", {_ms(chosen.saved_s)} saved by the operators that stay"
     st.caption(
-        f"To expect: about {variant_text.percent(chosen.error)} error{saved}. Errors are taken as "
+        f"To expect: about {sheets.percent(chosen.error)} error{saved}. Errors are taken as "
         "independent; the next variant is measured."
     )
     return chosen
@@ -246,9 +247,7 @@ def _operators(found: Savings) -> int:
     return sum(len(unit.nodes) for unit in found.units)
 
 
-def _make_next(
-    record: ModelRecord, root: ModelRecord, blocked: Sequence[str], facts: variant_text.Facts
-) -> None:
+def _make_next(record: ModelRecord, root: ModelRecord, blocked: Sequence[str], facts: sheets.Facts) -> None:
     try:
         steps = variant_text.with_excluded(variants.steps_of(record), blocked)
     except TunerError as error:

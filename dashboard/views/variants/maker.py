@@ -9,6 +9,7 @@ import streamlit as st
 
 from core.process.runner import Run
 from core.run import variants
+from core.show.sheets import variants as sheets
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
 from core.spec.knobs import knob
@@ -216,7 +217,7 @@ def start(
     variant_job.start(variant_job.MAKE, task, f"{chain_text(steps)} {about(source)}")
 
 
-def start_again(root: ModelRecord, steps: Sequence[Step], facts: variant_text.Facts) -> None:
+def start_again(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
     """Queue a changed chain of a variant from its original, on the data that it was calibrated on.
 
     Steps before the changed one are not made again: they are known. Call in a callback.

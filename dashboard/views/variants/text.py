@@ -1,6 +1,6 @@
-"""A variant in words: how far its outputs are from the original's, what was done, what a check would change.
+"""A variant in words that only the browser has: its badge, its verdict, what a check would change.
 
-No Streamlit: what stands here is tested as text. The other `variant_*` panels draw it.
+No Streamlit: what stands here is tested as text. What a terminal says as well is in `core.show`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core import wire
-from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.verdict import is_rejected, look, measured, parts
-from core.run import variants
 from core.show import verdict as verdicts
+from core.show.sheets.variants import option_text
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import Step
-from core.store import ModelRecord
 from dashboard import format
-
-Facts = Mapping[str, Any]  # `details["variant"]` of a record
 
 PRECISIONS: Mapping[str, tuple[str, str]] = {
     # precision -> words, colour of the badge
@@ -30,46 +25,6 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
     "int4": ("INT4", "blue"),
 }
 NOT_RACED = "not raced yet"
-LEAST = 1e-5  # a smaller share is only said to be smaller
-LISTED = 8  # names of a list that are written out
-
-
-def error_text(error: wire.OutputError) -> str:
-    """How far the outputs are from the original's: the largest error, or why they cannot be compared."""
-    return error["difference"] or percent(error["max_rel"])
-
-
-def agreement_text(error: wire.OutputError) -> str:
-    """How often the largest class is the same; empty where no output holds classes."""
-    agreement = error["top1_agreement"]
-    return "" if agreement is None else f"same top-1: {percent(agreement)}"
-
-
-def percent(share: float | None) -> str:
-    """A share as `0.12 %`, with as many digits as tell something; all of it is `100 %`, almost all is not."""
-    if share is None:
-        return format.DASH
-    text = f"{100 * share:.3g}"
-    if text == "100" and share < 1:
-        text = "99.9"  # never all where something is missing
-    if 0 < share < LEAST:
-        text = f"< {100 * LEAST:g}"
-    return f"{text} %"
-
-
-def breach(record: ModelRecord) -> str:
-    """Why the outputs are too far from the original's for what it computes in; empty where they are not."""
-    judged = variants.judged(record)
-    return judged.why if judged is not None and judged.breach else ""
-
-
-def size_text(facts: Facts) -> str:
-    """The size, and how it changed: `0.31 MiB (−74 %)`."""
-    before, after = facts["size_before_bytes"], facts["size_bytes"]
-    change = after / before - 1 if before else 0.0
-    return (
-        f"{format.size(after)} ({format.percent(change, 0)})" if abs(change) >= 0.005 else format.size(after)
-    )
 
 
 # --- a verdict in the tree ----------------------------------------------------------------------------------
@@ -111,68 +66,6 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
     )
 
 
-# --- what was done ------------------------------------------------------------------------------------------
-
-
-def step_line(step: Step) -> str:
-    """A step with the options that differ from its defaults."""
-    changed = [f"{name} {_value(value)}" for name, value in step.changed().items()]
-    return f"{step.type.title}: {'; '.join(changed)}" if changed else step.type.title
-
-
-def fact_rows(record: ModelRecord, facts: Facts) -> dict[str, str]:
-    """What a reader may want to know of how it was made, as name -> text."""
-    calibration = facts.get("calibration")
-    error = facts["error"]
-    rows = {
-        "Original": format.plain(facts["root_name"]),
-        "Made from": format.plain(facts["parent_name"]),
-        "Tool": format.plain(f"{facts['tool']} {facts['tool_version']}"),
-        "ONNX Runtime": format.plain(facts["onnxruntime"]),
-        "Made": f"{format.when(facts['made_at'])}, in {format.duration(facts['seconds'])}",
-        "Largest error": f"{number(error['max_abs'])} absolute, {percent(error['max_rel'])} relative",
-        "Mean error": f"{number(error['mean_abs'])} absolute, {percent(error['mean_rel'])} relative",
-        "Checked on": f"{facts['error_seeds']} random feeds",
-        "File": f"`{record.path}`",
-    }
-    if any(step.type.needs_calibration for step in variants.steps_of(record)):
-        rows["Calibrated on"] = _calibrated_on(calibration) if calibration else "random values"
-    if shown := facts.get("fed"):
-        rows["Fed"] = "; ".join(format.plain(fed_words(fed_from_dict(one))) for one in shown)
-    if facts["files"]:
-        rows["Further files"] = ", ".join(f"`{name}`" for name in facts["files"])
-    scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}
-    return rows | {_title(name): format.plain(_scalar(value)) for name, value in scalars.items()}
-
-
-def _calibrated_on(data: Mapping[str, Any]) -> str:
-    """The path of the data, and which part of them."""
-    share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
-    part = {"calibration": f", {share:.0%} of the rows", "rest": f", without {share:.0%} of the rows"}
-    return format.plain(data["path"]) + part.get(data.get("part", ""), "")
-
-
-def _scalar(value: object) -> str:
-    return number(value) if isinstance(value, float) else _value(value)
-
-
-def _value(value: object) -> str:
-    """An option's value; a list is no order of preference here, and a long one is counted."""
-    if not isinstance(value, list):
-        return format.value(value)
-    more = f" and {len(value) - LISTED} more" if len(value) > LISTED else ""
-    return ", ".join(map(str, value[:LISTED])) + more or "none"
-
-
-def _title(name: str) -> str:
-    return format.plain(name.replace("_", " ").capitalize())
-
-
-def number(value: float | None) -> str:
-    """A small number with three digits, `1.2e-05`."""
-    return format.DASH if value is None else f"{value:.3g}"
-
-
 # --- a remedy -----------------------------------------------------------------------------------------------
 
 
@@ -191,7 +84,7 @@ def corrected(steps: Sequence[Step], remedy: Mapping[str, Any]) -> list[Step] | 
 
 def remedy_text(remedy: Mapping[str, Any]) -> str:
     """The options that a remedy changes: `reduce_range on`."""
-    return ", ".join(f"{name} {_value(value)}" for name, value in remedy.items())
+    return ", ".join(f"{name} {option_text(value)}" for name, value in remedy.items())
 
 
 def with_excluded(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
@@ -206,7 +99,7 @@ def with_excluded(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
     return [*steps[:-1], Step(last.kind, {**last.options, "exclude_nodes": excluded})]
 
 
-def calibration_of(facts: Facts) -> DatasetSpec | None:
+def calibration_of(facts: Mapping[str, Any]) -> DatasetSpec | None:
     """The data that a variant was calibrated on; None: random values, or none were needed.
 
     Raises:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from core.run import variants
 from core.run.variants import Branch
+from core.show.sheets import variants as sheets
 from core.store import ModelRecord
 from core.wire import guard
 from core.wire.errors import TunerError
@@ -80,11 +81,11 @@ def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
         steps=_own_steps(record, whole=not branch.parent_known),
         precision=words,
         color=color,
-        size=variant_text.size_text(facts),
-        error=variant_text.error_text(facts["error"]),
-        agreement=variant_text.agreement_text(facts["error"]),
+        size=sheets.size_text(facts),
+        error=sheets.error_text(facts["error"]),
+        agreement=sheets.agreement_text(facts["error"]),
         verdict=variant_text.verdict_of(found),
-        breach=variant_text.breach(record),
+        breach=sheets.breach(record),
         bound=facts["hardware_bound"],
     )
 
@@ -95,7 +96,7 @@ def _own_steps(record: ModelRecord, *, whole: bool) -> str:
         steps = variants.steps_of(record)
     except TunerError:
         return "made by another version"
-    told = " → ".join(variant_text.step_line(step) for step in (steps if whole else steps[-1:]))
+    told = " → ".join(sheets.step_line(step) for step in (steps if whole else steps[-1:]))
     return format.short(told, 120)
 
 
