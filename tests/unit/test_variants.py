@@ -503,9 +503,9 @@ def test_an_error_is_never_shown_with_an_exponent_that_hides_it() -> None:
     assert [cell(one) for one in (1.0, 2.27, 0.734, 0.0312, 6e-7)] == [
         "100 %",
         "227 %",
-        "73 %",
-        "3.1 %",
-        "6e-05 %",
+        "73.4 %",
+        "3.12 %",
+        "< 0.001 %",
     ]
 
 

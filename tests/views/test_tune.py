@@ -495,7 +495,7 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     assert f"baseline {format.ms(duel.baseline.result['latency']['p90_s'])}" in texts(at)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
     assert beside.iloc[0].tolist() == ["Intra-op threads", "1", "0"]
-    assert "p50 latency" in beside[""].tolist()
+    assert "p50 latency" in beside["What"].tolist()
     names = str([one.proto.spec for one in at.get("plotly_chart")])
     assert "this trial" in names
     assert "ORT default" in names
@@ -719,8 +719,8 @@ def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecor
     timed = [one.label for one in at.metric if "latency" in one.label or one.label.startswith("CPU time")]
     assert all(label.endswith("per row") for label in timed)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
-    assert "p50 latency per row" in beside[""].tolist()
-    assert "p50 latency" not in beside[""].tolist()
+    assert "p50 latency per row" in beside["What"].tolist()
+    assert "p50 latency" not in beside["What"].tolist()
     assert "speed per row against ORT default" in at.get("plotly_chart")[0].proto.spec
     assert "rows" in metrics(at)["Break-even"] or metrics(at)["Break-even"] in ("at once", "never")
     assert "Latency per row (ms)" in str([one.proto.spec for one in at.get("plotly_chart")])
