@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from core import wire  # noqa: E402
 from core.process.runner import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
+from tests.builders import feed_plan, one_input  # noqa: E402
 
 TARGET_NS = 500.0
 TARGET_SHARE = 0.01
@@ -179,24 +180,8 @@ def plan(case: Case, bound: bool) -> dict[str, Any]:
     path, name, shape, warmups, _ = case
     return {
         "model_path": str(path),
-        "session": {
-            "attributes": {"intra_op_num_threads": 1},
-            "config_entries": {},
-            "providers": [{"name": "CPUExecutionProvider", "options": {}}],
-            "disabled_optimizers": [],
-            "allow_fallback": False,
-        },
-        "feeds": {
-            "inputs": [{"name": name, "dtype": "float32", "shape": shape, "low": None, "high": None}],
-            "source": "random",
-            "path": None,
-            "seed": 0,
-            "values": {},
-            "image_mean": [],
-            "image_std": [],
-            "batch_size": shape[0],
-            "batch_axes": {name: 0},
-        },
+        "session": {**wire.nothing_asked(), "attributes": {"intra_op_num_threads": 1}},
+        "feeds": feed_plan(one_input(name, shape=tuple(shape))),
         "engine": "onnxruntime",
         "torch": None,
         "cpus": [],

@@ -67,7 +67,7 @@ def feed_plan(*inputs: dict[str, Any], **changes: Any) -> Any:
         "values": {},
         "image_mean": [],
         "image_std": [],
-        "batch_size": inputs[0]["shape"][0] if inputs[0]["shape"] else 1,
+        "batch_size": inputs[0]["shape"][0] if inputs and inputs[0]["shape"] else 1,
         "batch_axes": {one["name"]: 0 for one in inputs if one["shape"]},
     }
     return plan | changes

@@ -14,6 +14,7 @@ from core.worker.measure import profile
 from core.worker.measure.inference import prepare
 from core.worker.session import build_session
 from tests import tiny_models
+from tests.builders import feed_plan
 
 CPU = "CPUExecutionProvider"
 ORT_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
@@ -40,17 +41,9 @@ def make_plan(model: Path, *, batch: int = 2, sizes: dict[str, int] | None = Non
         inputs.append({"name": one.name, "dtype": dtype, "shape": shape, "low": None, "high": None})
         if "batch" in one.shape:
             axes[one.name] = one.shape.index("batch")
-    feeds = {
-        "inputs": inputs,
-        "source": "random",
-        "path": None,
-        "seed": 0,
-        "values": {},
-        "image_mean": [],
-        "image_std": [],
-        "batch_size": batch,
-        "batch_axes": axes,
-    } | {key: changes.pop(key) for key in ("values", "source", "path", "batch_axes") if key in changes}
+    feeds = feed_plan(*inputs, batch_size=batch, batch_axes=axes) | {
+        key: changes.pop(key) for key in ("values", "source", "path", "batch_axes") if key in changes
+    }
     return {
         "model_path": str(model),
         "session": session_plan(),
