@@ -42,7 +42,7 @@ def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.measure import profile
+    from core.worker.measure.profiling import profile
 
     _cap_memory(payload)
     return profile(payload, progress)

@@ -10,8 +10,8 @@ import pytest
 
 from core import wire
 from core.wire.errors import ModelError
-from core.worker.measure import profile
 from core.worker.measure.inference import prepare
+from core.worker.measure.profiling import profile
 from core.worker.session import build_session
 from tests import tiny_models
 from tests.builders import feed_plan
@@ -116,7 +116,7 @@ def test_a_profile_counts_its_runs_and_leaves_one_trace(tmp_path: Path, bound: b
 def test_bodies_of_loops_count_and_the_runs_are_cut_to_what_the_profiler_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.worker.measure.MAX_PROFILE_EVENTS", 2_000)
+    monkeypatch.setattr("core.worker.measure.profiling.MAX_PROFILE_EVENTS", 2_000)
     trace = tmp_path / "trace.json"
     model = tiny_models.loop_model(tmp_path / "m.onnx", trips=50)  # about 150 events a run
     reply = profile(profile_plan(model, trace, runs=100), silent)

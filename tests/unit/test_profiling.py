@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -646,3 +648,10 @@ def test_self_times_of_the_installed_ort_add_up_to_the_run_within_5_percent(
     assert {one.op_type for one in profile.nodes} >= {"MatMul"}
     assert any(one.path for one in profile.nodes)
     assert (profile.truncated, profile.ignored_events) == (False, 0)
+
+
+def test_a_profile_is_read_without_a_runtime() -> None:
+    """The reader's memory is that of the trace: 30 MB of libraries that it does not use are a third of it."""
+    script = "import sys, core.worker.measure.profile_parser; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"numpy", "onnxruntime"} & set(done.stdout.split())

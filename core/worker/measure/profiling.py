@@ -1,0 +1,128 @@
+"""The job `profile`: one configuration with ONNX Runtime's profiler on, in a pass of its own.
+
+What is timed without it, in races, stands in `contestant`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.wire import Progress
+from core.worker.measure import timing
+from core.worker.measure.inference import Inference, count_rows, prepare, translated
+from core.worker.session import build_session
+
+MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
+UNPROFILED_RUNS = 100
+_LOOPS = {"Loop", "Scan"}  # their bodies run more often than they are listed
+
+
+def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
+    """Run one configuration with ONNX Runtime's profiler on, and before that without it.
+
+    The runs are cut where the profiler's limit of a million events would be passed. The first run of the
+    profiled session is left out of the profile.
+
+    Args:
+        plan: what to set, feed and repeat, and where the trace goes.
+        progress: told the stages "load", "unprofiled", "profile" and "read".
+
+    Raises:
+        ProviderError: a provider did not load.
+        ModelError: ONNX Runtime refuses the model, or a run of it fails.
+        SpecError: a setting or feed does not fit; the rows fed are not the batch.
+        WorkerError: not enough memory.
+    """
+    progress("load", 0, 1)
+    unprofiled = _unprofiled(plan, progress)
+    gc.collect()  # the session is gone before the next: its idle threads would spin beside it
+    trace = Path(plan["trace_path"])
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    with _scratch_prefix(trace) as prefix:
+        inference, assigned, file = _profiled(plan, progress, prefix)
+        Path(file).replace(trace)
+    rows = count_rows(inference, plan["feeds"])
+    progress("read", 0, 1)
+    from core.worker.measure.profile_parser import parse_profile
+
+    built = inference.built
+    return {
+        "requested_providers": built.requested,
+        "effective_providers": built.effective,
+        "fallback": built.fallback,
+        "fallback_reason": built.fallback_reason,
+        "batch_size": rows,
+        "assigned_nodes": assigned,
+        "unprofiled_latencies_ns": unprofiled,
+        "profile": parse_profile(trace, skip_runs=1).to_dict(),
+        "trace_path": str(trace),
+    }
+
+
+def _unprofiled(plan: wire.ProfilePlan, progress: Progress) -> list[int]:
+    inference = prepare(build_session(plan["model_path"], plan["session"]), plan)
+    return _runs(inference, min(plan["runs"], UNPROFILED_RUNS), progress, "unprofiled")
+
+
+@translated()
+def _runs(inference: Inference, runs: int, progress: Progress, stage: str) -> list[int]:
+    """One run that is not kept, and then the latencies of `runs`."""
+    (first_ns,) = timing.time_each(inference.call, 1)
+    progress(stage, 0, runs)
+    return timing.time_runs(
+        inference.call, runs, expected_ns=first_ns, report=lambda done: progress(stage, done, runs)
+    )
+
+
+def _profiled(
+    plan: wire.ProfilePlan, progress: Progress, prefix: str
+) -> tuple[Inference, dict[str, int], str]:
+    """Run with the profiler on; return the inference, the nodes per provider and the trace's file."""
+    built = build_session(
+        plan["model_path"], plan["session"], profile_prefix=f"{prefix}-trace", record_assignment=True
+    )
+    inference = prepare(built, plan)
+    assigned, operators = _assignment(built.session)
+    events = sum(assigned.values()) + 2
+    if operators & _LOOPS:
+        events = _events_of_one_run(plan, prefix)
+    runs = max(1, min(plan["runs"], MAX_PROFILE_EVENTS // events - 1))
+    _runs(inference, runs, progress, "profile")
+    return inference, assigned, built.session.end_profiling()
+
+
+def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
+    """Count them, in a session of its own: how often a loop's body runs stands in no list of nodes."""
+    built = build_session(plan["model_path"], plan["session"], profile_prefix=f"{prefix}-pilot")
+    with translated():
+        prepare(built, plan).call()
+    with Path(built.session.end_profiling()).open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _assignment(session: Any) -> tuple[dict[str, int], set[str]]:
+    nodes: Counter[str] = Counter()
+    operators: set[str] = set()
+    for part in session.get_provider_graph_assignment_info():
+        members = part.get_nodes()
+        nodes[part.ep_name] += len(members)
+        operators |= {node.op_type for node in members}
+    return dict(nodes), operators
+
+
+@contextlib.contextmanager
+def _scratch_prefix(trace: Path) -> Iterator[str]:
+    """A prefix for ONNX Runtime's files beside `trace`; it adds the time, which is not unique, to it."""
+    prefix = trace.parent.resolve() / f".ortune-{uuid.uuid4().hex}"
+    try:
+        yield str(prefix)
+    finally:
+        for leftover in prefix.parent.glob(f"{prefix.name}*"):
+            leftover.unlink(missing_ok=True)
