@@ -34,6 +34,7 @@ def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
 page = st.navigation(
     [
         _page("Tune", ":material/tune:", default=True),
+        _page("Search", ":material/manage_search:"),
         _page("Compare", ":material/compare_arrows:"),
         _page("Curves", ":material/show_chart:"),
         _page("Profile", ":material/search_insights:"),
@@ -45,7 +46,8 @@ page = st.navigation(
         _page("History", ":material/history:"),
         _page("Export", ":material/file_export:"),
         _page("Machine", ":material/developer_board:"),
-    ]
+    ],
+    expanded=True,  # else the last ones hide behind a button
 )
 drafts.carry(page.url_path)
 with st.sidebar:

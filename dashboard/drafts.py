@@ -49,6 +49,8 @@ _KEPT = re.compile(
     r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|shown|shown_of|applied|followed|closed)"
     r"|curves\.(axis|values\..+|again|study|applied|looked|line_ms|statistic)"
     r"|profile\.(source|measured|runs|linked|view|search)"
+    r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|give_way|variants|fixed|never"
+    r"|strategy|warm_start|seed|study|study\.of|applied)"
     r"|why\.(baseline|candidate|linked|job|view|search|looked)"
     r"|variants\.(chain|name|calibration|view|shown|linked|racers|offered|precision|job\..+)"
     r"|step\.[0-9a-f]{6}\..+"

@@ -30,7 +30,11 @@ from core.run.job import Job, Status
 from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
+from core.run.search.choices import Models, space_of
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.knobs import Place
+from core.spec.question import Question
+from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.wire.errors import (
@@ -420,6 +424,24 @@ def predicted(spec: TrialSpec) -> Prediction | None:
 def _past(model_sha256: str, fingerprint: str, newest: str) -> Past | None:
     """Kept until `newest`, the id of the last race, is another."""
     return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
+
+
+def search_space(spec: TrialSpec, question: Question, place: Place, models: Models) -> Space:
+    """What a search could try; counted once for each start and each choice of what may change.
+
+    Raises:
+        SpecError: nothing is left to vary, or too many configurations differ.
+    """
+    told_apart = spec.key(), question.without, tuple(models.refs)
+    return _space(told_apart, place, spec, question, models)
+
+
+@st.cache_resource(show_spinner="Counting configurations…", max_entries=20)
+def _space(
+    told_apart: tuple[object, ...], place: Place, _spec: TrialSpec, _question: Question, _models: Models
+) -> Space:
+    """Hundreds of thousands of combinations take a second."""
+    return space_of(_spec, _question, place, _models)
 
 
 def trial_spec(trial: Trial) -> TrialSpec:

@@ -27,9 +27,9 @@ def document_name(args: Sequence[str], document: Any) -> str:
         return "failure"
     if name == "show":
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
-    if name == "variants":
-        return f"variants {args[1]}"
-    flags = [one for one in ("--prune", "--self-test") if one in args]
+    if name in ("variants", "studies"):
+        return f"{name} {args[1]}"
+    flags = [one for one in ("--prune", "--self-test", "--dry-run") if one in args]
     return " ".join([name, *flags]) if " ".join([name, *flags]) in DOCUMENTS else name
 
 

@@ -48,6 +48,14 @@ COMMANDS = {
     "compare": Command(
         "compare", "compare", "Race configurations of a model against a baseline, in the same rounds."
     ),
+    "search": Command(
+        "search",
+        "search",
+        "Find the best configuration within limits and a time, and confirm it in fresh processes.",
+    ),
+    "studies": Command(
+        "search", "studies", "List, show, export and delete searches; `search --resume` goes on with one."
+    ),
     "profile": Command("measure", "profile", "Show where a run spends its time."),
     "sweep": Command(
         "measure", "sweep", "Measure several batch sizes, threads or dimensions, all in one race."

@@ -93,5 +93,6 @@ def _check_idle() -> None:
 
 def _content(found: Checked) -> str:
     trials, races, accuracies = found.trials[0], found.comparisons[0], found.accuracies[0]
-    said = f"{counted(trials, 'trial')}, {counted(races, 'race')}, {accuracies} of accuracy"
+    said = f"{counted(trials, 'trial')}, {counted(races, 'race')}, {accuracies} of accuracy, "
+    said += f"{found.studies[0]} search" + ("es" if found.studies[0] != 1 else "")
     return f"{said}; {found.damaged} damaged" if found.damaged else f"{said}; all whole"

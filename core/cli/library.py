@@ -214,10 +214,12 @@ def emit(
     json_: Json = False,
 ) -> None:
     """Write a trial as a YAML file or as a Python script."""
+    from core.run.search import found_by  # here: the other commands do not need it
+
     store = Store()
     one = store.trial(trial)
     text = (
-        emit_yaml(one, accepted_breach=accept_breach)
+        emit_yaml(one, accepted_breach=accept_breach, found=found_by(store, one))
         if format_ == "yaml"
         else _python(store, one, accept_breach)
     )

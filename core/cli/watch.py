@@ -127,6 +127,8 @@ def describe(status: Status) -> str:
             return f"{status.what}: waiting"
         behind = f" behind {status.holder}" if status.holder else ""
         return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}"
+    if status.kind == "search" and status.live:
+        return _searching(status, status.live)
     parts = [f"{status.what}: {status.stage}"]
     if status.total:
         parts.append(f"{status.done}/{status.total}")
@@ -137,6 +139,16 @@ def describe(status: Status) -> str:
     if status.eta_s is not None and status.eta_s >= 1:
         parts.append(f"about {status.eta_s:.0f} s left")
     return " ".join(parts)
+
+
+def _searching(status: Status, live: Mapping[str, Any]) -> str:
+    """How far a search is: what it races now, the best so far, and when it will be over."""
+    parts = [f"{status.what}: {live['doing']} ({status.stage})" if live["doing"] else status.what]
+    parts.append(f"{live['tried']} tried")
+    if (best := live["best"]) is not None:
+        parts.append(f"best so far {best['gain']['ratio']:.2f}×")
+    left_s = live["ends_at"] - time.time()
+    return " · ".join([*parts, f"about {left_s:.0f} s left"] if left_s >= 1 else parts)
 
 
 def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:

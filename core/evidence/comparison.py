@@ -97,17 +97,19 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     asks for (its precision, budget, margin and number of runs).
 
     Args:
-        asked: at least one candidate, at most one baseline. The anchor's workload is the first candidate's.
+        asked: at least one candidate, at most one baseline. The anchor's workload is the first candidate's,
+            unless there is one among them.
     """
     candidates = [one for one in asked if one.role == "candidate"]
     assert candidates, "nobody to compare"
     first = candidates[0].spec
     shared = {name: getattr(first.protocol, name) for name in ("precision", "budget_s", "margin", "runs")}
     everybody = [*candidates, *(one for one in asked if one.role == "baseline")]
-    default = anchor(first)
+    given = next((one for one in asked if one.role == "anchor"), None)
+    default = anchor(first) if given is None else given.spec
     everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
     if not any(same_request(one.spec, default) for one in everybody):
-        label = _anchor_label(candidates[0], asked)
+        label = _anchor_label(candidates[0], asked) if given is None else given.label
         everybody.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(

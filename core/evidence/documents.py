@@ -346,3 +346,126 @@ class SelfTestResult(SelfTest):
     interference: Interference
     environment: wire.Environment | None
     fingerprint: str
+
+
+# --- a search -------------------------------------------------------------------------------------------
+
+SearchOutcome = Literal["FOUND", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS", "UNDECIDED", "REJECTED"]
+
+
+class GainNumbers(TypedDict):
+    """How much better a configuration is than ONNX Runtime's default; above 1 is better for every metric."""
+
+    metric: str
+    ratio: float
+    ratio_low: float | None  # of the 95 % interval; null: not known
+    ratio_high: float | None
+    verdict: Verdict  # FASTER: better, SLOWER: worse
+
+
+class LimitJudged(TypedDict):
+    """One limit, and whether a configuration keeps it."""
+
+    limit: str  # in words
+    state: Literal["MET", "MISSED", "UNKNOWN"]
+    probability: float | None  # that it is kept; null: nothing was measured
+    value: float | None  # seconds, bytes, shares of 1
+    low: float | None
+    high: float | None
+    why: str
+
+
+class Confirmed(TypedDict):
+    """A configuration that raced against ONNX Runtime's default in fresh processes."""
+
+    trial: str
+    comparison: str
+    changes: dict[str, Any]  # what it sets otherwise than where the search started
+    spec: dict[str, Any]
+    gain: GainNumbers  # of the objective
+    contrast: ContrastRecord | None  # of the p50 within rounds
+    gains: list[GainNumbers]  # of every metric that is known
+    limits: list[LimitJudged]
+    measurements: dict[str, float]  # metric -> seconds, bytes, rows a second
+    error: str  # why it is no answer; empty: it may be one
+
+
+class FrontPoint(TypedDict):
+    """A configuration of which none is surely better in one respect and no worse in the others."""
+
+    changes: dict[str, Any]
+    trial: str  # newest look at it
+    gains: list[GainNumbers]
+    values: dict[str, float]
+
+
+class EffectRecord(TypedDict):
+    """What a value of a setting does against the start's, averaged over the others."""
+
+    setting: str
+    value: Any
+    against: Any
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+class PairRecord(TypedDict):
+    """What two values do together beyond what each does alone."""
+
+    settings: list[str]
+    values: list[Any]
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+class Controls(TypedDict):
+    """Hidden A/A controls: configurations that raced against themselves under another name."""
+
+    pairs: int
+    apart: int  # whose 95 % interval does not hold 1
+    largest: float | None  # ratio farthest from 1; null: there was none
+
+
+class SpaceFacts(TypedDict):
+    """What could have been tried."""
+
+    combinations: int
+    distinct: int
+    left_out: dict[str, int]  # reason -> combinations that are another one's twins
+
+
+class CoursePoint(TypedDict):
+    """The best that was known at some moment."""
+
+    at_s: float
+    stage: str
+    tried: int
+    ratio: float | None
+
+
+class SearchResult(TypedDict):
+    """The answer of a search, with all that it rests on."""
+
+    outcome: SearchOutcome
+    objective: dict[str, float]  # metric -> weight
+    limits: list[str]
+    space: SpaceFacts
+    tried: int
+    failed: int  # of those
+    winner: Confirmed | None
+    default: Confirmed | None  # ONNX Runtime's default in the same race
+    others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first
+    front: list[FrontPoint]
+    effects: list[EffectRecord]
+    pairs: list[PairRecord]
+    controls: Controls
+    course: list[CoursePoint]
+    grade: Grade | None  # of the race that confirmed it
+    busy: Busy | None
+    budget_s: float
+    wall_s: float
+    own_s: float  # of it, that the search itself computed and stored
+    strategy: str
+    notes: list[str]

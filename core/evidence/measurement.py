@@ -26,7 +26,8 @@ from core.evidence.statistics import (
 )
 from core.wire.errors import ErrorRecord
 
-TrialKind = Literal["measure", "profile", "reference"]  # reference: raced beside a candidate, not asked for
+# reference: raced beside a candidate, not asked for; screen: tried by a search, which alone lists it
+TrialKind = Literal["measure", "profile", "reference", "screen"]
 TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on the disk
 
 DRIFT_WARNING = 0.05  # the last third of the runs 5 % off the first: the number depends on when one stops

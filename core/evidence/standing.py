@@ -23,8 +23,10 @@ from core.evidence.contrast import (
 from core.evidence.documents import Outcome
 from core.evidence.ranking import paired
 from core.evidence.record import Key, Settings
+from core.evidence.verdict import Verdict
 
 RICH_ROUNDS = 40  # carry a p99
+LEAST_OF_RIVALS = 3  # generations: two may agree by luck
 RICH_S = 5.0  # nobody waits longer than this for one
 
 
@@ -79,6 +81,8 @@ class Standing:
             elapsed_s: that they took.
             left: generations that the budget still holds.
         """
+        if self.settings.effort.rivals:
+            return self._stop_among_rivals(racing, live, generations, left=left)
         found = list(self.contrasts(racing, live).values())
         answered = bool(found) and all(map(self._is_settled, found))
         rich = rounds >= RICH_ROUNDS or elapsed_s >= RICH_S
@@ -103,11 +107,51 @@ class Standing:
     def still_open(
         self, racing: Sequence[int], generations: int, rounds: int, live: Collection[int]
     ) -> list[int]:
-        """Who goes on after `generations`: at a look, whoever is settled leaves; the references stay."""
+        """Who goes on after `generations`: at a look, whoever is settled leaves; the references stay.
+
+        Among rivals whoever is surely slower than the leader leaves.
+        """
+        if self.settings.effort.rivals:
+            if generations not in self.looks:
+                return list(racing)
+            _, against = self.rivals(racing, live)
+            return [i for i in racing if i not in against or against[i].verdict != Verdict.SLOWER]
         if generations not in self.looks or rounds < RICH_ROUNDS:
             return list(racing)
         found = self.contrasts(racing, live)
         return [i for i in racing if i not in found or not self._is_settled(found[i])]
+
+    def rivals(self, racing: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
+        """The leader, and how the other rivals stand to it, at a confidence that is split over all of them.
+
+        The references are nobody's rivals. No leader: nobody but them races.
+        """
+        against = self._log_ratios(racing, live)
+        references = {self.settings.baseline, self.settings.anchor}
+        found = {i: self._contrast(one) for i, one in against.items() if i not in references and any(one)}
+        if not found:
+            return None, {}
+        leader = max(found, key=lambda index: found[index].ratio)
+        others = [index for index in found if index != leader]
+        looks = self.splits * max(1, len(others))
+        pairs = {i: paired(self._mean(i), self._mean(leader)) for i in others}
+        return leader, {
+            i: contrast(one, looks=looks, margin=self.settings.margin, prior=self.prior)
+            for i, one in pairs.items()
+            if any(one)
+        }
+
+    def _stop_among_rivals(
+        self, racing: Sequence[int], live: Collection[int], generations: int, *, left: int
+    ) -> Outcome | None:
+        leader, against = self.rivals(racing, live)
+        still = [one for one in against.values() if one.verdict != Verdict.SLOWER]
+        alike = all(one.verdict == Verdict.EQUIVALENT for one in still)
+        if generations in self.looks and generations >= LEAST_OF_RIVALS and leader is not None and alike:
+            return "decided"
+        if generations >= self.looks[-1]:
+            return "rounds"
+        return "budget" if left <= 0 else None
 
     def predicted(self, racing: Sequence[int], live: Collection[int]) -> int:
         """Generations that the widest contrast will take, as it stands."""

@@ -35,7 +35,7 @@ from core.run.trial import (
 from core.run.variants import model_facts, precision_of_model, variant_of
 from core.spec import ProtocolSpec, TrialSpec
 from core.spec import anchor as default_of
-from core.spec.effort import EFFORTS, Effort
+from core.spec.effort import STAGES, Effort, effort
 from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
@@ -56,14 +56,15 @@ class _Ready:
     origin: Origin
 
 
-def protocol_of(spec: ProtocolSpec, *, different_models: bool = False) -> dict[str, Any]:
+def protocol_of(spec: ProtocolSpec, *, different_models: bool = False, stage: str = "") -> dict[str, Any]:
     """Return what a comparison records of how it is measured, with a seed for the order of its rounds.
 
     Args:
         spec: how well to measure.
         different_models: models that compute something else may race.
+        stage: of a search, see `STAGES`; empty: it is raced for a result.
     """
-    precision = EFFORTS[spec.precision]
+    precision = effort(stage or spec.precision)
     return {
         "precision": precision.name,
         "target": precision.target,
@@ -112,13 +113,16 @@ def perform_comparison(
     if not any(one.entrant.contestant.role == "candidate" for one in ready):
         return _nobody(comparison, failed)
     apart = _apart(comparison, ready, specs, service)
+    if comparison.protocol["precision"] in STAGES:  # nobody asks what they compute
+        ready = [replace(one, entry=replace(one.entry, reference=None)) for one in ready]
     try:
         machine, notes = describe(service.environment)
         ready = [_noted(one, notes) for one in ready]
         evidence = replace(_race(comparison, ready, specs, service, machine, earlier), apart=apart)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
-    evidence = _with_placements(evidence, ready, service)
+    if comparison.protocol["precision"] not in STAGES:
+        evidence = _with_placements(evidence, ready, service)
     return _outcome(comparison, evidence, ready, failed)
 
 
@@ -258,7 +262,7 @@ def _race(
     protocol = comparison.protocol
     splits = continuation.splits(protocol)
     settings = Settings(
-        effort=replace(EFFORTS[protocol["precision"]], looks=tuple(protocol["looks"])),
+        effort=replace(effort(protocol["precision"]), looks=tuple(protocol["looks"])),
         splits=splits,
         least=protocol.get("least", 0),
         budget_s=float(protocol["budget_s"]),
@@ -305,7 +309,9 @@ def _references(
     """Indices of the baseline and of the anchor; one that could not be prepared is replaced by the other."""
     default = default_of(specs[comparison.contestants[0].trial])
     trials = [one.entrant.trial for one in ready]
-    anchors = [trial for trial in trials if same_request(specs[trial], default)]
+    roles = {one.trial: one.role for one in comparison.contestants}
+    anchors = [one for one in trials if roles[one] == "anchor" or same_request(specs[one], default)]
+    anchors.sort(key=lambda one: roles[one] != "anchor")
     references = [one for one in (comparison.baseline, *anchors) if one in trials]
     baseline = trials.index(references[0]) if references else 0
     return baseline, trials.index(anchors[0]) if anchors else baseline

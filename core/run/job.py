@@ -18,7 +18,7 @@ from core.evidence.measurement import Trial, TrialState
 from core.process.runner import Progress, Run
 from core.run.trial import Resolved
 from core.spec import TrialSpec
-from core.store import Store
+from core.store import Store, StudyRecord
 from core.wire.errors import ErrorRecord, TunerError
 
 # One contestant a step: the next may take a hundred times longer.
@@ -41,6 +41,8 @@ class Service:
     on_progress: Callable[[Progress], None]
     on_live: Callable[[dict[str, Any]], None]  # told what `Status.live` shows
     on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
+    perform: Callable[[Job], Ending]  # does another job within this one's turn, with rows of its own
+    give_way: Callable[[], float]  # lets those who wait go first; how many seconds that took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class Job:
     specs: Sequence[TrialSpec] = ()  # what somebody asks for with it, to be admitted
     trials: Sequence[Trial] = ()
     comparison: Comparison | None = None
+    study: StudyRecord | None = None  # of a search
     model_name: str | None = None  # what the comparison is called; None: after its first model
     follow: str = ""  # the trial that stands for it; empty: none does
     wait_quiet_s: float | None = None  # at most so long for the machine to be quiet; None: it does not matter
@@ -124,6 +127,7 @@ class Queued:
     result: dict[str, Any] | None = None
     error: ErrorRecord | None = None
     live: dict[str, Any] | None = None
+    outer: Queued | None = None  # the job in whose turn it is done
 
     def status(self, asked: str, *, place: int, holder: str) -> Status:
         """Of the job, or of one of its trials: a trial has an end of its own, told when its job has ended.

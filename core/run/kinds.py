@@ -30,6 +30,7 @@ from core.run.comparison import perform_comparison, perform_self_test, protocol_
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.trial import perform_profile, resolve_trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.effort import STAGES
 from core.store import Store
 
 TRACE_NAME = "trace.json"
@@ -84,6 +85,7 @@ def race(
     what: str = "",
     wait_quiet_s: float = 0.0,
     different_models: bool = False,
+    protocol: dict[str, Any] | None = None,
 ) -> Job:
     """Race configurations; the id of the job is the comparison's, and `Store.trials_of` lists its trials.
 
@@ -94,12 +96,13 @@ def race(
         what: one line for those who wait; empty: how many race.
         wait_quiet_s: see `duel`.
         different_models: models that compute something else may race; without it such a race fails.
+        protocol: of the comparison, see `protocol_of`; None: what the first candidate asks for.
     """
     name = model_name or Path(asked[0].spec.model.path).stem
     everybody = line_up(asked)
     job = _lined_up(
         everybody,
-        protocol_of(everybody[0].spec.protocol, different_models=different_models),
+        protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models),
         what=what or f"race of {len(asked)} configurations of {name}",
         study=study,
         model_name=model_name,
@@ -160,10 +163,11 @@ def _lined_up(
     earlier: RaceRecord | None = None,
 ) -> Job:
     race_id = secrets.token_hex(8)
+    kind: TrialKind = "screen" if protocol["precision"] in STAGES else "measure"
     trials = [
         _trial(
             one.spec,
-            kind="measure" if one.role == "candidate" else "reference",
+            kind=kind if one.role == "candidate" else "reference",
             study=study,
             model_name=model_name,
             comparison=race_id,

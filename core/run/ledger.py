@@ -97,6 +97,7 @@ class Ledger:
             for trial in list(entry.trials.values())
             if trial.state not in FINISHED
         ]
+        losses.append(self._end_study(entry, outcome.whole))
         if entry.comparison is None:
             whole = outcome.whole
         else:
@@ -105,7 +106,7 @@ class Ledger:
                 losses.append(self._end_comparison(entry, outcome))
                 self._keep_self_tests(entry.comparison.id, outcome.whole.result or {})
         loss = next(filter(None, losses), None)
-        return whole if loss is None else Ending(state="FAIL", error=loss)
+        return whole if loss is None else Ending(state="FAIL", error=loss, result=whole.result)
 
     def finish(self, entry: Queued, ending: Ending) -> None:
         """Write down how a job ended; `end` comes before."""
@@ -141,6 +142,21 @@ class Ledger:
             with self._lock:
                 entry.comparison = replace(whole, result=None, state="FAIL", error=record_from_error(loss))
             return loss
+        return None
+
+    def _end_study(self, entry: Queued, ending: Ending) -> StoreError | None:
+        if entry.job.study is None:
+            return None
+        try:
+            self._store.update_study(
+                entry.job.study.id,
+                state=ending.state,
+                error=_recorded(ending.error),
+                finished_at=time.time(),
+                **({} if ending.result is None else {"answer": dict(ending.result)}),
+            )
+        except StoreError as failure:
+            return failure
         return None
 
     def _keep_self_tests(self, comparison_id: str, result: Mapping[str, Any]) -> None:

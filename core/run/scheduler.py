@@ -10,10 +10,12 @@ called back. What a job is stands in `job`, which kinds there are in `kinds`, ho
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -97,6 +99,15 @@ class Scheduler:
             StoreError: its rows cannot be kept, so it is not done either.
             TunerError: a spec that may not be submitted here.
         """
+        entry = self._entered(job, threading.Event())
+        with self._changed:
+            self._refuse_when_closed()
+            self._waiting.append(entry)
+            self._changed.notify_all()
+        return job.follow or job.id
+
+    def _entered(self, job: Job, cancel: threading.Event) -> Queued:
+        """Write the rows of a job down, so that `status` knows it."""
         for spec in job.specs:
             self._admit(spec)
         self._refuse_when_closed()
@@ -108,14 +119,13 @@ class Scheduler:
         else:
             for one in trials:
                 self.store.create_trial(one, process=self._process)
-        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=race)
+        if job.study is not None:
+            self.store.put_study(replace(job.study, owner=self.owner), process=self._process)
+        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=race, cancel=cancel)
         with self._changed:
-            self._refuse_when_closed()
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)
-            self._waiting.append(entry)
-            self._changed.notify_all()
-        return job.follow or job.id
+        return entry
 
     def _signed(self, trial: Trial) -> Trial:
         """The trial with who asks, and what its model is called in the library."""
@@ -137,7 +147,7 @@ class Scheduler:
             if queued:
                 self._waiting.remove(entry)
         if queued:
-            self._end(entry, _cancelled())
+            self._ledger.finish(entry, self._failed(entry, _cancelled()))
 
     def status(self, job_id: str) -> Status | None:
         """Return where a trial, comparison or job stands; None when it is not known here (any more)."""
@@ -201,28 +211,67 @@ class Scheduler:
 
     def _perform(self, entry: Queued) -> None:
         """Do one job to its end, whatever that is."""
+        with contextlib.ExitStack() as turn:
+            ending = self._worked(entry, turn, partial(self._take_turn, entry, turn))
+        self._ledger.finish(entry, ending)
+
+    def _take_turn(self, entry: Queued, turn: contextlib.ExitStack) -> None:
+        on_wait = partial(self._on_wait, entry)
+        turn.enter_context(self.queue.turn(self.owner, entry.job.what, entry.cancel, on_wait))
+
+    def _worked(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
+        """Do the work of a job, and write down how that ended."""
         job = entry.job
         try:
-            with self.queue.turn(self.owner, job.what, entry.cancel, partial(self._on_wait, entry)):
-                self._wait_quiet(entry)
-                self._ledger.begin(entry)
-                ending = self._ledger.end(entry, job.work(self._service(entry)))
+            take_turn()
+            self._wait_quiet(entry)
+            self._ledger.begin(entry)
+            return self._ledger.end(entry, job.work(self._service(entry, turn)))
         except TunerError as error:
-            self._end(entry, error)
+            return self._failed(entry, error)
         except Exception as error:  # a defect of ours must cost one job, not the queue
             _log.exception("%s failed unexpectedly", job.what)
             unexpected = WorkerError(
                 f"ORTune failed unexpectedly: {type(error).__name__}: {error}",
                 hint="Report this with the log of the dashboard.",
             )
-            self._end(entry, unexpected)
-        else:
-            self._ledger.finish(entry, ending)
+            return self._failed(entry, unexpected)
 
-    def _end(self, entry: Queued, error: TunerError) -> None:
-        """End a job and all of it that has not ended yet."""
+    def _failed(self, entry: Queued, error: TunerError) -> Ending:
+        """Write down the end of a job and of all of it that has not ended yet."""
         ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
-        self._ledger.finish(entry, self._ledger.end(entry, Outcome(whole=ending)))
+        return self._ledger.end(entry, Outcome(whole=ending))
+
+    def _inside(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
+        """Do a job within the turn of another, which is cancelled with it and shows how far it is."""
+        entry = self._entered(job, outer.cancel)
+        entry.outer = outer
+        ending = self._worked(entry, turn, lambda: None)
+        self._ledger.finish(entry, ending)
+        return ending
+
+    def _give_way(self, outer: Queued, turn: contextlib.ExitStack) -> float:
+        """Give the machine to everybody who waits for it now, here and elsewhere, and take it back."""
+        with self._changed:
+            ours = list(self._waiting)
+            self._waiting.clear()
+        others = [one for one in self.queue.entries() if not one.running]
+        if not ours and not others:
+            return 0.0
+        began = time.monotonic()
+        turn.close()
+        self._ledger.set_progress(outer, Progress(stage="gives way", done=0, total=0))
+        for entry in ours:
+            with self._changed:
+                self._current = entry
+            try:
+                self._perform(entry)
+            finally:
+                with self._changed:
+                    self._current = outer
+        self._take_turn(outer, turn)
+        self._ledger.has_turn(outer, Progress(stage="start", done=0, total=0))
+        return time.monotonic() - began
 
     def _on_wait(self, entry: Queued, place: int, holder: str) -> None:
         with self._changed:
@@ -248,8 +297,11 @@ class Scheduler:
                 self._environment = run(wire.ENVIRONMENT, {})
             return self._environment
 
-    def _service(self, entry: Queued) -> Service:
-        on_progress = partial(self._ledger.set_progress, entry)
+    def _service(self, entry: Queued, turn: contextlib.ExitStack) -> Service:
+        def on_progress(progress: Progress) -> None:
+            self._ledger.set_progress(entry, progress)
+            if entry.outer is not None:
+                self._ledger.set_progress(entry.outer, progress)
 
         def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))
@@ -267,6 +319,8 @@ class Scheduler:
             on_progress=on_progress,
             on_live=on_live,
             on_resolved=partial(self._ledger.resolved, entry),
+            perform=partial(self._inside, entry, turn),
+            give_way=partial(self._give_way, entry, turn),
         )
 
     def _forget(self) -> None:

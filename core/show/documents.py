@@ -15,7 +15,9 @@ from core.evidence.comparison import Contestant
 from core.evidence.documents import (
     ComparisonResult,
     FedInput,
+    SearchResult,
     SelfTestResult,
+    SpaceFacts,
     TrialResult,
 )
 from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
@@ -484,6 +486,72 @@ class EmitDocument(TypedDict):
     text: str
 
 
+# --- searches -------------------------------------------------------------------------------------------
+
+
+class LookRecord(TypedDict):
+    """What one race told of one configuration, to choose by; none of it is reported as a result."""
+
+    stage: Literal["screen", "heat", "confirm"]
+    race: str
+    trial: str
+    gains: dict[str, tuple[float, float | None]]  # metric -> ln(gain over the default), its standard error
+    values: dict[str, float]
+    error: str
+    breach: str
+
+
+class TriedRecord(TypedDict):
+    """One configuration that a search tried."""
+
+    changes: dict[str, Any]  # what it sets otherwise than the start
+    key: str
+    looks: list[LookRecord]
+    twin: bool  # a hidden control
+
+
+class SearchHead(TypedDict):
+    """What stands at the beginning of every search."""
+
+    study: str  # id; also the name of its races and trials
+    state: TrialState
+    model: str
+    error: ErrorRecord | None
+    question: dict[str, Any]
+    spec: dict[str, Any]  # what stays fixed
+    trials: list[TriedRecord]
+
+
+def _search() -> Any:
+    """The head and the answer of a search, whose keys are absent until there is one."""
+    parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
+    return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead)})  # type: ignore[operator]
+
+
+SearchDocument = _search()
+
+
+class SpaceDocument(TypedDict):
+    """What would be searched."""
+
+    objective: dict[str, float]
+    limits: list[str]
+    space: SpaceFacts
+    axes: dict[str, list[Any]]  # setting -> values, that of the start first
+
+
+class StudiesDocument(TypedDict):
+    """Searches, newest first, without what they tried."""
+
+    studies: list[SearchDocument]  # type: ignore[valid-type] # made from `SearchResult`
+
+
+class StudyDeletedDocument(TypedDict):
+    """A search that was deleted."""
+
+    deleted: str
+
+
 # --- the machine and the store --------------------------------------------------------------------------
 
 
@@ -503,6 +571,7 @@ class Contents(TypedDict):
     comparisons: tuple[int, int]
     accuracies: tuple[int, int]
     samples: tuple[int, int]
+    studies: tuple[int, int]
     damaged: int
 
 
@@ -548,6 +617,11 @@ DOCUMENTS: Mapping[str, Any] = {
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,
+    "search": SearchDocument,
+    "search --dry-run": SpaceDocument,
+    "studies list": StudiesDocument,
+    "studies show": SearchDocument,
+    "studies delete": StudyDeletedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
     "backup": BackupDocument,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
@@ -28,6 +29,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.spec.knobs import (
     ENTRIES,
     KNOBS,
+    PROVIDER_OPTIONS,
     Knob,
     Value,
     check_config_entry,
@@ -325,16 +327,25 @@ def changed(spec: TrialSpec) -> list[str]:
     )
 
 
+Held = Callable[[str], Any]  # name of a setting -> the value that holds for it
+
+
 def without_effect(spec: TrialSpec) -> dict[str, str]:
     """Settings that do nothing in this combination, each with the reason in words.
 
     Source: ONNX Runtime 1.31's behaviour (threads, spinning, arena, memory pattern).
     """
+    return without_effect_where(partial(effective, spec))
+
+
+def without_effect_where(held: Held) -> dict[str, str]:
+    """The same of a combination that is no spec yet: `held` tells the value of a setting."""
     return {
-        **_without_effect_on_threads(spec),
-        **_without_effect_on_providers(spec),
-        **_without_effect_on_feeds(spec),
-        **_without_effect_on_protocol(spec),
+        **_without_effect_on_threads(held),
+        **_without_effect_on_graphs(held),
+        **_without_effect_on_providers(held),
+        **_without_effect_on_feeds(held),
+        **_without_effect_on_protocol(held),
     }
 
 
@@ -345,9 +356,9 @@ _INTRA_OP_SPINNING = (
 _INTER_OP_SPINNING = ("session.inter_op.allow_spinning", "session.inter_op.spin_duration_us")
 
 
-def _without_effect_on_threads(spec: TrialSpec) -> dict[str, str]:
+def _without_effect_on_threads(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    if effective(spec, "execution_mode") == "ORT_PARALLEL":
+    if held("execution_mode") == "ORT_PARALLEL":
         # seen in ORT 1.31.1's profile: every node of every run allocates, whatever these two say
         reasons["enable_mem_pattern"] = "ORT_PARALLEL plans no memory ahead"
         reasons["enable_mem_reuse"] = "ORT_PARALLEL does not share buffers"
@@ -355,51 +366,110 @@ def _without_effect_on_threads(spec: TrialSpec) -> dict[str, str]:
         reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
         for name in _INTER_OP_SPINNING:
             reasons[name] = "there is no inter-op pool in ORT_SEQUENTIAL"
-    if effective(spec, "use_per_session_threads") is False:
+    if held("use_per_session_threads") is False:
         for name in (*_INTRA_OP_SPINNING, *_INTER_OP_SPINNING, "session.intra_op_thread_affinities"):
             reasons.setdefault(name, "the pools of the process do not ask the session")
-    if effective(spec, "session.intra_op.allow_spinning") is False:
+    if held("session.intra_op.allow_spinning") is False:
         reasons["session.intra_op.spin_duration_us"] = "intra-op spinning is off"
-    if effective(spec, "session.inter_op.allow_spinning") is False:
+    if held("session.inter_op.allow_spinning") is False:
         reasons.setdefault("session.inter_op.spin_duration_us", "inter-op spinning is off")
-    if effective(spec, "intra_op_num_threads") == 1:
+    if held("intra_op_num_threads") == 1:
         for name in _INTRA_OP_SPINNING:
             reasons[name] = "one intra-op thread has no pool that could spin"
         reasons["session.dynamic_block_base"] = "one intra-op thread has no work to split"
-    if effective(spec, "graph_optimization_level") == "ORT_DISABLE_ALL":
-        reasons["disabled_optimizers"] = "no optimizer runs at ORT_DISABLE_ALL"
+    if all(_spins_not(held, pool, reasons) for pool in ("intra", "inter")):
+        reasons["session.force_spinning_stop"] = "nothing spins"
     return reasons
 
 
-def _without_effect_on_providers(spec: TrialSpec) -> dict[str, str]:
+def _without_effect_on_graphs(held: Held) -> dict[str, str]:
+    if held("graph_optimization_level") == "ORT_DISABLE_ALL":
+        return {"disabled_optimizers": "no optimizer runs at ORT_DISABLE_ALL"}
+    return {}
+
+
+def _spins_not(held: Held, pool: str, reasons: Mapping[str, str]) -> bool:
+    name = f"session.{pool}_op.allow_spinning"
+    return name in reasons or held(name) is False
+
+
+def _without_effect_on_providers(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    chain = spec.session.requested_providers
-    if "CPUExecutionProvider" not in chain and not spec.session.allow_fallback:
+    chain = held("providers")
+    if "CPUExecutionProvider" not in chain and not held("allow_fallback"):
         reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
     if chain == ("CPUExecutionProvider",):
         reasons["allow_fallback"] = "the CPU provider cannot be replaced"
         reasons["disable_synchronize_execution_providers"] = "the CPU has ended its work when `run` returns"
+        reasons["use_deterministic_compute"] = "the CPU's kernels give the same bits anyway"
     if chain[0] == "DmlExecutionProvider":
         reasons["enable_mem_pattern"] = "DirectML turns it off"
         reasons["execution_mode"] = "DirectML forces sequential execution"
     return reasons
 
 
-def _without_effect_on_feeds(spec: TrialSpec) -> dict[str, str]:
+def _without_effect_on_feeds(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    if spec.model.precision == "fp32":
+    if held("precision") == "fp32":
         reasons["keep_io_types"] = "only an fp16 copy changes types"
-    if spec.workload.feeds != "random":
+    if held("feeds") != "random":
         reasons["seed"] = "feeds come from files"
-    if spec.workload.feeds == "random" or spec.workload.feeds.lower().endswith(".npz"):
+    if held("feeds") == "random" or held("feeds").lower().endswith(".npz"):
         reasons["image_mean"] = reasons["image_std"] = "feeds are not images"
     return reasons
 
 
-def _without_effect_on_protocol(spec: TrialSpec) -> dict[str, str]:
-    if spec.protocol.runs is None:
+def _without_effect_on_protocol(held: Held) -> dict[str, str]:
+    if held("runs") is None:
         return {}
     return dict.fromkeys(("protocol.precision", "budget_s"), "exactly so many runs are made as `runs` says")
+
+
+def setting(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
+    """Return `spec` with settings replaced by their names in the table; None, or the default, asks nothing.
+
+    Raises:
+        SpecError: a value that the setting does not take.
+    """
+    data = spec.to_dict()
+    for name, value in values.items():
+        if is_provider_option(name):
+            _set_option(data.setdefault("session", {}), name, value)
+            continue
+        row = knob(name)
+        asks = value is not None and value != row.default
+        if (entries := ENTRIES.get(row.target)) is not None:
+            section = data.setdefault("session", {}).setdefault(entries, {})
+            field, value = name, _entry_text(value)
+        else:
+            at = {"attribute": "session", "trial": None}.get(row.target, row.target)
+            section = data if at is None else data.setdefault(at, {})
+            field = row.field
+        if asks and name == "providers" and isinstance(value, tuple):
+            section[field] = [{"name": one} for one in value]
+        elif asks:
+            section[field] = value
+        else:
+            section.pop(field, None)
+    return spec_from_dict(data)
+
+
+def is_provider_option(name: str) -> bool:
+    """Whether a name is that of an option of a provider: `CUDAExecutionProvider.use_tf32`."""
+    return name.partition(".")[0] in PROVIDER_OPTIONS
+
+
+def _set_option(session: dict[str, Any], name: str, value: Value | None) -> None:
+    """Change an option of a provider that is asked for; of one that is not there is none."""
+    provider, _, option = name.partition(".")
+    for one in session.get("providers", []):
+        if one["name"] == provider:
+            options = {key: text for key, text in one.get("options", {}).items() if key != option}
+            one["options"] = options if value is None else {**options, option: str(value)}
+
+
+def _entry_text(value: Value | None) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 # --- YAML ---------------------------------------------------------------------------------------------

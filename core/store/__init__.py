@@ -24,13 +24,15 @@ from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.store import accuracies, database, pruning, rows
+from core.spec.effort import STAGES
+from core.store import accuracies, database, pruning, rows, studies
 from core.store.accuracies import Accuracy
 from core.store.copies import Checked
 from core.store.database import Database, unusable
 from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
+from core.store.studies import StudyRecord
 from core.wire.errors import StoreError
 from core.wire.files import expanded
 
@@ -45,6 +47,7 @@ __all__ = [
     "Pruned",
     "Stamps",
     "Store",
+    "StudyRecord",
     "home",
     "restore",
 ]
@@ -53,7 +56,12 @@ STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
 SELF_TESTS_KEPT = 1000  # of one machine: years of use, and a list that is read at once
 
-_NOUNS: Mapping[Table, str] = {"trials": "trial", "comparisons": "comparison", "accuracies": "accuracy"}
+_NOUNS: Mapping[Table, str] = {
+    "trials": "trial",
+    "comparisons": "comparison",
+    "accuracies": "accuracy",
+    "studies": "study",
+}
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
 
@@ -188,11 +196,13 @@ class Store:
     ) -> list[Trial]:
         """Return trials, newest first; their results come without raw samples and profile (see `trial`).
 
-        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks. A
+        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks, a
+        "screen" (tried by a search) when `kind` or `study` does. A
         damaged row is left out; with `damaged` it comes with the state DAMAGED and no numbers.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
-        where = "kind <> 'reference'" if kind is None else "1"
+        hidden = "('reference')" if study else "('reference', 'screen')"
+        where = f"kind NOT IN {hidden}" if kind is None else "1"
         with self._database.reading() as db:
             found = [_listed(row) for row in _select(db, "trials", wanted, limit, where)]
         return [one for one in found if damaged or one.state != "DAMAGED"]
@@ -317,12 +327,15 @@ class Store:
             study: name under which the candidates belong together.
             state: see `Comparison`.
             limit: at most so many.
+
+        Stages of a search are listed only where `study` asks: none of their numbers is a result.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "state": state}
         took_part = (
             "(model_sha256 = :raced OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :raced))"
         )
         where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"raced": raced_sha256})
+        where += "" if study else f" AND {_NO_STAGE}"
         with self._database.reading() as db:
             return rows.sound(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
 
@@ -409,6 +422,46 @@ class Store:
             raise unusable(folder, error) from error
         return folder / f"{Path(accuracy_id).name}.npz"
 
+    # --- studies ----------------------------------------------------------------------------------------
+
+    def put_study(self, one: StudyRecord, *, process: str = "") -> None:
+        """Keep a search, or replace what is kept under its id; `process` as for `create_trial`."""
+        values = {name: getattr(one, name) for name in studies.FIELDS}
+        columns = {**studies.columns(values), "process": process}
+        with self._database.writing() as db:
+            _insert(db, "studies", columns, "INSERT OR REPLACE")
+            seal(db, "studies", one.id)
+
+    def update_study(self, study_id: str, **changes: Any) -> bool:
+        """Change fields of a search; False when there is no such search (any more)."""
+        with self._database.writing() as db:
+            return update(db, "studies", study_id, studies.columns(changes))
+
+    def study(self, study_id: str) -> StudyRecord:
+        """Return a search by its id, or by 6 or more characters that it begins with; see `trial`."""
+        with self._database.reading() as db:
+            row = _by_id(db, "studies", study_id)
+        try:
+            return studies.study(row)
+        except Damage as damage:
+            raise self._damaged("studies", row, damage) from None
+
+    def studies(
+        self, *, model_sha256: str | None = None, state: str | None = None, limit: int = 100
+    ) -> list[StudyRecord]:
+        """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
+        wanted = {"model_sha256": model_sha256, "state": state}
+        with self._database.reading() as db:
+            return rows.sound(_select(db, "studies", wanted, limit), studies.study)
+
+    def delete_study(self, study_id: str) -> None:
+        """Delete a search with what it tried; its confirmed races stay, they are results of their own."""
+        with self._database.writing() as db:
+            found = db.execute("SELECT id FROM trials WHERE study = ? AND kind = 'screen'", (study_id,))
+            gone = [row["id"] for row in found]
+            db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
+        self.delete_trials(gone)
+
     # --- copies -----------------------------------------------------------------------------------------
 
     def backup(self, target: Path) -> Checked:
@@ -431,6 +484,7 @@ class Store:
                 comparisons=_damage(db, "comparisons", rows.comparison),
                 accuracies=_damage(db, "accuracies", accuracies.accuracy),
                 samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+                studies=_damage(db, "studies", studies.study),
             )
 
     # --- what did not end well --------------------------------------------------------------------------
@@ -447,6 +501,7 @@ class Store:
         with self._database.writing() as db:
             interrupted = _interrupt(db, "trials", "trial", is_alive)
             _interrupt(db, "comparisons", "comparison", is_alive)
+            _interrupt(db, "studies", "search", is_alive, hint="Go on with it: `search --resume`.")
         return interrupted
 
     def rescue(self, one: Trial | Comparison) -> Path:
@@ -620,6 +675,12 @@ class Store:
 # --- statements ---------------------------------------------------------------------------------------------
 
 
+_NO_STAGE = (
+    "coalesce(iif(json_valid(protocol), json_extract(protocol, '$.precision'), ''), '')"
+    f" NOT IN ({', '.join(repr(name) for name in STAGES)})"
+)
+
+
 def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
     places = ", ".join(f":{name}" for name in columns)
     db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
@@ -676,7 +737,8 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
     noun = _NOUNS[table]
     if not found:
         raise StoreError(
-            f"There is no {noun} `{row_id}`.", hint="Choose one that `python -m core history` lists."
+            f"There is no {noun} `{row_id}`.",
+            hint=f"Choose one that `python -m core {'studies' if table == 'studies' else 'history'}` lists.",
         )
     if len(found) > 1:
         raise StoreError(
@@ -696,12 +758,16 @@ def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str
 
 
 def _interrupt(
-    db: sqlite3.Connection, table: Table, noun: str, is_alive: Callable[[str, float], bool]
+    db: sqlite3.Connection,
+    table: Table,
+    noun: str,
+    is_alive: Callable[[str, float], bool],
+    hint: str = "Measure it again.",
 ) -> int:
     error = {
         "type": "WorkerError",
         "message": f"The {noun} was interrupted: the process that ran it ended.",
-        "hint": "Measure it again.",
+        "hint": hint,
     }
     unfinished = db.execute(
         f"SELECT id, process, created_at FROM {table} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608

@@ -22,11 +22,13 @@ class Checked:
     comparisons: tuple[int, int]
     accuracies: tuple[int, int]
     samples: tuple[int, int]
+    studies: tuple[int, int]
 
     @property
     def damaged(self) -> int:
         """How many rows are damaged."""
-        return sum(bad for _, bad in (self.trials, self.comparisons, self.accuracies, self.samples))
+        counts = (self.trials, self.comparisons, self.accuracies, self.samples, self.studies)
+        return sum(bad for _, bad in counts)
 
 
 def free_name(path: Path, what: str) -> Path:

@@ -18,7 +18,7 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, TrialKind, TrialState
 from core.store import samples
 
-Table = Literal["trials", "comparisons", "accuracies"]
+Table = Literal["trials", "comparisons", "accuracies", "studies"]
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
@@ -43,6 +43,10 @@ SEALED: Mapping[Table, tuple[str, ...]] = {
         *("id", "key", "model_sha256", "model_name", "spec", "dataset", "reply", "scores_path"),
         *("created_at", "fingerprint"),
     ),
+    "studies": (
+        *("id", "state", "question", "spec", "model_name", "model_sha256", "created_at", "owner"),
+        *("started_at", "finished_at", "wall_s", "tried", "answer", "error", "fingerprint"),
+    ),
 }
 
 # what each column gives, once JSON is read; text where nothing is said
@@ -56,6 +60,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "created_at": (int, float),
     "started_at": (int, float, type(None)),
     "finished_at": (int, float, type(None)),
+    "wall_s": (int, float),
 }
 _One = TypeVar("_One")
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.e2e.conftest import POLICY, finished, run, serving, visit
 
 PAGES = (
-    *("Tune", "Compare", "Curves", "Profile", "Why", "Variants", "Accuracy", "Scorecard"),
+    *("Tune", "Search", "Compare", "Curves", "Profile", "Why", "Variants", "Accuracy", "Scorecard"),
     *("Models", "History", "Export", "Machine"),
 )
 

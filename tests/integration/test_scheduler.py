@@ -26,6 +26,7 @@ from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
 from core.run import kinds, ledger
 from core.run import scheduler as scheduler_module
+from core.run.job import Ending, Job, Outcome
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store, library
@@ -106,6 +107,58 @@ def test_jobs_run_one_after_the_other_in_order(schedulers):
     assert run.most == 1
     assert [one.status(i).result for i in ids] == [{"answer": {"n": n}} for n in range(8)]
     assert one.active() == []
+
+
+def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedulers):
+    """A search does its races so: in one turn, each with its own status."""
+    run = FakeRun(free=True)
+    one = schedulers(run=run)
+    endings = []
+
+    def work(service):
+        inner = kinds.worker("export", {"n": 1}, what="inner")
+        endings.append((inner.id, service.perform(inner).state))
+        run.go.clear()
+        last = kinds.worker("export", {"n": 2}, what="last")
+        endings.append((last.id, service.perform(last).state))
+        raise Cancelled("stopped", hint="")
+
+    outer = one.submit(Job(kind="search", what="outer", work=work))
+    wait_until(lambda: len(run.started) == 2, "the second job within never began")
+    assert [status.what for status in one.active()] == ["outer"]  # the queue knows one job
+    assert one.status(outer).stage == "export"  # and how far it is
+    one.cancel(outer)
+    assert one.join(WAIT_S)
+    assert one.status(outer).state == "CANCELLED"
+    assert [state for _, state in endings] == ["COMPLETE", "CANCELLED"]
+    assert [one.status(name).state for name, _ in endings] == ["COMPLETE", "CANCELLED"]
+
+
+def test_a_job_that_gives_way_lets_those_who_wait_go_first(schedulers):
+    run = FakeRun(free=True)
+    one, other = schedulers(run=run), schedulers(run=FakeRun(free=True))
+    begun, asked, said = threading.Event(), threading.Event(), []
+
+    def work(service):
+        begun.set()
+        assert asked.wait(WAIT_S)
+        said.append(service.give_way())
+        said.append(service.give_way())  # nobody waits any more
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    outer = one.submit(Job(kind="search", what="outer", work=work))
+    assert begun.wait(WAIT_S)
+    here = one.submit(kinds.worker("export", {}, what="here"))
+    elsewhere = other.submit(kinds.worker("export", {}, what="elsewhere"))
+    wait_until(lambda: len(one.queue.entries()) == 2, "the other never waited")
+    asked.set()
+    assert one.join(WAIT_S)
+    assert other.join(WAIT_S)
+    assert one.status(outer).state == "COMPLETE"
+    assert one.status(here).state == other.status(elsewhere).state == "COMPLETE"
+    assert said[0] > 0
+    assert said[1] == 0
+    assert one.queue.entries() == []
 
 
 def test_status_tells_place_holder_and_progress(schedulers):

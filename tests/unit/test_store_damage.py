@@ -325,7 +325,7 @@ def test_backup_says_how_much_is_damaged_and_overwrites_nothing(
     change(store, "UPDATE trials SET result = '{}' WHERE id = 'second'")
     change(store, "UPDATE samples SET data = x'00' WHERE trial = 'second'")
     assert run(["backup", str(tmp_path / "one.db")]) == 0
-    assert "2 trials, 0 races, 0 of accuracy; 2 damaged" in capsys.readouterr().out
+    assert "2 trials, 0 races, 0 of accuracy, 0 searches; 2 damaged" in capsys.readouterr().out
     assert run(["backup", str(tmp_path / "one.db")]) == 2
     assert "is there already" in capsys.readouterr().err
     assert run(["backup", str(tmp_path / "no folder" / "one.db")]) == 2

@@ -14,10 +14,13 @@ import pytest
 
 from core import wire
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
+from core.evidence.documents import Confirmed, GainNumbers
 from core.evidence.measurement import Trial, latency_summary
+from core.evidence.tried import Look, Tried
+from core.evidence.verdict import Verdict
 from core.run import kinds
 from core.spec import TrialSpec
-from core.store import ModelRecord, Store
+from core.store import ModelRecord, Store, StudyRecord
 from core.wire.profile import cast_facts
 from core.worker.measure.profile_parser import parse_profile
 from tests import races
@@ -535,4 +538,149 @@ def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[st
         "seed": 0,
         "tool_version": "0.0.0",
         "notes": [],
+    }
+
+
+# --- searches -----------------------------------------------------------------------------------------------
+
+
+def put_study(
+    store: Store,
+    record: ModelRecord,
+    *,
+    fingerprint: str,
+    outcome: str = "FOUND",
+    question: dict[str, Any] | None = None,
+    confirmed: Sequence[str] = (),
+    **changes: Any,
+) -> StudyRecord:
+    """Store a search that tried three configurations and their control.
+
+    Args:
+        store: to keep it in.
+        record: its model.
+        fingerprint: of the machine.
+        outcome: of its answer; empty: it has none.
+        question: what differs from the lowest p50 latency.
+        confirmed: trials of the winner and of ONNX Runtime's default.
+        changes: fields of the record.
+    """
+    names = (*confirmed, "0" * 16, "1" * 16)[:2]
+    facts: dict[str, Any] = {
+        "id": secrets.token_hex(8),
+        "state": "COMPLETE",
+        "question": {"budget_s": 60, **(question or {})},
+        "spec": spec_for(record).to_dict(),
+        "model_name": record.name,
+        "model_sha256": record.content_sha256,
+        "created_at": 1_000_000.0,
+        "finished_at": 1_000_060.0,
+        "owner": "somebody",
+        "wall_s": 58.0,
+        "tried": [one.to_dict() for one in tried_ones()],
+        "answer": search_answer(outcome, *names) if outcome else None,
+        "fingerprint": fingerprint,
+    }
+    study = StudyRecord(**(facts | changes))
+    store.put_study(study)
+    return study
+
+
+def tried_ones() -> list[Tried]:
+    """A good one, a bad one, one that failed, and the control of the first."""
+
+    def one(changes: dict[str, Any], gain: float, memory: float, **how: Any) -> Tried:
+        found = {"latency_p50": (math.log(gain), 0.01), "peak_rss": (0.0, 0.02)}
+        values = {"latency_p50": 0.002 / gain, "peak_rss": memory}
+        seen = Look(stage="screen", race="r", trial=f"look-{gain}", gains=found, values=values)
+        return Tried(changes=changes, key=f"key-{gain}", looks=(seen,), **how)
+
+    failed = Look(stage="screen", race="r", trial="look-failed", error="It ran out of memory.")
+    return [
+        one({"intra_op_num_threads": 1}, 1.25, 8e6),
+        one({"intra_op_num_threads": 2, "enable_mem_pattern": False}, 0.4, 6e6),
+        Tried(changes={"execution_mode": "ORT_PARALLEL"}, key="key-failed", looks=(failed,)),
+        one({"intra_op_num_threads": 1}, 1.24, 8e6, twin=True),
+    ]
+
+
+def gain(ratio: float, verdict: str = "FASTER", metric: str = "latency_p50") -> GainNumbers:
+    """A gain over ONNX Runtime's default, ±4 %."""
+    return {
+        "metric": metric,
+        "ratio": ratio,
+        "ratio_low": ratio * 0.96,
+        "ratio_high": ratio * 1.04,
+        "verdict": Verdict[verdict],
+    }
+
+
+def confirmed_one(trial: str, ratio: float, verdict: str, **changes: Any) -> Confirmed:
+    """A configuration that raced against the default in fresh processes."""
+    facts: dict[str, Any] = {
+        "trial": trial,
+        "comparison": "race",
+        "changes": {"intra_op_num_threads": 1},
+        "spec": {},
+        "gain": gain(ratio, verdict),
+        "contrast": None,
+        "gains": [gain(ratio, verdict), gain(1.01, "UNDECIDED", "peak_rss")],
+        "limits": [],
+        "measurements": {"latency_p50": 0.002 / ratio, "peak_rss": 8e6},
+        "error": "",
+    }
+    return {**facts, **changes}  # type: ignore[typeddict-item] # every key is there
+
+
+def search_answer(outcome: str, winner: str, default: str) -> dict[str, Any]:
+    """What a search says; the winner is 1.3 times faster where there is one that is."""
+    ratio, verdict = {"FOUND": (1.3, "FASTER"), "NO_DIFFERENCE": (1.001, "EQUIVALENT")}.get(
+        outcome, (1.02, "UNDECIDED")
+    )
+    limit = {
+        "limit": "p99 latency ≤ 3 ms",
+        "state": {"FOUND": "MET", "NONE_KEEPS_LIMITS": "MISSED"}.get(outcome, "UNKNOWN"),
+        "probability": 0.97,
+        "value": 0.0029,
+        "low": 0.0028,
+        "high": 0.003,
+        "why": "",
+    }
+    best = confirmed_one(winner, ratio, verdict, limits=[limit])
+    wins = outcome not in ("NO_DIFFERENCE", "NONE_KEEPS_LIMITS")
+    effect = {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3}
+    return {
+        "outcome": outcome,
+        "objective": {"latency_p50": 1.0},
+        "limits": [limit["limit"]],
+        "space": {"combinations": 24, "distinct": 8, "left_out": {"`a` has no effect: because": 16}},
+        "tried": 3,
+        "failed": 1,
+        "winner": best if wins else None,
+        "default": confirmed_one(default, 1.0, "UNDECIDED", changes={}),
+        "others": [] if wins else [best],
+        "front": [
+            {
+                "changes": {"intra_op_num_threads": 1},
+                "trial": winner,
+                "gains": [gain(1.25)],
+                "values": {"latency_p50": 0.0016, "peak_rss": 8e6},
+            }
+        ],
+        "effects": [{"setting": "intra_op_num_threads", "value": 1, "against": 0, **effect}],
+        "pairs": [
+            {"settings": ["intra_op_num_threads", "enable_mem_pattern"], "values": [1, False], **effect}
+        ],
+        "controls": {"pairs": 3, "apart": 0, "largest": 1.01},
+        "course": [
+            {"at_s": 3.0, "stage": "screen", "tried": 3, "ratio": 1.25},
+            {"at_s": 50.0, "stage": "confirm", "tried": 3, "ratio": ratio},
+        ],
+        "grade": "F" if outcome == "REJECTED" else "B",
+        "busy": None,
+        "budget_s": 60.0,
+        "wall_s": 58.0,
+        "own_s": 0.5,
+        "strategy": "race",
+        "notes": ["A note of the search."],
     }

@@ -50,6 +50,7 @@ from core.run.race.schedule import (
     check_budget,
     generations_left,
     rounds_for_p50,
+    rounds_of_a_look,
     rounds_of_generation,
 )
 from core.wire.errors import Cancelled, TunerError
@@ -130,6 +131,7 @@ class _Race:
         self.rounds_s: list[float] = []  # what each took
         self.predicted = 0  # rounds in all
         self.live_at = 0.0
+        self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search, not for a result
 
     def take(self, earlier: RaceRecord) -> None:
         """Begin with the generations of another race of the same entries."""
@@ -167,7 +169,8 @@ class _Race:
             outcomes.append(outcome)
         self.record.outcome = max(outcomes, key=_OUTCOMES.index, default="rounds")
         self._compare_outputs()
-        self._footprints()
+        if not self.stage:
+            self._footprints()
 
     def _spent_s(self) -> float:
         return time.monotonic() - self.began
@@ -192,21 +195,23 @@ class _Race:
             if not self._answers(racing, references, pending):
                 outcome = "rounds"
                 break
-            rounds = exact[generation] if exact else self._plan(racing, deadline, generation)
+            rounds: Sequence[int | None] = exact[generation] if exact else ()
+            rounds = rounds or self._plan(racing, deadline, generation)
             outcome = self._rounds(rounds, deadline)
             generation += 1
             racing = self._still_standing(racing)
             if outcome is None and not self._answers(racing, references, pending):
                 outcome = "rounds"
-            elif outcome is None and exact:
-                outcome = "rounds" if generation == len(exact) else None
+            elif outcome is None and (exact or self.settings.effort.rounds):
+                outcome = "rounds" if generation >= len(exact) else None
             elif outcome is None:
                 outcome = self._stop(racing, self.taken + generation, deadline)
             if outcome is None:
                 racing = racing if exact else self._thinned(racing, self.taken + generation)
                 self.crew.end_all()
-        self._costs(racing)
-        self._energy()
+        if not self.stage:
+            self._costs(racing)
+            self._energy()
         self.crew.end_all()
         return outcome, left
 
@@ -238,7 +243,7 @@ class _Race:
         """Whoever is settled leaves, once its costs are known; the references stay."""
         left = self.standing.still_open(racing, generations, self.made, racing)
         gone = [index for index in racing if index not in left]
-        if gone:
+        if gone and not self.stage:
             self._costs(gone)
         return left
 
@@ -272,6 +277,8 @@ class _Race:
 
     def _after_s(self) -> float:
         """What will be found after the rounds takes about so long, of everybody who has not failed."""
+        if self.stage:
+            return 0.0
         asked = [index for index in self.crew.paces if self.record.ran[index].error is None]
         return math.fsum(
             after_s(self.entries[index], self.record.ran[index], self.crew.known_ns[index] / 1e9)
@@ -281,10 +288,13 @@ class _Race:
     def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
         """How many rounds this generation makes, each as long as the pace says."""
         spending = self._spending()
+        rough = self.settings.effort.rounds
         anchor_ns = self.crew.known_ns.get(self.settings.anchor)
         if anchor_ns is not None:
             self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
-        if generation == 0 and not self.made:
+        if rough:
+            return [None] * rounds_of_a_look(spending, rough)
+        if generation == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
         ratio = self.standing.variance_ratio(racing, racing)
@@ -332,7 +342,7 @@ class _Race:
 
     def _must_go_on(self, deadline: float, *, exact: bool) -> bool:
         """Whether a generation goes on beyond its plan: no other fits, and there is no p50 yet."""
-        if exact:
+        if exact or self.stage:
             return False
         spending = self._spending()
         left_s = deadline - time.monotonic() - spending.after_s
@@ -340,8 +350,10 @@ class _Race:
 
     def _is_late(self, deadline: float) -> bool:
         """Whether the budget is over; a p50 takes its rounds all the same, `_plan` has seen to the rest."""
+        if self.settings.effort.rounds:
+            return False  # what was started has been paid for
         spending = self._spending()
-        enough = self._made_here() >= rounds_for_p50(spending)
+        enough = self.stage or self._made_here() >= rounds_for_p50(spending)
         return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
 
     def _round(self, runs: int | None) -> bool:

@@ -66,6 +66,16 @@ def rounds_of_generation(
     return max(1, least, min(best, fitting, MOST_ROUNDS))
 
 
+def rounds_of_a_look(costs: Costs, most: int) -> int:
+    """Return the rounds of a first look at many configurations: fewer of slow models, and never below two.
+
+    Args:
+        costs: as far as they are known.
+        most: as many as a look needs to know its own noise.
+    """
+    return max(2, min(most, round(costs.start_s / costs.round_s)))
+
+
 def generations_left(costs: Costs, left_s: float, rounds: int) -> int:
     """Return how many more generations of `rounds` rounds the budget holds; one may be half as long."""
     whole = costs.start_s + rounds * costs.round_s

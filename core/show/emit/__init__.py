@@ -115,7 +115,13 @@ def _breach_lines(trial: Trial, accepted: str) -> list[str]:
 # --- YAML ---------------------------------------------------------------------------------------------------
 
 
-def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: ModelFacts | None = None) -> str:
+def emit_yaml(
+    trial: Trial,
+    *,
+    accepted_breach: str = "",
+    model: ModelFacts | None = None,
+    found: Mapping[str, Any] | None = None,
+) -> str:
     """Return the trial as the YAML file that is exported, imported and checked on another machine.
 
     What was measured and on which machine stands beside the configuration; reading the file back gives the
@@ -125,6 +131,7 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: ModelFacts | No
         trial: to write.
         accepted_breach: why its outputs may differ from what they should be; it goes into the file.
         model: what its model is (`variants.model_facts`), where it has no result that says so.
+        found: how a search found it (`search.found_by`).
 
     Raises:
         SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
@@ -132,6 +139,7 @@ def emit_yaml(trial: Trial, *, accepted_breach: str = "", model: ModelFacts | No
     """
     spec, accepted = spec_from_dict(trial.spec), _accepted(trial, accepted_breach)
     measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
+    measured |= {"found_by_search": dict(found)} if found else {}
     header = [
         f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
         *_model_lines({"model": model} if model else trial.result),

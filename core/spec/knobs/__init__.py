@@ -21,6 +21,19 @@ from core.spec.knobs.config_entries import (
     MIRROR_CONFIG_ENTRIES,
 )
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.spec.knobs.worth import (
+    Place,
+    Worth,
+    batches,
+    both,
+    by_kind,
+    if_memory,
+    inter_threads,
+    loadable,
+    nothing,
+    these,
+    threads,
+)
 from core.spec.setting import Setting
 from core.wire import engines
 from core.wire.errors import SpecError, nearest
@@ -38,6 +51,7 @@ __all__ = [
     "MIRROR_CONFIG_ENTRIES",
     "PROVIDER_OPTIONS",
     "Knob",
+    "Place",
     "ProviderOption",
     "Value",
     "check_config_entry",
@@ -69,6 +83,7 @@ class Knob(Setting):
 
     group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
     target: Target
+    worth: Worth = by_kind  # trying: which values a search varies, see `worth`
 
     @property
     def field(self) -> str:
@@ -128,6 +143,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Who computes, in order of preference: each node goes to the first provider of the chain that "
         "can run it, and what none takes goes to the CPU. Without a choice ONNX Runtime uses the CPU, also "
         "in the GPU build.",
+        worth=loadable,
     ),
     Knob(
         name="allow_fallback",
@@ -183,6 +199,7 @@ KNOBS: tuple[Knob, ...] = (
         help="In which order nodes that do not wait for each other run. PRIORITY_BASED runs what others wait "
         "for first. MEMORY_EFFICIENT exists in training builds of ONNX Runtime only; others refuse it.",
         advanced=True,
+        worth=these("DEFAULT", "PRIORITY_BASED"),
     ),
     Knob(
         name="use_deterministic_compute",
@@ -218,6 +235,7 @@ KNOBS: tuple[Knob, ...] = (
         high=MAX_THREADS,
         help="Threads inside one operator, the caller included. 0: ONNX Runtime decides, one per physical "
         "core, pinned, blind to container limits. 1: no pool at all.",
+        worth=threads,
     ),
     Knob(
         name="inter_op_num_threads",
@@ -229,6 +247,7 @@ KNOBS: tuple[Knob, ...] = (
         low=0,
         high=MAX_THREADS,
         help="Threads across operators; used by ORT_PARALLEL only.",
+        worth=inter_threads,
     ),
     Knob(
         name="session.intra_op.allow_spinning",
@@ -263,6 +282,7 @@ KNOBS: tuple[Knob, ...] = (
         help="How long idle intra-op threads busy-wait before they sleep. Empty: ONNX Runtime counts loops "
         "instead of time, some tens of milliseconds. 0: no waiting. 500 to 2000 are usual.",
         advanced=True,
+        worth=these(None, 100, 1000),
     ),
     Knob(
         name="session.inter_op.spin_duration_us",
@@ -299,6 +319,7 @@ KNOBS: tuple[Knob, ...] = (
         "`intra_op_num_threads` and `inter_op_num_threads` say; what a program with several sessions may "
         "want. Every session of that process must then say so.",
         advanced=True,
+        worth=nothing,
     ),
     Knob(
         name="session.dynamic_block_base",
@@ -312,6 +333,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Above 0: work is split among threads in shrinking blocks, which can lower the variance. "
         "0: even blocks. 4 is the usual value to try.",
         advanced=True,
+        worth=these(0, 4),
     ),
     Knob(
         name="session.intra_op_thread_affinities",
@@ -363,6 +385,7 @@ KNOBS: tuple[Knob, ...] = (
         default=True,
         help="Lets intermediate results share buffers. Turn off to debug, not to be faster.",
         advanced=True,
+        worth=nothing,
     ),
     Knob(
         name="memory.enable_memory_arena_shrinkage",
@@ -375,6 +398,7 @@ KNOBS: tuple[Knob, ...] = (
         help="After every run, frees what the arenas of these devices no longer hold: less memory kept, "
         "slower runs. A run fails where a device has no arena.",
         advanced=True,
+        worth=if_memory("", "cpu:0"),
     ),
     Knob(
         name="disable_synchronize_execution_providers",
@@ -463,6 +487,7 @@ KNOBS: tuple[Knob, ...] = (
         low=1,
         high=MAX_BATCH,
         help="Rows fed in one run. Counted on the feeds after the run, never taken on trust.",
+        worth=batches,
     ),
     Knob(
         name="dims",
@@ -483,6 +508,7 @@ KNOBS: tuple[Knob, ...] = (
         default=False,
         help="Inputs are bound once and outputs stay on the device: what a careful GPU user does. Off: plain "
         "`run` with numpy in and out, copies included. On the CPU it saves a few microseconds a call.",
+        worth=both,
     ),
     Knob(
         name="streams",

@@ -180,3 +180,19 @@ KNOWN_PROVIDERS = (
     "AzureExecutionProvider",
     "CPUExecutionProvider",
 )
+
+# What a search varies of a provider that loads; the others say which device, cap memory or cache.
+_WORTH_TRYING: Mapping[str, tuple[str, ...]] = {
+    "CUDAExecutionProvider": (
+        *("cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "use_tf32", "prefer_nhwc"),
+        *("fuse_conv_bias", "enable_cuda_graph", "arena_extend_strategy"),
+    ),
+    "TensorrtExecutionProvider": ("trt_fp16_enable", "trt_cuda_graph_enable"),
+}
+NEEDS_BINDING = ("enable_cuda_graph", "trt_cuda_graph_enable")
+
+
+def worth_options(provider: str) -> list[ProviderOption]:
+    """Return the options of a provider that a search varies; none of one whose options are not known."""
+    tried = _WORTH_TRYING.get(provider, ())
+    return [one for one in PROVIDER_OPTIONS.get(provider, ()) if one.name in tried]

@@ -10,6 +10,7 @@ import streamlit as st
 from core import wire
 from core.evidence.measurement import Trial
 from core.run import variants
+from core.run.search import found_by
 from core.show import emit, settings, verdict
 from core.spec import TrialSpec, spec_from_yaml
 from core.wire.doors import expert_allowed
@@ -122,7 +123,11 @@ def _current() -> None:
     name = file_stem(record.name if record else "model")
     trial = _unmeasured(spec, name)
     facts = variants.model_facts(record) if record else None
-    _files(emit.emit_yaml(trial, model=facts), emit.emit_python(trial, record.info if record else None), name)
+    _files(
+        emit.emit_yaml(trial, model=facts, found=found_by(state.store(), trial)),
+        emit.emit_python(trial, record.info if record else None),
+        name,
+    )
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
@@ -152,7 +157,7 @@ def _trial(trial: Trial) -> None:
     if accepted is None:
         return
     _files(
-        emit.emit_yaml(trial, accepted_breach=accepted),
+        emit.emit_yaml(trial, accepted_breach=accepted, found=found_by(state.store(), trial)),
         emit.emit_python(trial, _info(trial), accepted_breach=accepted),
         f"{file_stem(trial.model_name)}-{trial.id[:8]}",
     )

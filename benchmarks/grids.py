@@ -1,0 +1,290 @@
+"""What is true of every configuration of a small space: `python benchmarks/grids.py [MODEL …]`.
+
+What: all configurations of a grid (threads, optimization level, spinning, I/O binding, arena; 60 that really
+differ) race in the same rounds in 12 generations of fresh processes, because one configuration differs by
+some percent between its processes. Kept: ln(ratio to ONNX Runtime's default) of every round, and the absolute
+medians, compressed; a third of the generations is held back for scoring what a search chose.
+
+The records are what `benchmarks/search.py` replays and scores against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
+from benchmarks.journal import RECORDS, tell  # noqa: E402
+from core import wire  # noqa: E402
+from core.evidence.record import Entry, RaceRecord, Settings  # noqa: E402
+from core.process.runner import run_job  # noqa: E402
+from core.run.plan import contestant_plan, feed_plan, session_plan  # noqa: E402
+from core.run.race import race  # noqa: E402
+from core.spec import TrialSpec, spec_from_dict  # noqa: E402
+from core.spec.effort import Effort  # noqa: E402
+from core.spec.space import Space, asked_axes, space  # noqa: E402
+from core.wire.files import ROOT  # noqa: E402
+from tests import tiny_models  # noqa: E402
+
+GRID: Mapping[str, list[Any]] = {
+    "intra_op_num_threads": [0, 1, 2],
+    "graph_optimization_level": ["ORT_ENABLE_ALL", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC"],
+    "session.intra_op.allow_spinning": [True, False],
+    "use_io_binding": [False, True],
+    "enable_cpu_mem_arena": [True, False],
+}
+GENERATIONS = 12
+BUDGET_S = 3600
+CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0")
+MODELS = ("digits_cnn", "tiny_transformer", "control_flow", *CLASSIFIERS)
+TRUTH = "grid-{name}.json.gz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """One record: what every configuration did in every generation. Indices are those of the space."""
+
+    model: str
+    machine: str
+    space: Space
+    ratios: Sequence[Sequence[Sequence[float]]]  # generation, configuration, round: ln(default / own)
+    absolute: Sequence[Sequence[float]]  # generation, configuration: ln(median seconds)
+    start_s: float  # of one process
+    run_s: float  # of the default
+    wall_s: float  # of all of it
+
+    def center(self, index: int, generations: Sequence[int]) -> float:
+        """ln(gain) of a configuration over some generations: the mean of their medians."""
+        return statistics.fmean(statistics.median(self.ratios[g][index]) for g in generations)
+
+    @property
+    def held_back(self) -> list[int]:
+        """Generations that only score."""
+        return [g for g in range(len(self.ratios)) if g % 3 == 0]
+
+    @property
+    def open(self) -> list[int]:
+        """Generations that a replay may see."""
+        return [g for g in range(len(self.ratios)) if g % 3]
+
+
+def grid_of(path: Path) -> Space:
+    """Return the grid on a model."""
+    base = spec_from_dict({"model": {"path": str(path)}})
+    return space(base, asked_axes(base, GRID))
+
+
+def model_path(name: str, folder: Path) -> Path:
+    """Return the file of a model; classifiers get random weights, which take as long as any."""
+    if name in ("digits_cnn", "tiny_transformer"):
+        return ROOT / "sample_models" / f"{name}.onnx"
+    path = folder / f"{name}.onnx"
+    if path.is_file():
+        return path
+    if name == "control_flow":  # int64 in and out, a loop with a branch
+        return tiny_models.loop_model(path, trips=50, size=64)
+    plan: wire.ExportPlan = {
+        "source": "torchvision",
+        "name": name,
+        "path": "",
+        "output": str(path),
+        "opset": 20,
+        "dynamic_batch": True,
+        "pretrained": False,
+        "seed": 0,
+        "image_size": None,
+        "external_data": "auto",
+    }
+    run_job(wire.EXPORT, plan, timeout_s=1800)
+    return path
+
+
+def measure(name: str, folder: Path, generations: int) -> Truth:
+    """Race the whole grid on a model."""
+    path = model_path(name, folder)
+    info = run_job(wire.INSPECT, {"path": str(path)})
+    grid = grid_of(path)
+    entries = [_entry(grid.label(choice), grid.spec(choice), path, info) for choice in grid.choices]
+    effort = Effort(name="quick", target=1e-6, budget_s=BUDGET_S, looks=(generations,))
+    settings = Settings(
+        effort=effort,
+        budget_s=BUDGET_S,
+        margin=lab.MARGIN,
+        seed=int(time.time()),
+        timeout_s=lab.TIMEOUT_S,
+        baseline=0,
+        anchor=0,
+        least=generations,
+    )
+    began = time.monotonic()
+    record = race(
+        entries,
+        settings,
+        cancel=threading.Event(),
+        on_progress=lambda progress: None,
+        on_live=lambda live: _tell_live(name, live),
+    )
+    wall_s = time.monotonic() - began
+    lost = [one.error.message for one in record.ran if one.error is not None]
+    if lost:
+        raise SystemExit(f"{name}: {lost[0]}")
+    return Truth(
+        model=name,
+        machine=lab.this_machine().text,
+        space=grid,
+        ratios=_ratios(record, len(entries)),
+        absolute=_absolute(record, len(entries)),
+        start_s=statistics.median(one.start_s for one in record.generations) / (len(entries) + 1),
+        run_s=math.exp(_absolute(record, 1)[0][0]),
+        wall_s=wall_s,
+    )
+
+
+def _tell_live(name: str, live: Mapping[str, Any]) -> None:
+    if live["generation"] != _TOLD.get(name):
+        _TOLD[name] = live["generation"]
+        tell(f"{name}: generation {live['generation']}, {live['elapsed_s']:.0f} s")
+
+
+_TOLD: dict[str, int] = {}
+
+
+def _entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entry:
+    plan = contestant_plan(
+        spec,
+        path=str(path),
+        session=session_plan(spec.session),
+        feeds=feed_plan(spec.workload, info),
+        torch=None,
+    )
+    return Entry(label=label, plan=plan)
+
+
+def _medians(record: RaceRecord) -> dict[tuple[int, int, int], list[float]]:
+    """(generation, round, configuration) -> ln(median) of each of its processes."""
+    found: dict[tuple[int, int, int], list[float]] = {}
+    for block in record.blocks:
+        key = (block.generation, block.round, block.contestant)
+        found.setdefault(key, []).append(math.log(statistics.median(block.latencies_s)))
+    return found
+
+
+def _ratios(record: RaceRecord, count: int) -> list[list[list[float]]]:
+    medians = _medians(record)
+    numbers = sorted({(generation, round_) for generation, round_, _ in medians})
+    found: list[list[list[float]]] = []
+    for generation in sorted({one for one, _ in numbers}):
+        rounds = [round_ for one, round_ in numbers if one == generation]
+        found.append(
+            [
+                [
+                    round(
+                        statistics.fmean(medians[generation, number, 0])
+                        - statistics.fmean(medians[generation, number, index]),
+                        5,
+                    )
+                    for number in rounds
+                ]
+                for index in range(count)
+            ]
+        )
+    return found
+
+
+def _absolute(record: RaceRecord, count: int) -> list[list[float]]:
+    medians = _medians(record)
+    generations = sorted({generation for generation, _, _ in medians})
+    return [
+        [
+            round(
+                statistics.median(
+                    v for (a, _, b), values in medians.items() if (a, b) == (g, i) for v in values
+                ),
+                5,
+            )
+            for i in range(count)
+        ]
+        for g in generations
+    ]
+
+
+# --- records ------------------------------------------------------------------------------------------------
+
+
+def save(one: Truth, folder: Path = RECORDS) -> Path:
+    """Keep a record, compressed."""
+    path = folder / TRUTH.format(name=one.model)
+    data = {
+        "model": one.model,
+        "machine": one.machine,
+        "grid": dict(GRID),
+        "labels": [one.space.label(choice) for choice in one.space.choices],
+        "ratios": one.ratios,
+        "absolute": one.absolute,
+        "start_s": one.start_s,
+        "run_s": one.run_s,
+        "wall_s": one.wall_s,
+    }
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
+        file.write(json.dumps(data, separators=(",", ":")).encode())
+    return path
+
+
+def load(name: str, folder: Path = RECORDS) -> Truth:
+    """Read a record back.
+
+    Raises:
+        SystemExit: it holds for another grid than this version's.
+    """
+    with gzip.open(folder / TRUTH.format(name=name)) as file:
+        data = json.loads(file.read())
+    grid = grid_of(Path(f"{name}.onnx"))
+    if data["labels"] != [grid.label(choice) for choice in grid.choices]:
+        raise SystemExit(f"The record of {name} holds for another grid; measure it again.")
+    kept = {
+        key: data[key] for key in ("model", "machine", "ratios", "absolute", "start_s", "run_s", "wall_s")
+    }
+    return Truth(space=grid, **kept)
+
+
+def recorded() -> list[str]:
+    """Return the models of which there is a record."""
+    return [name for name in MODELS if (RECORDS / TRUTH.format(name=name)).is_file()]
+
+
+def main() -> None:
+    """Measure the grids that are asked for, one after the other."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", choices=[*MODELS, []], default=list(MODELS), metavar="MODEL")
+    parser.add_argument("--generations", type=int, default=GENERATIONS, metavar="N")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, lab.turn("grids of configurations"):
+        for name in args.models:
+            found = measure(name, Path(folder), args.generations)
+            best = max(range(len(found.space.choices)), key=lambda i: found.center(i, found.held_back))
+            gain = math.exp(found.center(best, found.held_back))
+            tell(
+                f"{name}: {len(found.space.choices)} configurations, {len(found.ratios)} generations in "
+                f"{found.wall_s:.0f} s; the best, {found.space.label(found.space.choices[best])}, {gain:.3f}×"
+            )
+            tell(f"wrote {save(found)}")
+
+
+if __name__ == "__main__":
+    main()

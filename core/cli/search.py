@@ -1,0 +1,425 @@
+"""The commands that search: the best configuration under limits within a time, and the searches that were."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from core.cli.options import CONFIG, Given, config_from, seconds, spec_data, with_settings
+from core.cli.output import (
+    EXIT_FAILED,
+    EXIT_UNDECIDED,
+    Format,
+    Json,
+    Quiet,
+    Wide,
+    check_place,
+    complain,
+    exit_code,
+    one_format,
+    print_json,
+    print_lines,
+    unwritable,
+)
+from core.cli.sheets import print_parts, print_sheet
+from core.cli.signals import Interrupted
+from core.cli.watch import Progress, scheduler, watch
+from core.process.runner import run_job
+from core.run import search as searching
+from core.run.search import Prepared
+from core.show.emit import emit_yaml
+from core.show.format import duration
+from core.show.sheets import searches
+from core.show.table import csv_text, md_text
+from core.spec import TrialSpec, setting, spec_from_dict
+from core.spec.question import (
+    DEFAULT_BUDGET_S,
+    PRESETS,
+    STRATEGIES,
+    parse_limits,
+    parse_objective,
+    parse_settings,
+    question_from_dict,
+)
+from core.store import Store, StudyRecord
+from core.wire.errors import SpecError, nearest
+
+EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
+
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Try these values of a setting, and vary nothing but what is so named. Repeatable. Default: all "
+        "that is worth trying on this model and machine.",
+        metavar="NAME=A,B,…",
+        show_default=False,
+    ),
+]
+
+
+@with_settings
+def search(  # noqa: PLR0915 - one option after the other
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Path, library name, sample name, or hash of a library model; not needed with a --config "
+            "that names one, or with --resume.",
+            metavar="MODEL",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="latency (p50), p95, p99, mean, throughput, cpu, memory, size; or two with weights. "
+            "Default: latency.",
+            metavar="NAME|NAME:W,NAME:W",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the answer must keep: p99<=3ms, memory<=100MiB, size<=20MiB, output_error<=1%, "
+            "accuracy>=98%, accuracy>=-0.5% (against the original). Repeatable.",
+            metavar="METRIC<=X|METRIC>=X",
+            show_default=False,
+        ),
+    ] = None,
+    ask: Annotated[
+        str | None,
+        typer.Option(help=f"A question that people have: {', '.join(PRESETS)}.", metavar="NAME"),
+    ] = None,
+    vary: Vary = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Keep a setting at this value; the same as its own option.",
+            metavar="NAME=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Never try a setting, or one value: intra_op_num_threads, ORT_PARALLEL, NAME=VALUE.",
+            metavar="NAME|VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    variants: Annotated[
+        Literal["none", "existing", "make"],
+        typer.Option(
+            help="Variants of the model: try none, those that exist, or make simplified, fused, FP16 and "
+            "INT8 ones first, within the time (with --data INT8 static, too)."
+        ),
+    ] = "existing",
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled rows for limits on the accuracy; other options of reading them in a --config.",
+            metavar="FILE|FOLDER",
+            show_default=False,
+        ),
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(help="Which are looked at: " + "; ".join(f"{k}: {v}" for k, v in STRATEGIES.items())),
+    ] = "race",
+    give_way: Annotated[
+        bool, typer.Option("--give-way", help="Let others on this machine go first between two races.")
+    ] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Take no hints from earlier searches of this model.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on with a search: where it was interrupted; or, finished, with --budget more time or "
+            "another --objective or --limit.",
+            metavar="STUDY",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="Start from it; its settings stay unless they vary.", metavar=CONFIG),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the winner as YAML.", metavar="BEST.yaml"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be searched, and end.")] = False,
+    wide: Wide = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+    given: Given,
+) -> None:
+    """Find the best configuration within limits and a time, and confirm it in fresh processes.
+
+    Every number is a ratio to ONNX Runtime's default in the same rounds; what is reported comes from a last
+    race in fresh processes alone. The options of `bench` say what stays fixed.
+
+    Exit codes: 0 found, or nothing beats the default · 1 no configuration keeps the limits, or a worker
+    failed · 2 bad input · 3 undecided or rejected · 130 Ctrl-C.
+    """
+    if output is not None:
+        check_place(output)
+    store = Store()
+    progress = Progress(sys.stderr, quiet=quiet)
+    asked = _asked(objective, limit or [], ask)
+    budget = given.pop("budget_s", None)
+    budget_s = None if budget is None else seconds("--budget", budget)
+    if resume is not None:
+        _only_resuming(model, config, vary, fix, without, data, given)
+    study = ""
+    try:
+        with scheduler(store) as service:
+            machine = service.environment()
+            if resume is not None:
+                prepared = searching.go_on(
+                    store, resume, run_job, machine, budget_s=budget_s, question=asked or None
+                )
+            else:
+                fixed = {name: values[0] for name, values in parse_settings(fix or [], "--fix").items()}
+                how = {"strategy": _strategy(strategy), "give_way": give_way, "warm_start": not cold}
+                how |= {"budget_s": DEFAULT_BUDGET_S if budget_s is None else budget_s}
+                how |= {"variants": variants}
+                how |= {"vary": parse_settings(vary or [], "--vary")}
+                how |= {"without": [*(without or []), *(fixed if not vary else ())]}
+                spec = setting(_start(store, model, config, given, data), fixed)
+                limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
+                question = question_from_dict({"limits": limits, **asked, **how})
+                prepared = searching.prepare(spec, question, store, run_job, machine)
+            _announce(prepared, store, progress)
+            if dry_run:
+                _report_space(prepared, json_=json_)
+                return
+            study = service.submit(searching.job(prepared))
+            status = watch(service, study, progress)
+    except Interrupted as interrupted:
+        if study:
+            interrupted.document = searches_document(store.study(study))
+            complain("The search was stopped; what it tried is kept.", f"Go on: `search --resume {study}`.")
+        raise
+    record = store.study(study)
+    if status.error is not None:
+        if json_:
+            print_json(searches_document(replace(record, answer=record.answer or status.result)))
+        complain(status.error["message"], status.error["hint"])
+        raise typer.Exit(exit_code(status.error))
+    _report(store, record, output, json_=json_)
+
+
+def _asked(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
+    """The parts of a question that options name."""
+    found: dict[str, Any] = {}
+    if ask is not None:
+        if ask not in PRESETS:
+            raise SpecError(
+                f"There is no question `{ask[:60]}`.{nearest(ask, PRESETS)}",
+                hint=f"Choose among {', '.join(f'`{name}`' for name in PRESETS)}.",
+            )
+        found |= PRESETS[ask][1]
+    if objective is not None:
+        found["objective"] = parse_objective(objective)
+    if limits:
+        read = parse_limits(limits)
+        read["limits"] = [one.model_dump(mode="json", exclude_none=True) for one in read["limits"]]
+        found |= read
+    return found
+
+
+def _strategy(name: str) -> str:
+    if name not in STRATEGIES:
+        raise SpecError(
+            f"There is no strategy `{name[:40]}`.{nearest(name, STRATEGIES)}",
+            hint=f"Choose among {', '.join(STRATEGIES)}.",
+        )
+    return name
+
+
+def _only_resuming(*given: Any) -> None:
+    if any(given):
+        raise SpecError(
+            "A search that goes on keeps its model, its settings and what varies.",
+            hint="Give `--budget`, `--objective` and `--limit` only; or start a new search.",
+        )
+
+
+def _start(
+    store: Store, model: str | None, config: str | None, given: Given, data_path: str | None
+) -> TrialSpec:
+    expert = bool(given.get("expert"))
+    data = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
+    found = spec_data(data, model, given)
+    if data_path is not None:
+        found["dataset"] = {**found.get("dataset", {}), "path": data_path}
+    return spec_from_dict(found)
+
+
+def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
+    question, space = prepared.question, prepared.space
+    within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
+    facts = {
+        "combinations": space.combinations,
+        "distinct": len(space.choices),
+        "left_out": space.left_out,
+    }
+    progress.line(f"{question.words}{within}: {searches.space_words(facts)}")
+    progress.line(f"{duration(question.budget_s)} in all; {searching.prediction(prepared, store)}")
+
+
+def _report_space(prepared: Prepared, *, json_: bool) -> None:
+    space = prepared.space
+    if json_:
+        print_json(
+            {
+                "objective": dict(prepared.question.objective),
+                "limits": prepared.question.limit_words,
+                "space": {
+                    "combinations": space.combinations,
+                    "distinct": len(space.choices),
+                    "left_out": dict(space.left_out),
+                },
+                "axes": {axis.name: list(axis.values) for axis in space.axes},
+            }
+        )
+        return
+    print_lines(
+        [
+            searches.space_words(
+                {"combinations": space.combinations, "distinct": len(space.choices), "left_out": {}}
+            ),
+            "",
+            *(
+                f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"
+                for axis in space.axes
+            ),
+            "",
+            "Left out:",
+            *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),
+        ]
+    )
+
+
+def _report(store: Store, record: StudyRecord, output: Path | None, *, json_: bool) -> None:
+    answer: Any = record.answer
+    winner = answer["winner"] if answer["outcome"] == "FOUND" else None
+    if output is not None:
+        if winner is None:
+            complain(f"`{output}` was not written: there is no winner.", "")
+        else:
+            try:
+                trial = store.trial(winner["trial"])
+                output.write_text(emit_yaml(trial, found=searching.found_by(store, trial)))
+            except OSError as error:
+                raise unwritable(output, error) from None
+    if json_:
+        print_json(searches_document(record))
+    else:
+        print_sheet(searches.answered(record))
+    raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))
+
+
+def searches_document(record: StudyRecord) -> dict[str, Any]:
+    """Return what `search --json` prints."""
+    return {
+        "study": record.id,
+        "state": record.state,
+        "model": record.model_name,
+        "error": record.error,
+        "question": record.question,
+        "spec": record.spec,
+        **(record.answer or {}),
+        "trials": record.tried,
+    }
+
+
+# --- the searches that were ---------------------------------------------------------------------------------
+
+studies = typer.Typer(
+    help="List, show, export and delete searches; `search --resume` goes on with one.", no_args_is_help=False
+)
+
+Study = Annotated[str, typer.Argument(help="Id of the search, or how it begins.", metavar="STUDY")]
+
+
+@studies.callback(invoke_without_command=True)
+def _alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        list_studies()
+
+
+@studies.command("list")
+def list_studies(
+    model: Annotated[str | None, typer.Option(help="Only of this model.", metavar="MODEL")] = None,
+    *,
+    format_: Format = "text",
+    wide: Wide = False,
+    json_: Json = False,
+) -> None:
+    """List searches, newest first."""
+    one_format(format_, json_=json_)
+    store = Store()
+    sha256 = None
+    if model is not None:
+        known = store.model(model)
+        if known is None:
+            raise SpecError(f"There is no model `{model[:60]}` in the library.", hint="See `history`.")
+        sha256 = known.content_sha256
+    found = store.studies(model_sha256=sha256)
+    table = searches.studies(found)
+    if json_:
+        print_json({"studies": [searches_document(one) | {"trials": []} for one in found]})
+    elif format_ == "csv":
+        print_lines([csv_text(table)])
+    elif format_ == "md":
+        print_lines([md_text(table)])
+    elif found:
+        print_parts([table])
+    else:
+        print_lines(["There is no search yet. Start one: `python -m core search MODEL`."])
+
+
+@studies.command("show")
+def show_study(
+    study: Study,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that was tried.")] = False,
+    format_: Format = "text",
+    wide: Wide = False,
+    json_: Json = False,
+) -> None:
+    """Show a search with its answer and what it tried."""
+    one_format(format_, json_=json_)
+    record = Store().study(study)
+    if json_:
+        print_json(searches_document(record))
+    elif format_ == "csv":
+        print_lines([csv_text(searches.tried(record))])
+    elif format_ == "md":
+        print_lines([md_text(searches.tried(record))])
+    elif all_:
+        print_parts([searches.tried(record)])
+    else:
+        print_sheet(searches.answered(record))
+
+
+@studies.command("delete")
+def delete_study(study: Study, *, json_: Json = False) -> None:
+    """Delete a search and what it tried; the races that confirmed its answer stay."""
+    store = Store()
+    record = store.study(study)
+    if record.state in ("RUNNING", "WAITING"):
+        raise SpecError(f"The search `{record.id}` is {record.state.lower()}.", hint="Cancel it first.")
+    store.delete_study(record.id)
+    if json_:
+        print_json({"deleted": record.id})
+    else:
+        print_lines([f"Search {record.id} is deleted."])

@@ -1,0 +1,286 @@
+"""Searches: the best configuration under limits within a time, confirmed in fresh processes.
+
+`prepare` makes a search of a question, `go_on` of one that is in the store; `job` puts it into the queue.
+`choices` are what may be tried, `plan` says what comes next (pure), `strategies` which configurations are
+looked at, `study` does it, `accuracies` score labelled rows, `answer` says what came of it (pure).
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from core import wire
+from core.evidence.measurement import Trial
+from core.evidence.tried import tried_from_dict
+from core.process.runner import Run
+from core.run.job import Job
+from core.run.prediction import past
+from core.run.race.blocks import SWITCH_S, pace
+from core.run.search.choices import models_of, place_of, space_of
+from core.run.search.plan import LOOKS_SHARE, gain_of
+from core.run.search.strategies import strategy_named
+from core.run.search.study import Prepared, search_job_work
+from core.run.trial import Resolved, check_before, resolve_trial
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.effort import STAGES
+from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
+from core.spec.space import Choice, Space
+from core.store import Store, StudyRecord
+from core.wire.errors import SpecError, StoreError
+
+ROUNDS = STAGES["screen"].rounds
+MOST_HINTS = 4
+EARLIER = 8  # studies that are asked for hints
+BELIEF_HERE, BELIEF_ELSEWHERE = 0.05, 0.15  # how far an earlier ln(gain) may be off: here, on another machine
+
+__all__ = ["Prepared", "found_by", "go_on", "job", "place_of", "prediction", "prepare", "space_of"]
+
+
+def prepare(
+    spec: TrialSpec,
+    question: Question,
+    store: Store,
+    run: Run,
+    machine: wire.Environment | None,
+    *,
+    owner: str = "",
+) -> Prepared:
+    """Make a search of a question, and refuse before anybody waits what cannot be searched.
+
+    Args:
+        spec: what stays fixed, and how sure the answer must be.
+        question: what is to be found.
+        store: holds models and earlier studies.
+        run: starts a worker where the model was not looked at before.
+        machine: where it will run; None: not known, one thread is assumed.
+        owner: who asks.
+
+    Raises:
+        TunerError: the model cannot be run; the question cannot be answered here; or nothing varies.
+    """
+    strategy_named(question.strategy)
+    _check_answerable(spec, question)
+    check_before(spec, store, run)
+    resolved = resolve_trial(spec, store, run)
+    _check_batch(question, resolved)
+    models = models_of(store, resolved.record, question)
+    found = space_of(resolved.spec, question, place_of(machine, resolved, question), models)
+    record = StudyRecord(
+        id=secrets.token_hex(8),
+        state="WAITING",
+        question=question.model_dump(mode="json", exclude_defaults=True),
+        spec=resolved.spec.to_dict(),
+        model_name=resolved.record.name,
+        model_sha256=resolved.record.content_sha256,
+        created_at=time.time(),
+        owner=owner,
+        fingerprint=machine["fingerprint"] if machine is not None else "",
+    )
+    hints, priors, notes = _earlier(store, record, found, question) if question.warm_start else ((), (), ())
+    return Prepared(
+        record=record,
+        question=question,
+        resolved=resolved,
+        space=found,
+        hints=hints,
+        priors=priors,
+        notes=[*notes, *models.left_out],
+        threads=_threads(machine),
+        models=models,
+    )
+
+
+def go_on(
+    store: Store,
+    study_id: str,
+    run: Run,
+    machine: wire.Environment | None,
+    *,
+    budget_s: int | None = None,
+    question: Mapping[str, Any] | None = None,
+    owner: str = "",
+) -> Prepared:
+    """Go on with a search: one that was interrupted, or a finished one with more time or another question.
+
+    Args:
+        store: holds it.
+        study_id: of the search.
+        run: starts a worker where the model was not looked at before.
+        machine: this one.
+        budget_s: more time; None: what was left, or as much again where nothing was.
+        question: parts of it that change; then it is a search of its own, which begins with what this one
+            tried.
+        owner: who asks.
+
+    Raises:
+        StoreError: no such search, or it runs now.
+        SpecError: it was made on another machine, or its model has changed.
+    """
+    record = store.study(study_id)
+    if record.state in ("RUNNING", "WAITING"):
+        raise StoreError(
+            f"The search `{record.id}` is {record.state.lower()} now.",
+            hint="Wait for it, or cancel it first.",
+        )
+    if machine is not None and record.fingerprint and record.fingerprint != machine["fingerprint"]:
+        raise SpecError(
+            f"The search `{record.id}` was made on another machine or with other libraries.",
+            hint="Start a new one; with its warm start it tries first what was best there.",
+        )
+    asked = question_from_dict({**record.question, **(question or {})})
+    left_s = asked.budget_s - record.wall_s
+    more_s = budget_s or (math.ceil(left_s) if record.state != "COMPLETE" and left_s >= 5 else asked.budget_s)
+    asked = asked.model_copy(update={"budget_s": more_s})
+    spec = spec_from_dict(record.spec)
+    resolved = resolve_trial(spec, store, run)
+    if resolved.record.content_sha256 != record.model_sha256:
+        raise SpecError(
+            f"The model of the search `{record.id}` has changed since.", hint="Start a new search on it."
+        )
+    if not question:
+        whole = asked.model_copy(update={"budget_s": min(MOST_BUDGET_S, round(record.wall_s) + more_s)})
+        record = replace(record, question=whole.model_dump(mode="json", exclude_defaults=True))
+    if question:
+        _check_answerable(spec, asked)
+        record = replace(
+            record,
+            id=secrets.token_hex(8),
+            state="WAITING",
+            question=asked.model_dump(mode="json", exclude_defaults=True),
+            created_at=time.time(),
+            owner=owner,
+            started_at=None,
+            finished_at=None,
+            wall_s=0.0,
+            answer=None,
+            error=None,
+        )
+    models = models_of(store, resolved.record, asked)
+    found = space_of(resolved.spec, asked, place_of(machine, resolved, asked), models)
+    notes = [f"It goes on with what search {study_id} tried."] if question else []
+    notes += models.left_out
+    return Prepared(
+        record=record,
+        question=asked,
+        resolved=resolved,
+        space=found,
+        notes=notes,
+        threads=_threads(machine),
+        models=models,
+    )
+
+
+def _threads(machine: wire.Environment | None) -> int:
+    return 1 if machine is None else machine["cpu"]["ort_default_threads"]
+
+
+def job(prepared: Prepared) -> Job:
+    """Return the job of a search; its id is that of the study."""
+    record = prepared.record
+    return Job(
+        id=record.id,
+        study=replace(record, state="WAITING", error=None, finished_at=None),
+        kind="search",
+        what=f"search on {record.model_name}: {prepared.question.words}",
+        work=partial(search_job_work, prepared),
+        specs=(prepared.resolved.spec,),
+        wait_quiet_s=0.0,
+    )
+
+
+def prediction(prepared: Prepared, store: Store) -> str:
+    """Say what the time can buy, by what earlier races of the model cost here; a guess is said to be none."""
+    known = past(store, model_sha256=prepared.record.model_sha256, fingerprint=prepared.record.fingerprint)
+    if known is None:
+        return "how many can be tried is not known: no race of this model has told it here yet"
+    run_s = statistics.median(one.run_s for one in known.seen)
+    each_s = known.start_s + ROUNDS * (pace(run_s * 1e9).expected_s + SWITCH_S)
+    looks_s = LOOKS_SHARE * prepared.question.budget_s
+    tried = math.floor((looks_s - 2.0) / each_s)
+    if tried < 2:
+        return (
+            f"too little for a look at two configurations, each of which takes about {each_s:.1f} s; "
+            f"give it about {math.ceil((2.0 + 6 * each_s) / LOOKS_SHARE)} s"
+        )
+    return f"about {min(tried, len(prepared.space.choices) - 1):,} configurations can be tried"
+
+
+def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
+    """Return how a trial was found, for a file that carries it; None: no search confirmed it."""
+    if not trial.study:
+        return None
+    try:
+        record = store.study(trial.study)
+    except StoreError:
+        return None
+    answer = record.answer
+    winner = answer["winner"] if answer is not None else None
+    if answer is None or winner is None or winner["trial"] != trial.id:
+        return None
+    gain = winner["gain"]
+    return {
+        "study": record.id,
+        "objective": answer["objective"],
+        "limits": answer["limits"],
+        "tried": answer["tried"],
+        "different_configurations": answer["space"]["distinct"],
+        "outcome": answer["outcome"],
+        "gain": {name: gain[name] for name in ("metric", "ratio", "ratio_low", "ratio_high")},
+    }
+
+
+# --- what cannot be answered --------------------------------------------------------------------------------
+
+
+def _check_answerable(spec: TrialSpec, question: Question) -> None:
+    if question.accuracy and spec.dataset is None:
+        raise SpecError("A limit on the accuracy needs labelled data.", hint="Give them with `--data F.npz`.")
+
+
+def _check_batch(question: Question, resolved: Resolved) -> None:
+    fixed = resolved.record.info["fixed_batch"]
+    if "batch_size" in question.vary and resolved.record.info["batch_dim"] is None:
+        what = f"is fixed at {fixed}" if fixed else "does not exist"
+        raise SpecError(
+            f"The batch of this model {what}, so it cannot vary.",
+            hint="Leave it out of `--vary`, or export the model with a dynamic batch.",
+        )
+
+
+# --- earlier studies ----------------------------------------------------------------------------------------
+
+
+def _earlier(
+    store: Store, record: StudyRecord, found: Space, question: Question
+) -> tuple[Sequence[Choice], Sequence[tuple[Choice, float, float]], Sequence[str]]:
+    """What earlier searches of this model found: the best to look at first, the rest as a vague prior."""
+    hints: dict[Choice, None] = {}
+    priors: dict[Choice, tuple[float, float]] = {}
+    notes: list[str] = []
+    for study in store.studies(model_sha256=record.model_sha256, limit=EARLIER):
+        here = bool(record.fingerprint) and study.fingerprint == record.fingerprint
+        seen = []
+        for data in study.tried:
+            one = tried_from_dict(data)
+            choice, gain = found.find(one.changes), gain_of(one, question)
+            if choice is None or gain is None or one.twin or one.failed:
+                continue
+            seen.append((choice, gain[0]))
+            belief = BELIEF_HERE if here else BELIEF_ELSEWHERE
+            priors.setdefault(choice, (gain[0], math.hypot(gain[1] or belief, belief)))
+        for choice, _ in sorted(seen, key=lambda pair: -pair[1])[:MOST_HINTS]:
+            if len(hints) < MOST_HINTS and any(choice):
+                hints[choice] = None
+        if seen:
+            where = "on this machine" if here else "on another machine, whose ratios are only a hint here"
+            notes.append(
+                f"Search {study.id} of this model {where} said what to try first; it was raced anew."
+            )
+    return list(hints), [(choice, *found) for choice, found in priors.items()], notes[:3]

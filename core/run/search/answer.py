@@ -1,0 +1,451 @@
+"""The answer of a search: what was confirmed, the front, what matters, what the controls said. Pure.
+
+What is reported of a winner comes from its confirming race alone. Looks before that choose; they never sell.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.evidence.contrast import ASSUMED
+from core.evidence.documents import (
+    Confirmed,
+    Controls,
+    EffectRecord,
+    FrontPoint,
+    GainNumbers,
+    LimitJudged,
+    PairRecord,
+    SearchOutcome,
+)
+from core.evidence.effects import main_effects, pair_effects
+from core.evidence.targets import Evidence, Judged, judge
+from core.evidence.tried import Gain, Look, Tried, contrast_of, weighed
+from core.evidence.verdict import Verdict, is_rejected
+from core.run.search.plan import Known, gain_of, model_of
+from core.spec.question import Question
+from core.spec.space import Space
+
+_NORMAL = statistics.NormalDist()
+_Z = 1.959963984540054
+FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
+MOST_ON_FRONT = 30
+SAMPLE = 2000  # configurations over which effects are averaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raced:
+    """A configuration of a confirming race, with all that the store holds of it."""
+
+    changes: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    trial: str
+    comparison: str
+    result: Mapping[str, Any]  # with raw samples; empty: it has none
+    look: Look
+    contrast: Any  # ContrastRecord against the default; None: none
+    size_bytes: int | None
+    arena: bool
+    summaries: Mapping[Any, Any]
+    error: str = ""
+
+
+def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, looks: float) -> Confirmed:
+    """Return what a confirming race says of one of its candidates, or of the default itself.
+
+    Args:
+        one: the candidate.
+        default: of the same race.
+        question: the objective and its limits.
+        margin: relative difference that counts as none.
+        looks: by which the race divided its 5 %.
+    """
+    gains: dict[str, GainNumbers] = {}
+    for metric in ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput"):
+        found = _by_times(metric, one, default, margin=margin, looks=looks)
+        if found is not None:
+            gains[metric] = found
+    for metric in FRONT_METRICS:
+        if metric in one.look.gains:
+            gains[metric] = of_gain(metric, one.look.gains[metric], margin)
+    limits = judged(one, question)
+    if question.same_latency and "latency_p50" in gains:
+        limits.append(_same_latency(gains["latency_p50"], margin))
+    return {
+        "trial": one.trial,
+        "comparison": one.comparison,
+        "changes": dict(one.changes),
+        "spec": dict(one.spec),
+        "gain": _of_objective(question, gains, margin),
+        "contrast": one.contrast,
+        "gains": list(gains.values()),
+        "limits": limits,
+        "measurements": dict(one.look.values),
+        "error": one.error or one.look.error or _breach(one.look),
+    }
+
+
+def _breach(look: Look) -> str:
+    return f"Its outputs are not what they should be: {look.breach}" if look.breach else ""
+
+
+def _by_times(metric: str, one: Raced, default: Raced, *, margin: float, looks: float) -> GainNumbers | None:
+    if one.contrast is None or not one.result:
+        return None
+    if metric == "latency_p50":
+        found = one.contrast
+        return _numbers(metric, found["ratio"], found["ratio_low"], found["ratio_high"], found["verdict"])
+    other = contrast_of(metric, one.result, default.result, looks=looks, margin=margin, prior=ASSUMED)
+    if other is None:
+        return None
+    verdict = other.verdict if one.contrast["holds"] else Verdict.UNDECIDED
+    return _numbers(metric, other.ratio, other.ratio_low, other.ratio_high, verdict)
+
+
+def _numbers(
+    metric: str, ratio: float, low: float | None, high: float | None, verdict: Verdict
+) -> GainNumbers:
+    return {"metric": metric, "ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": verdict}
+
+
+def of_gain(metric: str, gain: Gain, margin: float) -> GainNumbers:
+    """Return ln(gain) with its standard error as a ratio with a 95 % interval."""
+    middle, error = gain
+    low, high = (None, None) if error is None else (middle - _Z * error, middle + _Z * error)
+    ends = [None if end is None else math.exp(end) for end in (low, high)]
+    return _numbers(metric, math.exp(middle), ends[0], ends[1], Verdict.of(ends[0], ends[1], margin))
+
+
+def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
+    if len(question.objective) == 1:
+        metric = next(iter(question.objective))
+        return gains.get(metric) or _numbers(metric, 1.0, None, None, Verdict.UNDECIDED)
+    whole = weighed({name: _log(gains.get(name)) for name in question.objective}, question.objective)
+    name = "+".join(question.objective)
+    return of_gain(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
+
+
+def _log(gain: GainNumbers | None) -> Gain | None:
+    if gain is None:
+        return None
+    low, high = gain["ratio_low"], gain["ratio_high"]
+    error = None if low is None or high is None or low <= 0 else math.log(high / low) / 2 / _Z
+    return math.log(gain["ratio"]), error
+
+
+# --- limits -------------------------------------------------------------------------------------------------
+
+
+def judged(one: Raced, question: Question) -> list[LimitJudged]:
+    """Return every limit with whether the configuration keeps it, by its confirming race."""
+    rows = int(one.result.get("batch_size") or 1)
+    found = []
+    for target in question.limits:
+        at = target.batch_size or rows
+        evidence = Evidence(
+            batch_size=rows,
+            races={rows: [one.result]} if one.result and at == rows else {},
+            size_bytes=one.size_bytes,
+            summaries=one.summaries,
+            has_dataset=bool(one.summaries),
+            arena=one.arena,
+        )
+        found.append(_limit(judge(target, evidence)))
+    if question.accuracy_drop is not None:
+        found.append(_drop(one, question.accuracy_drop))
+    return found
+
+
+def _limit(found: Judged) -> LimitJudged:
+    target = found.target
+    return {
+        "limit": f"{target.what} {target.limit_words}",
+        "state": found.state,
+        "probability": _probability(found),
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "why": found.why,
+    }
+
+
+def _probability(found: Judged) -> float | None:
+    """That the limit is kept, by a normal number with that interval; an open end counts as far away."""
+    if found.value is None:
+        return None
+    low, high = found.low, found.high
+    if low is not None and low == high:
+        return 1.0 if found.state == "MET" else 0.0
+    halves = [abs(found.value - end) for end in (low, high) if end is not None and math.isfinite(end)]
+    error = max(halves, default=0.2 * abs(found.value)) / _Z
+    z = (found.target.limit - found.value) / max(error, 1e-12)
+    return _NORMAL.cdf(z if found.target.about.smaller_is_better else -z)
+
+
+def _same_latency(gain: GainNumbers, margin: float) -> LimitJudged:
+    least = 1 / (1 + margin)
+    low, high = gain["ratio_low"], gain["ratio_high"]
+    known = low is not None and high is not None
+    state: Any = "UNKNOWN"
+    if low is not None and low >= least:
+        state = "MET"
+    elif high is not None and high < least:
+        state = "MISSED"
+    log = _log(gain)
+    error = None if log is None else log[1]
+    probability = None
+    if known and error:
+        probability = _NORMAL.cdf((math.log(gain["ratio"]) - math.log(least)) / error)
+    return {
+        "limit": "p50 latency no longer than by default",
+        "state": state,
+        "probability": probability,
+        "value": gain["ratio"],
+        "low": low,
+        "high": high,
+        "why": "As a ratio to ONNX Runtime's default in the same rounds.",
+    }
+
+
+def _drop(one: Raced, drop: float) -> LimitJudged:
+    """Non-inferiority of the accuracy: the difference of two shares on the same rows."""
+    name = f"accuracy ≥ the original's − {100 * drop:g} pp"
+    pair = one.summaries.get("drop")
+    if pair is None:
+        why = "The accuracy was not measured."
+        return LimitJudged(
+            limit=name, state="UNKNOWN", probability=None, value=None, low=None, high=None, why=why
+        )
+    value, low, high, rows = pair
+    state: Any = "MET" if low >= -drop else "MISSED" if high < -drop else "UNKNOWN"
+    error = max((high - low) / 2 / _Z, 1e-9)
+    return {
+        "limit": name,
+        "state": state,
+        "probability": _NORMAL.cdf((value + drop) / error),
+        "value": value,
+        "low": low,
+        "high": high,
+        "why": f"The difference of the two on the same {rows:,} rows.",
+    }
+
+
+def kept(limits: Sequence[LimitJudged]) -> str:
+    """Return MISSED where one limit is broken, else UNKNOWN where one is not known, else MET."""
+    states = {one["state"] for one in limits}
+    return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
+
+
+def outcome(
+    candidates: Sequence[Confirmed], default: Confirmed | None, result: Mapping[str, Any]
+) -> tuple[SearchOutcome, Confirmed | None]:
+    """Return what a confirming race answers, and the configuration that it answers with.
+
+    Args:
+        candidates: in the order in which they were hoped to win.
+        default: of the same race; None: it failed.
+        result: of the race.
+    """
+    able = [one for one in candidates if not one["error"] and kept(one["limits"]) != "MISSED"]
+    default_able = default is not None and kept(default["limits"]) != "MISSED"
+    if not able:
+        return ("NO_DIFFERENCE" if default_able else "NONE_KEEPS_LIMITS"), None
+    better = [one for one in able if one["gain"]["verdict"] == Verdict.FASTER]
+    if default_able:
+        if is_rejected(result):
+            return "REJECTED", able[0]
+        if better:
+            sure = [one for one in better if kept(one["limits"]) == "MET"]
+            return ("FOUND", sure[0]) if sure else ("UNDECIDED", better[0])
+        undecided = [one for one in able if one["gain"]["verdict"] == Verdict.UNDECIDED]
+        return ("UNDECIDED", undecided[0]) if undecided else ("NO_DIFFERENCE", None)
+    sure = [one for one in able if kept(one["limits"]) == "MET"]
+    return ("FOUND", sure[0]) if sure else ("UNDECIDED", able[0])
+
+
+# --- what else was learnt -----------------------------------------------------------------------------------
+
+
+def ordered(
+    tried: Sequence[tuple[Tried, float]], level: frozenset[str], margin: float, *, threads: int = 1
+) -> list[tuple[Tried, float]]:
+    """Return who is to be confirmed, in order; ties are broken by what a configuration costs, never by noise.
+
+    A tie is who cannot be told from the leader and is within the margin of it by its estimate. Of these the
+    one with the least memory (in steps of a tenth, which equal processes differ by) comes first, then fewer
+    threads, then the nearest to the start.
+
+    Args:
+        tried: with ln(gain) of the objective, the best first.
+        level: keys of those that the race could not tell from its leader.
+        margin: relative difference that counts as none.
+        threads: that ONNX Runtime takes where it is not told.
+    """
+    if not tried:
+        return []
+    top = tried[0][1]
+
+    def is_tie(one: tuple[Tried, float]) -> bool:
+        return one is tried[0] or (one[0].key in level and top - one[1] <= math.log1p(margin))
+
+    def cost(one: tuple[Tried, float]) -> tuple[float, float, int, float]:
+        memory = one[0].value("peak_rss")
+        own = one[0].changes.get("intra_op_num_threads") or threads
+        return (
+            round(math.log(memory) / 0.1) if memory else math.inf,
+            float(own),
+            len(one[0].changes),
+            -one[1],
+        )
+
+    ties = [one for one in tried if is_tie(one)]
+    return [*sorted(ties, key=cost), *(one for one in tried if one not in ties)]
+
+
+def front(tried: Sequence[Tried], question: Question, margin: float) -> list[FrontPoint]:
+    """Return who is not surely dominated: nobody is as good in every respect and better in one, with 95 %.
+
+    Args:
+        tried: without controls.
+        question: the objective is one axis, memory, CPU and size are the others where they vary.
+        margin: see `ordered`.
+    """
+    points = []
+    for one in tried:
+        gain = gain_of(one, question)
+        if one.failed or gain is None:
+            continue
+        own = {"objective": gain}
+        own |= {
+            name: found
+            for name in FRONT_METRICS
+            if name not in question.objective and (found := one.gain(name)) is not None
+        }
+        points.append((one, own))
+    left = [
+        (one, own)
+        for one, own in points
+        if not any(_dominates(other, own, math.log1p(margin)) for _, other in points if other is not own)
+    ]
+    left.sort(key=lambda point: -point[1]["objective"][0])
+    name = "+".join(question.objective)
+    return [
+        {
+            "changes": dict(one.changes),
+            "trial": one.looks[-1].trial,
+            "gains": [
+                of_gain(name if metric == "objective" else metric, gain, margin)
+                for metric, gain in own.items()
+            ],
+            "values": {
+                metric: value
+                for metric in ("latency_p50", "throughput", *FRONT_METRICS)
+                if (value := one.value(metric)) is not None
+            },
+        }
+        for one, own in left[:MOST_ON_FRONT]
+    ]
+
+
+def _dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
+    """Whether one is surely better than the other in one respect, and in none worse by more than equals are.
+
+    Surely: with 95 % over all respects together. Equals differ by the margin, or by the noise where that is
+    more: to ask for "surely not worse" would keep everybody, because no two measured numbers are equal.
+    """
+    shared = one.keys() & other.keys()
+    reach = _NORMAL.inv_cdf(1 - 0.05 / 2 / max(1, len(shared)))
+    better = False
+    for name in shared:
+        (a, a_error), (b, b_error) = one[name], other[name]
+        error = math.hypot(a_error or 0.05, b_error or 0.05) if name != "model_size" else 1e-9
+        if a - b < -(least if name == "objective" else max(least, error)):
+            return False
+        better = better or a - b > reach * error
+    return better
+
+
+def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
+    """Return what each value does to the objective, and the strongest pairs, by the model of all looks."""
+    model = model_of(known)
+    space = known.space
+    if model is None or len(known.tried) < 3:
+        return [], []
+    step = max(1, len(known.codes) // SAMPLE)
+    codes = np.concatenate([known.codes[::step], model.tried])
+    seen = {(axis, int(value)) for axis in range(codes.shape[1]) for value in np.unique(model.tried[:, axis])}
+    singles: list[Any] = [
+        {
+            "setting": space.axes[one.axis].name,
+            "value": space.axes[one.axis].values[one.value],
+            "against": space.axes[one.axis].values[0],
+            **_ratios(one.mean, one.error),
+        }
+        for one in main_effects(model, codes)
+        if (one.axis, one.value) in seen
+    ]
+    pairs: list[Any] = [
+        {
+            "settings": [space.axes[axis].name for axis in one.axes],
+            "values": [space.axes[a].values[v] for a, v in zip(one.axes, one.values, strict=True)],
+            **_ratios(one.mean, one.error),
+        }
+        for one in pair_effects(model, model.tried)
+        if abs(one.mean) > _Z * one.error
+    ]
+    singles.sort(key=lambda one: -abs(math.log(one["ratio"])))
+    return singles, pairs
+
+
+def _ratios(mean: float, error: float) -> Any:
+    return {
+        "ratio": math.exp(mean),
+        "ratio_low": math.exp(mean - _Z * error),
+        "ratio_high": math.exp(mean + _Z * error),
+    }
+
+
+def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) -> Controls:
+    """Return what the hidden twins said, and ONNX Runtime's default against its own in every race.
+
+    Args:
+        tried: everybody, controls among them.
+        self_tests: A/A tests of the races of the search.
+    """
+    ratios: list[tuple[float, bool]] = []
+    by_key = {one.key: one for one in tried if not one.twin}
+    for twin in (one for one in tried if one.twin):
+        other = by_key.get(twin.key)
+        for look in twin.looks:
+            own = look.gains.get("latency_p50")
+            same = [
+                found.gains["latency_p50"]
+                for found in (other.looks if other is not None else ())
+                if found.race == look.race and "latency_p50" in found.gains
+            ]
+            if own is None or not same:
+                continue
+            distance = own[0] - same[0][0]
+            error = math.hypot(own[1] or 0.02, same[0][1] or 0.02)
+            ratios.append((math.exp(distance), abs(distance) > _Z * error))
+    for test in self_tests:
+        low, high = test.get("ratio_low"), test.get("ratio_high")
+        if low is not None and high is not None:
+            ratios.append((test["ratio"], not low <= 1 <= high))
+    largest = max((one for one, _ in ratios), key=lambda one: abs(math.log(one)), default=None)
+    return {"pairs": len(ratios), "apart": sum(apart for _, apart in ratios), "largest": largest}
+
+
+def space_facts(space: Space) -> Any:
+    """Return how many combinations there are and why so few differ."""
+    return {
+        "combinations": space.combinations,
+        "distinct": len(space.choices),
+        "left_out": dict(space.left_out),
+    }

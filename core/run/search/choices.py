@@ -1,0 +1,159 @@
+"""What a search may choose among: settings with the values worth trying, and the variants of the model.
+
+Variants that exist take part; others are made first where the question asks for it, within its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core import wire
+from core.process.runner import Progress
+from core.run.job import Service
+from core.run.trial import Resolved
+from core.run.variants import family, judged, make_chain, steps_of, variant_of
+from core.spec import ModelRef, TrialSpec
+from core.spec.knobs import Place
+from core.spec.question import Question
+from core.spec.space import MODEL, Axis, Space, asked_axes, check_left, space, without, worth_trying
+from core.spec.steps import Step
+from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, SpecError, TunerError, nearest
+
+CPU = "CPUExecutionProvider"
+MADE = ("simplify", "fuse", "fp16", "int8_dynamic")  # steps that need nothing but the model
+CALIBRATED = "int8_static"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """The values of the axis of models: name -> which file, and its size; "" is the model of the start."""
+
+    refs: Mapping[str, ModelRef] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    left_out: Sequence[str] = ()  # why a variant takes no part, in words
+
+    @property
+    def axis(self) -> Axis | None:
+        """None where there is one model."""
+        return Axis(name=MODEL, values=(None, *self.refs)) if self.refs else None
+
+
+NO_VARIANTS = Models()
+
+
+def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
+    """Return the variants of a model that may be the answer.
+
+    Left out is what a worker found to compute something else than its original when it was made, and what
+    takes other inputs.
+
+    Raises:
+        SpecError: the question names a variant that there is not.
+    """
+    sizes = {"": float(record.info["size_bytes"])}
+    members = [one for one in family(store, record) if one.content_sha256 != record.content_sha256]
+    wanted = question.vary.get(MODEL)
+    if wanted is not None:
+        names = [one.name for one in members]
+        for name in wanted:
+            if name is not None and name not in names:
+                raise SpecError(
+                    f"`{str(name)[:60]}` is no variant of `{record.name}`.{nearest(str(name), names)}",
+                    hint="Make one with `transform`, or let `--variants make` do it.",
+                )
+        members = [one for one in members if one.name in wanted]
+    elif question.vary or question.variants == "none":
+        members = []
+    refs: dict[str, ModelRef] = {}
+    left: list[str] = []
+    for one in members:
+        why = _why_not(one, record)
+        if why:
+            left.append(f"`{one.name}` takes no part: {why}")
+            continue
+        refs[one.name] = ModelRef(path=one.path, sha256=one.sha256)
+        sizes[one.name] = float(one.info["size_bytes"])
+    return Models(refs=refs, sizes=sizes, left_out=left)
+
+
+def _why_not(one: ModelRecord, record: ModelRecord) -> str:
+    if [i["name"] for i in one.info["inputs"]] != [i["name"] for i in record.info["inputs"]]:
+        return "it takes other inputs"
+    if one.info["fixed_batch"] != record.info["fixed_batch"]:
+        return "its batch is another"
+    check = judged(one)
+    if check is not None and check.breach:
+        return f"its outputs are not what they should be ({check.why})"
+    return ""
+
+
+def make_variants(store: Store, record: ModelRecord, base: TrialSpec, service: Service) -> list[str]:
+    """Make the variants of an original that need nothing but the model, and INT8 static where rows are named.
+
+    One that cannot be made costs a note. What was made before is taken again.
+
+    Returns:
+        What could not be made, in words.
+
+    Raises:
+        Cancelled: by the user; what was complete stays.
+    """
+    if variant_of(record) is not None or steps_of(record):
+        return ["Variants are made of an original only."]
+    kinds = [*MADE, *([CALIBRATED] if base.dataset is not None else [])]
+    notes = []
+    for number, kind in enumerate(kinds):
+        service.on_progress(Progress(stage="makes variants", done=number, total=len(kinds), text=kind))
+        try:
+            make_chain(
+                store,
+                record,
+                [Step(kind, {})],
+                run=service.run,
+                dims=base.workload.dims,
+                calibration=base.dataset if kind == CALIBRATED else None,
+            )
+        except Cancelled:
+            raise
+        except TunerError as error:
+            notes.append(f"`{kind}` could not be made: {error.message}")
+    return notes
+
+
+# --- the space ----------------------------------------------------------------------------------------------
+
+
+def place_of(machine: wire.Environment | None, resolved: Resolved, question: Question) -> Place:
+    """Return what a space needs to know of the machine and the model; no machine: one thread, the CPU."""
+    loadable = [one["name"] for one in machine["providers"] if one["loadable"]] if machine is not None else []
+    chains = [(name, CPU) for name in loadable if name != CPU]
+    batch = resolved.record.info["batch_dim"] is not None
+    return Place(
+        threads=machine["cpu"]["usable"] if machine is not None else 1,
+        providers=((CPU,), *chains),
+        any_batch=question.per_row and batch and resolved.spec.workload.feeds == "random",
+        memory="peak_rss" in question.metrics,
+    )
+
+
+def space_of(base: TrialSpec, question: Question, place: Place, models: Models = NO_VARIANTS) -> Space:
+    """Return the space of a question.
+
+    Raises:
+        SpecError: nothing is left to vary, an unknown value, or too many configurations.
+    """
+    vary = {name: values for name, values in question.vary.items() if name != MODEL}
+    axes = asked_axes(base, vary) if question.vary else worth_trying(base, place)
+    axes += [models.axis] if models.axis is not None else []
+    axes, _ = without(axes, question.without)
+    check_left(axes)
+    found = space(base, axes, models=models.refs)
+    if len(found.choices) < 2:
+        raise SpecError(
+            "All combinations of what varies are one configuration: "
+            f"{next(iter(found.left_out), 'nothing differs')}.",
+            hint="Vary a setting that has an effect here.",
+        )
+    return found

@@ -1,0 +1,362 @@
+"""What a search does next: a pure function of what is known and of the time that is left.
+
+First looks at configurations (one process of each, in the same rounds) until their share of the time is used
+or none promises anything; then a heat of the best, in which whoever is surely slower leaves; then the best
+against ONNX Runtime's default in fresh processes, and the next best where it does not hold. Which
+configurations are looked at is the strategy's; the rest is the same for all of them. Shares and batches are
+those that did best on invented machines (`tests/unit/test_search_simulation.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from core.evidence.effects import Codes, Effects, balanced, fit, next_best
+from core.evidence.tried import FROM_MEDIANS, Tried, weighed
+from core.spec.question import Question
+from core.spec.space import Choice, Space
+
+FIRST = 2  # configurations of the first look, which shows what a configuration costs
+BATCH = 6  # of a later look
+BESIDE = 3  # processes of a look beside its configurations: the default, its twin and a hidden one
+MOST_AT_ONCE = 40  # live processes of a look
+MOST_RIVALS = 8
+LEAST_HEAT_GENERATIONS = 4
+LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time; the rest confirms
+PROMISING = 0.05  # times the margin: a look at less than that is not worth its time
+MOST_CONFIRMED = 2  # that ran, where there are no limits: each is another chance to be wrong
+SEVERAL = 4  # generations of two candidates that the time must hold, or one is confirmed alone
+LATE = 0.9  # of what a confirmation of one generation takes must be left
+DESIGN = 24  # balanced first looks, or as many as the axes have values beyond their first, and 4
+DESIGN_SHARE = 0.5  # of all looks that the time holds, at most
+FLAT = 0.5  # of the margin, below which the best is no promise
+SIMPLIFIED = 2  # of the best, whose plainer twins race, too
+SIMPLER_BY = 0.5  # of the margin, that a plainer one may be predicted to lose
+FUTILE = 12  # configurations that fail, and none that works, after which nothing more is tried
+GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What a search knows, and what is left to it."""
+
+    question: Question
+    space: Space
+    codes: Codes  # the space's choices
+    tried: Mapping[Choice, Tried]  # without controls
+    confirmed: Sequence[Choice]  # that raced against the default in fresh processes, in order
+    margin: float
+    time_s: float  # for all of it
+    spent_s: float
+    each_s: float  # of one configuration in a look; 0: not known yet
+    fixed_s: float  # of a race, beside its configurations
+    rivals: Sequence[Choice] = ()  # what is left of the heat, the best first; empty: there was none
+    hints: Sequence[Choice] = ()  # what earlier studies found best
+    priors: Sequence[tuple[Choice, float, float]] = ()  # earlier: ln(gain) and how little it is believed
+    infeasible: Callable[[Tried], bool] = field(default=lambda one: False)  # surely breaks a limit
+    settled: bool = False  # what was confirmed answers the question
+    before_s: float = 0.0  # of the time, that had been spent before this search was resumed
+    default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left."""
+        return self.time_s - self.spent_s
+
+    @property
+    def own_s(self) -> float:
+        """Seconds that this search was given, without those before it was resumed."""
+        return self.time_s - self.before_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to race next, the best first."""
+
+    stage: str  # of `core.evidence.tried.Stage`
+    choices: Sequence[Choice]
+    budget_s: float
+    why: str  # in words, for who looks on
+
+
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried ones to look at; none: enough
+
+
+def next_step(known: Known, strategy: Strategy) -> Step | None:
+    """Return what to do next; None: nothing more would change the answer, or the time is over."""
+    if known.confirmed or known.rivals or known.settled:
+        return _confirm(known)
+    return _look(known, strategy) or _heat(known) or _confirm(known)
+
+
+# --- first looks --------------------------------------------------------------------------------------------
+
+
+def looks_end_s(known: Known) -> float:
+    """Until when first looks are made, in seconds since the search began."""
+    return known.before_s + known.own_s * LOOKS_SHARE
+
+
+def _look(known: Known, strategy: Strategy) -> Step | None:
+    left = (
+        len(known.codes) - len(known.tried) - (known.default is not None and known.default not in known.tried)
+    )
+    over = known.tried and known.spent_s >= looks_end_s(known)
+    if left <= 0 or over or _is_futile(known):
+        return None
+    if not known.each_s:
+        count = FIRST
+    else:
+        spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
+        count = min(math.floor(spare_s / known.each_s) - BESIDE, MOST_AT_ONCE)
+        if not known.tried:
+            count = max(count, FIRST)
+        if count < 2:
+            return None
+    choices = strategy(known, min(count, left))
+    if not choices:
+        return None
+    budget_s = max(1.0, known.left_s - known.own_s * HEAT_SHARE)
+    return Step(stage="screen", choices=choices, budget_s=budget_s, why=f"a first look at {len(choices)}")
+
+
+def _is_futile(known: Known) -> bool:
+    """Whether everything fails: then the next would, too."""
+    return len(known.tried) >= FUTILE and all(one.failed for one in known.tried.values())
+
+
+def designed(known: Known, count: int) -> Sequence[Choice]:
+    """The strategy `race`: hints of earlier studies, a balanced design, then what the model promises."""
+    choices, at = known.space.choices, {choice: i for i, choice in enumerate(known.space.choices)}
+    reserved = [] if known.default is None else [at[known.default]]
+    taken = [at[one] for one in known.tried if one in at]
+    taken += [one for one in reserved if one not in taken]
+    if hints := [one for one in known.hints if one in at and at[one] not in taken][:count]:
+        return hints
+    open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
+    likely = open_[~failing(known, known.codes[open_])]
+    open_ = likely if len(likely) else open_
+    levels = sum(len(axis.values) - 1 for axis in known.space.axes)
+    wanted = min(max(DESIGN, levels + 4), round(DESIGN_SHARE * _affordable(known, count)))
+    if len(open_) <= count:
+        return [choices[int(i)] for i in open_]
+    if len(taken) < wanted:
+        count = min(count, max(wanted - len(taken), BATCH))
+        rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
+        seen = range(len(taken))
+        chosen = balanced(known.codes[rows], count, seed=known.question.seed, taken=seen)
+        return [choices[int(rows[i])] for i in chosen]
+    model = model_of(known)
+    if model is None:
+        return ()
+    found = next_best(model, known.codes[open_], min(count, max(BATCH, count // 2)))
+    if not found or max(gain for _, gain in found) < PROMISING * known.margin:
+        return ()
+    return [choices[int(open_[i])] for i, _ in found]
+
+
+def _affordable(known: Known, count: int) -> int:
+    """How many configurations all first looks together hold, with `count` in the next one."""
+    later_s = looks_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
+    later = math.floor(later_s / known.each_s) if known.each_s else math.inf
+    return int(min(len(known.codes), len(known.tried) + count + max(0, min(later, 10 * DESIGN))))
+
+
+def in_order(known: Known, count: int) -> Sequence[Choice]:
+    """The strategy `grid`."""
+    return [one for one in known.space.choices if one not in known.tried and one != known.default][:count]
+
+
+def at_random(known: Known, count: int) -> Sequence[Choice]:
+    """The strategy `random`: one order for a seed, of which every look takes the next."""
+    order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
+    drawn = (known.space.choices[int(i)] for i in order)
+    return [one for one in drawn if one not in known.tried and one != known.default][:count]
+
+
+def failing(known: Known, codes: Codes) -> Mask:
+    """Which configurations are likely to fail: they have a value, or two, with which nothing ever worked.
+
+    The value that explains most failures is found guilty first, and these count against nobody else.
+    """
+    found = np.zeros(len(codes), dtype=np.bool_)
+    failed = [choice for choice, one in known.tried.items() if one.looks and one.looks[-1].error]
+    worked = [choice for choice in known.tried if choice not in failed]
+    if known.default is not None:
+        worked.append(known.default)
+    singles = [(axis,) for axis in range(codes.shape[1])]
+    pairs = list(itertools.combinations(range(codes.shape[1]), 2))
+    while failed:
+        guilty = _guilty(singles, GUILTY, failed, worked) or _guilty(pairs, GUILTY_PAIR, failed, worked)
+        if guilty is None:
+            break
+        group, values = guilty
+        found |= (codes[:, group] == values).all(axis=1)
+        failed = [choice for choice in failed if _of(choice, group) != values]
+    return found
+
+
+def _guilty(
+    groups: Sequence[tuple[int, ...]], least: int, failed: Sequence[Choice], worked: Sequence[Choice]
+) -> tuple[tuple[int, ...], Choice] | None:
+    """Return the axes and their values that most of the failed share, and none of those that worked."""
+    found: tuple[int, tuple[int, ...], Choice] | None = None
+    for group in groups:
+        innocent = {_of(choice, group) for choice in worked}
+        counts = Counter(_of(choice, group) for choice in failed)
+        for values, count in counts.items():
+            if count >= least and any(values) and values not in innocent and (not found or count > found[0]):
+                found = count, group, values
+    return found and found[1:]
+
+
+def _of(choice: Choice, group: Sequence[int]) -> Choice:
+    return tuple(choice[axis] for axis in group)
+
+
+def model_of(known: Known) -> Effects | None:
+    """Return the model of what was tried; None: nothing was that has a number."""
+    rows, gains, errors, races = [], [], [], []
+    for choice, one in known.tried.items():
+        for look in () if one.failed else one.looks:
+            gain = gain_of(replace(one, looks=(look,)), known.question)
+            if gain is not None:
+                rows.append(choice)
+                gains.append(gain[0])
+                errors.append(gain[1])
+                races.append(look.race)
+    if not rows:
+        return None
+    if known.default is not None and known.default not in known.tried:
+        rows.append(known.default)
+        gains.append(0.0)
+        errors.append(0.0)
+        races.append("")
+    for choice, earlier, doubt in known.priors:
+        if choice not in known.tried:
+            rows.append(choice)
+            gains.append(earlier)
+            errors.append(doubt)
+            races.append("")
+    return fit(np.array(rows, dtype=np.int16), gains, errors, races)
+
+
+def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None:
+    """Return ln(gain) of the objective by all looks at a configuration."""
+    return weighed({name: one.gain(name) for name in question.objective}, question.objective)
+
+
+# --- the heat -----------------------------------------------------------------------------------------------
+
+
+def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
+    """Return who may be the answer, the best first, by the model drawn to what was measured.
+
+    Args:
+        known: everything.
+        also_infeasible: those too that surely break a limit by what was seen.
+    """
+    model = model_of(known)
+    if model is None:
+        return []
+    sound = {c: one for c, one in known.tried.items() if not one.failed and one.looks and c != known.default}
+    able = [c for c, one in sound.items() if also_infeasible or not known.infeasible(one)]
+    if not able:
+        return []
+    mean, _ = model.at(np.array(able, dtype=np.int16))
+    ranked = sorted(zip(able, mean.tolist(), strict=True), key=lambda one: -one[1])
+    return [(choice, gain) for choice, gain in ranked]
+
+
+def _heat(known: Known) -> Step | None:
+    ranked = standing(known)
+    heat_s = min(known.own_s * HEAT_SHARE, known.left_s - confirm_s(known))
+    held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
+    count = min(MOST_RIVALS, held, len(ranked))
+    if count < 2 or _is_flat(known, ranked[0][0]):
+        return None
+    best = [choice for choice, _ in ranked[:count]]
+    plain = [
+        one
+        for choice in best[:SIMPLIFIED]
+        if (one := simplified(known, choice)) not in (choice, known.default)
+    ]
+    choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
+    if not set(known.question.objective) <= set(FROM_MEDIANS):  # who is slower does not leave: look again
+        return Step(stage="screen", choices=choices, budget_s=heat_s, why=f"another look at the best {count}")
+    return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"a race of the best {count}")
+
+
+def _is_flat(known: Known, best: Choice) -> bool:
+    """Whether the best promises no more than equals differ by: then all time is for saying so."""
+    model = model_of(known)
+    if known.default is None or model is None or _is_bounded(known.question):
+        return False
+    mean, deviation = model.at(np.array([best], dtype=np.int16))
+    return bool(mean[0] - deviation[0] < FLAT * math.log1p(known.margin))
+
+
+def _is_bounded(question: Question) -> bool:
+    """Whether there are limits: then the default itself may be no answer."""
+    return bool(question.limits) or question.same_latency or question.accuracy
+
+
+def simplified(known: Known, choice: Choice) -> Choice:
+    """Return a configuration without the changes that do nothing by the model: the plainer of two equals."""
+    model = model_of(known)
+    if model is None:
+        return choice
+    own, least = choice, float(model.at(np.array([choice], dtype=np.int16))[0][0])
+    least -= SIMPLER_BY * math.log1p(known.margin)
+    while True:
+        reverted = (tuple(0 if i == axis else v for i, v in enumerate(own)) for axis in range(len(own)))
+        plainer = {known.space.canonical(one) for one in reverted}
+        options = [one for one in plainer if one in known.space.known and one != own]
+        if not options:
+            return own
+        means = model.at(np.array(options, dtype=np.int16))[0]
+        if float(means.max()) < least:
+            return own
+        own = options[int(means.argmax())]
+
+
+# --- the confirmation ---------------------------------------------------------------------------------------
+
+
+def confirm_s(known: Known) -> float:
+    """Return what a confirmation takes at least: four generations of two candidates and two defaults."""
+    return max(0.2 * known.own_s, known.fixed_s + 4 * 4 * known.each_s)
+
+
+def _promises(known: Known, choice: Choice) -> bool:
+    """Whether one that was not confirmed yet looks better than the default by half the margin at least."""
+    gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
+    return gain is not None and gain[0] > math.log1p(known.margin) / 2
+
+
+def _confirm(known: Known) -> Step | None:
+    """The best that was not confirmed yet; where there are limits, which it may break, the next best, too."""
+    held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
+    if not _is_bounded(known.question) and len(held) >= MOST_CONFIRMED:
+        return None
+    order = known.rivals or [choice for choice, _ in standing(known)]
+    if not order and not known.confirmed:  # none keeps the limits: the best of them shows by how much
+        order = [choice for choice, _ in standing(known, also_infeasible=True)][:1]
+    left = [one for one in order if one not in known.confirmed]
+    if known.confirmed and not known.question.limits and not known.question.same_latency:
+        left = [one for one in left if _promises(known, one)]
+    if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
+        return None
+    left_s = known.left_s - known.fixed_s
+    together = _is_bounded(known.question) and left_s >= SEVERAL * 4 * known.each_s
+    if left_s < 3 * known.each_s * LATE:
+        return None  # the time does not hold one process of each
+    choices = left[: 2 if together else 1]
+    return Step(stage="confirm", choices=choices, budget_s=left_s, why="the best in fresh processes")

@@ -1,0 +1,357 @@
+"""A search as a person reads it: the answer as one sentence, what it rests on, what was tried. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.evidence.documents import Confirmed, EffectRecord, GainNumbers, LimitJudged, SearchResult
+from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
+from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
+from core.evidence.verdict import Color, Verdict, ratio_text
+from core.show.format import duration, when
+from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.table import Column, Table, tabulate
+from core.show.words import STATE_WORDS, counted
+from core.spec.question import OBJECTIVES, question_from_dict
+from core.spec.space import changes_words
+from core.store import StudyRecord
+from core.wire.units import ms, size
+
+WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
+    **dict.fromkeys(("latency_p50", "latency_mean", "latency_p95", "latency_p99"), ("faster", "slower")),
+    "throughput": ("more rows a second", "fewer rows a second"),
+    "cpu_s": ("less CPU time a row", "more CPU time a row"),
+    "peak_rss": ("less peak memory", "more peak memory"),
+    "model_size": ("smaller", "larger"),
+}
+BY_TIME = ("latency_p50", "latency_mean", "latency_p95", "latency_p99")
+COLORS: Mapping[str, Color] = {
+    "FOUND": "green",
+    "NO_DIFFERENCE": "blue",
+    "NONE_KEEPS_LIMITS": "orange",
+    "UNDECIDED": "gray",
+    "REJECTED": "red",
+}
+TRIED_SHOWN = 8  # rows of what was tried on a terminal
+EFFECTS_SHOWN = 8
+_Z = 1.959963984540054
+
+
+def gain_parts(gain: GainNumbers) -> tuple[str, str]:
+    """Return a gain and what it rests on: ("1.42× faster", "95 % [1.38, 1.46]")."""
+    ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
+    better, worse = WORDS.get(gain["metric"], ("better", "worse"))
+    if low is None or high is None:
+        return f"about {ratio_text(ratio)}×", "no interval"
+    if gain["verdict"] == Verdict.SLOWER:
+        ratio, low, high, better = 1 / ratio, 1 / high, 1 / low, worse
+    span = f"95 % [{_x(low, low, high)}, {_x(high, low, high)}]"
+    if gain["verdict"] == Verdict.EQUIVALENT:
+        return f"{_x(ratio, low, high)}×, no difference", span
+    if gain["verdict"] == Verdict.UNDECIDED:
+        return "undecided", f"between {_x(low, low, high)}× and {_x(high, low, high)}×"
+    return f"{_x(ratio, low, high)}× {better}", span
+
+
+def gain_words(gain: GainNumbers) -> str:
+    """Return a gain in words: `1.42× faster, 95 % [1.38, 1.46]`."""
+    return ", ".join(gain_parts(gain))
+
+
+def _x(value: float, low: float, high: float) -> str:
+    places = len(ratio_text(max(low, 1e-9), low, high).partition(".")[2])
+    return f"{value:.{places}f}"
+
+
+def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
+    """Return the answer in one sentence, of the same rank whatever it is."""
+    winner: Confirmed | None = answer["winner"]
+    match answer["outcome"]:
+        case "FOUND" if winner is not None:
+            short, span = gain_parts(winner["gain"])
+            grade = f", grade {answer['grade']}" if answer.get("grade") else ""
+            kept = "; it keeps every limit" if answer["limits"] else ""
+            return f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}."
+        case "NO_DIFFERENCE":
+            return f"Nothing beats ONNX Runtime's default{_nearest(answer)}."
+        case "NONE_KEEPS_LIMITS":
+            return f"No configuration that was tried keeps the limits: {', '.join(answer['limits'])}."
+        case "REJECTED":
+            return "The race that was to confirm the best was rejected: its A/A test lets no verdict stand."
+    if winner is None:
+        return "Nothing was confirmed within the time."
+    short, span = gain_parts(winner["gain"])
+    told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
+    return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."
+
+
+def _nearest(answer: Mapping[str, Any]) -> str:
+    others: Sequence[Confirmed] = answer["others"]
+    if not others:
+        return ""
+    return f": the best of {answer['tried']} tried came out at {gain_words(others[0]['gain'])}"
+
+
+def _open(winner: Confirmed) -> str:
+    unknown = [one["limit"] for one in winner["limits"] if one["state"] == "UNKNOWN"]
+    return f"; not known yet: {', '.join(unknown)}" if unknown else ""
+
+
+def answered(record: StudyRecord) -> Sheet:
+    """Return a search with its answer, or how far it came."""
+    question = question_from_dict(record.question)
+    headline = f"{record.model_name} · search {record.id} · {question.words}"
+    answer: Any = record.answer
+    if answer is None:
+        return Sheet(headline, _unfinished(record))
+    parts: list[Part] = [Note(sentence(answer), COLORS[answer["outcome"]])]
+    if (winner := answer["winner"]) is not None:
+        parts += _card(winner, answer["default"])
+    parts += _tried_facts(record, answer)
+    if effects_ := answer["effects"]:
+        parts += [
+            Line("What matters, over all that was tried:", apart=True),
+            effects(effects_[:EFFECTS_SHOWN]),
+        ]
+        parts += [Note(_pair_words(one)) for one in answer["pairs"][:3]]
+    parts += [Line("What was tried, the best first:", apart=True), tried(record, most=TRIED_SHOWN)]
+    parts += [Note(note, apart=number == 0) for number, note in enumerate(answer["notes"])]
+    return Sheet(headline, parts)
+
+
+def _unfinished(record: StudyRecord) -> list[Part]:
+    state = STATE_WORDS.get(record.state, record.state.lower())
+    seen = [one for one in map(tried_from_dict, record.tried) if not one.twin]
+    found: list[Part] = [Note(f"It has no answer: {state}. {counted(len(seen), 'configuration')} tried.")]
+    if record.error is not None:
+        found.append(Note(record.error["message"], "orange"))
+    if record.state not in ("RUNNING", "WAITING"):
+        found.append(Note(f"Go on with it: `search --resume {record.id}`."))
+    return [*found, tried(record, most=TRIED_SHOWN)] if seen else found
+
+
+def _card(winner: Confirmed, default: Confirmed | None) -> list[Part]:
+    parts: list[Part] = [Fact("changed", changes_words(winner["changes"]))]
+    for metric, text in numbers(winner, default):
+        parts.append(Fact(metric, text))
+    parts += [Fact("limit", limit_words(one), _limit_color(one)) for one in winner["limits"]]
+    return [*parts, Fact("trial", winner["trial"]), Fact("comparison", winner["comparison"])]
+
+
+def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str]]:
+    """Return what a confirmed configuration costs beside the default: `p50`, `3.4 → 2.4 ms`."""
+    before = default["measurements"] if default is not None else {}
+    found = []
+    for metric, name in (("latency_p50", "p50"), ("latency_p95", "p95"), ("cpu_s", "CPU a row")):
+        own = winner["measurements"].get(metric)
+        if own:
+            other = before.get(metric)
+            change = f"{ms(other)} → {ms(own)}, {own / other - 1:+.0%}" if other else ms(own)
+            found.append((name, change))
+    own = winner["measurements"].get("peak_rss")
+    if own:
+        other = before.get("peak_rss")
+        found.append(("memory", f"{size(other)} → {size(own)}" if other else size(own)))
+    return found
+
+
+def limit_words(one: LimitJudged) -> str:
+    """Return a limit and whether it is kept: `p99 latency ≤ 3 ms: Met, kept with a probability of 98 %`."""
+    return f"{one['limit']}: {LIMIT_WORDS[one['state']]}{sure_words(one['probability'])}"
+
+
+def sure_words(probability: float | None) -> str:
+    """Return how probable it is that a limit is kept; empty: nothing was measured."""
+    if probability is None:
+        return ""
+    shown = min(99, max(1, round(100 * probability)))
+    bound = "more than " if probability > 0.995 else "less than " if probability < 0.005 else ""
+    return f", kept with a probability of {bound}{shown} %"
+
+
+def _limit_color(one: LimitJudged) -> Color:
+    return {"MET": "green", "MISSED": "red"}.get(one["state"], "gray")  # type: ignore[return-value]
+
+
+def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
+    space = answer["space"]
+    failed = f", {answer['failed']} of them failed or were wrong" if answer["failed"] else ""
+    parts: list[Part] = [
+        Fact(
+            "tried",
+            f"{answer['tried']} of {space['distinct']:,} configurations{failed}, "
+            f"in {duration(answer['wall_s'])} of {duration(answer['budget_s'])}",
+        ),
+        Fact("space", space_words(space)),
+        Fact("controls", controls_words(answer["controls"])),
+    ]
+    if answer["limits"]:
+        parts.insert(0, Fact("limits", ", ".join(answer["limits"])))
+    if answer["busy"]:
+        parts.append(Fact("busy", answer["busy"]["words"], "orange"))
+    return parts
+
+
+def space_words(space: Mapping[str, Any]) -> str:
+    """Return how many combinations there are, how many differ, and the main reason for the others."""
+    text = f"{space['combinations']:,} combinations are {space['distinct']:,} different configurations"
+    reason = next(iter(space["left_out"]), "")
+    return f"{text}; left out most often: {reason}" if reason else text
+
+
+def controls_words(controls: Mapping[str, Any]) -> str:
+    """Return what the hidden A/A controls said."""
+    if not controls["pairs"]:
+        return "there was no hidden A/A control"
+    largest = controls["largest"]
+    far = f", the farthest at {largest:.3f}×" if largest else ""
+    apart = controls["apart"]
+    said = "none was called different" if not apart else f"{apart} came out different, though they were equal"
+    return f"{counted(controls['pairs'], 'hidden A/A pair')}: {said}{far}"
+
+
+def _pair_words(one: Mapping[str, Any]) -> str:
+    names = " and ".join(
+        changes_words({name: value}) for name, value in zip(one["settings"], one["values"], strict=True)
+    )
+    span = f"[{one['ratio_low']:.2f}, {one['ratio_high']:.2f}]"
+    return f"Together {names}: {one['ratio']:.2f}× of what each does alone, 95 % {span}"
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def effects(found: Sequence[EffectRecord]) -> Table:
+    """Return what each value of a setting does against the start's, over all that was tried."""
+    return tabulate(
+        found,
+        (Column("setting", key="setting"), lambda one: one["setting"].removeprefix("session.")),
+        (Column("value", key="value"), lambda one: value_words(one["value"])),
+        (Column("against", key="against"), lambda one: value_words(one["against"])),
+        (Column("gain", right=True), lambda one: f"{one['ratio']:.2f}×"),
+        (Column("95 %", right=True), lambda one: f"[{one['ratio_low']:.2f}, {one['ratio_high']:.2f}]"),
+        (Column("ratio", "number", key="ratio", on="none"), lambda one: one["ratio"]),
+        (Column("ratio_low", "number", key="ratio_low", on="none"), lambda one: one["ratio_low"]),
+        (Column("ratio_high", "number", key="ratio_high", on="none"), lambda one: one["ratio_high"]),
+        (Column("what it says"), _effect_words),
+    )
+
+
+def value_words(value: Any) -> str:
+    """Return the value of a setting as people write it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "default" if value is None else str(value)
+
+
+def _effect_words(one: EffectRecord) -> str:
+    if one["ratio_low"] > 1:
+        return "better"
+    if one["ratio_high"] < 1:
+        return "worse"
+    near = max(one["ratio_high"], 1 / max(one["ratio_low"], 1e-9)) < 1.02
+    return "nothing" if near else "not known"
+
+
+def tried(record: StudyRecord, *, most: int | None = None) -> Table:
+    """Return everything that was tried, the best first, with state and reason.
+
+    Args:
+        record: of the search.
+        most: rows; None: all.
+    """
+    question = question_from_dict(record.question)
+    rows = [
+        (one, weighed({name: _told(one).gain(name) for name in question.objective}, question.objective))
+        for one in map(tried_from_dict, record.tried)
+        if not one.twin
+    ]
+    rows.sort(key=lambda row: (bool(row[0].failed), -(row[1][0] if row[1] is not None else -math.inf)))
+    answer: Any = record.answer or {}
+    confirmed = {
+        _name(one["changes"]): one for one in [answer.get("winner"), *answer.get("others", ())] if one
+    }
+    return tabulate(
+        rows[:most],
+        (Column("configuration", key="configuration", tells=True), lambda row: changes_words(row[0].changes)),
+        (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
+        (Column("gain", right=True), lambda row: "–" if row[1] is None else f"{math.exp(row[1][0]):.3f}×"),
+        (Column("95 %", right=True), lambda row: _interval(row[1])),
+        (
+            Column("gain", "number", key="gain", on="none"),
+            lambda row: None if row[1] is None else math.exp(row[1][0]),
+        ),
+        (Column("p50", "ms", key="p50_ms"), lambda row: row[0].value("latency_p50")),
+        (Column("peak memory", "bytes", key="peak_rss_bytes"), lambda row: row[0].value("peak_rss")),
+        (Column("looks", "count", key="looks"), lambda row: len(row[0].looks)),
+        (Column("reason", key="reason", narrow=True), lambda row: row[0].failed),
+        drop=("looks", "peak memory", "p50", "reason"),
+    )
+
+
+def _told(one: Tried) -> Tried:
+    """What is told of a configuration: its confirming race alone, where there was one."""
+    last = [look for look in one.looks if look.stage == "confirm"][-1:]
+    return replace(one, looks=tuple(last)) if last else one
+
+
+def _name(changes: Mapping[str, Any]) -> str:
+    return changes_words(changes)
+
+
+def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
+    if (found := confirmed.get(_name(one.changes))) is not None:
+        return "confirmed" if not found["error"] else "turned down"
+    if one.failed:
+        return "failed"
+    stages = {look.stage for look in one.looks}
+    return "raced" if "heat" in stages else "looked at"
+
+
+def _interval(gain: Gain | None) -> str:
+    if gain is None or gain[1] is None:
+        return ""
+    low, high = gain[0] - _Z * gain[1], gain[0] + _Z * gain[1]
+    return f"[{math.exp(low):.3f}, {math.exp(high):.3f}]"
+
+
+def studies(records: Sequence[StudyRecord]) -> Table:
+    """Return searches, one a row."""
+    return tabulate(
+        records,
+        (Column("search", "id", key="study"), lambda one: one.id),
+        (Column("model", key="model"), lambda one: one.model_name),
+        (Column("question", key="question"), lambda one: _question(one)),
+        (Column("state", key="state"), lambda one: STATE_WORDS.get(one.state, one.state.lower())),
+        (Column("answer", key="answer"), _short_answer),
+        (Column("tried", "count", key="tried"), lambda one: sum(not data["twin"] for data in one.tried)),
+        (Column("took", right=True), lambda one: duration(one.wall_s)),
+        (Column("wall_s", "number", key="wall_s", on="none"), lambda one: one.wall_s),
+        (Column("when"), lambda one: when(one.created_at)),
+        drop=("when", "tried", "took"),
+    )
+
+
+def _question(one: StudyRecord) -> str:
+    question = question_from_dict(one.question)
+    return ", ".join([question.words, *question.limit_words])
+
+
+def _short_answer(one: StudyRecord) -> str:
+    if one.answer is None:
+        return ""
+    winner = one.answer["winner"]
+    match one.answer["outcome"]:
+        case "FOUND":
+            return gain_words(winner["gain"])
+        case "NO_DIFFERENCE":
+            return "nothing beats the default"
+        case "NONE_KEEPS_LIMITS":
+            return "none keeps the limits"
+    return str(one.answer["outcome"]).lower()
+
+
+assert set(WORDS) == set(OBJECTIVES)

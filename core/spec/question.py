@@ -1,0 +1,357 @@
+"""The question of a search: what is to be best, within which limits, in what time, and what may change.
+
+Pure. Texts are those of the command line; a study keeps the question as plain data.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from core.spec.knobs import KNOBS, Knob, Value, knob
+from core.spec.space import MODEL
+from core.spec.targets import METRICS, TargetSpec, check_targets, target_from_dict
+from core.spec.validation import Spec, validated
+from core.wire.errors import SpecError, nearest
+
+Strategy = Literal["race", "grid", "random", "optuna-tpe"]
+STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
+    {
+        "race": "a balanced design, a model of the settings' effects, the most promising next",
+        "grid": "every configuration in turn, as far as the time goes",
+        "random": "configurations drawn at random",
+        "optuna-tpe": "what Optuna's tree-structured Parzen estimator proposes; needs the package `optuna`",
+    }
+)
+OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smaller or larger, in words
+    {
+        "latency_p50": "lowest p50 latency",
+        "latency_mean": "lowest mean latency",
+        "latency_p95": "lowest p95 latency",
+        "latency_p99": "lowest p99 latency",
+        "throughput": "most rows a second",
+        "cpu_s": "least CPU time a row",
+        "peak_rss": "least peak memory",
+        "model_size": "smallest model",
+    }
+)
+PER_ROW = ("throughput", "cpu_s")  # objectives of which the batch is a part
+_SHORT: Mapping[str, str] = {
+    "latency": "latency_p50",
+    "p50": "latency_p50",
+    "p95": "latency_p95",
+    "p99": "latency_p99",
+    "mean": "latency_mean",
+    "cpu": "cpu_s",
+    "memory": "peak_rss",
+    "size": "model_size",
+}
+DEFAULT_BUDGET_S = 60
+LEAST_BUDGET_S, MOST_BUDGET_S = 5, 86_400
+
+
+class Question(Spec):
+    """What a search is to find. `objective` has the weight of each metric in the logarithm of the gain."""
+
+    objective: dict[str, float] = Field(default_factory=lambda: {"latency_p50": 1.0})
+    limits: tuple[TargetSpec, ...] = Field(default=(), strict=False)
+    accuracy_drop: float | None = None  # the accuracy may be lower than the original's by this share
+    same_latency: bool = False  # the p50 may be no longer than that of ONNX Runtime's default
+    budget_s: int = DEFAULT_BUDGET_S
+    vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all that is worth trying
+    variants: Literal["none", "existing", "make"] = "existing"  # make: those that need the model alone, first
+    without: tuple[str, ...] = Field(default=(), strict=False)
+    strategy: Strategy = "race"
+    give_way: bool = False  # other jobs of this machine may go between its races
+    warm_start: bool = True  # earlier studies of the same model say what to try first
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Question:
+        _check_objective(self.objective)
+        check_targets(self.limits)
+        _check_contradictions(self)
+        if not LEAST_BUDGET_S <= self.budget_s <= MOST_BUDGET_S:
+            raise SpecError(
+                f"`{LEAST_BUDGET_S} <= budget <= {MOST_BUDGET_S}` seconds must hold for a search, but got "
+                f"{self.budget_s}.",
+                hint="Give it 30 s to 5 minutes for a small model.",
+            )
+        if self.accuracy_drop is not None and not 0 <= self.accuracy_drop < 1:
+            raise SpecError(
+                f"An accuracy may fall by 0 to 100 %, but the limit says {100 * self.accuracy_drop:g} %.",
+                hint="Write for example `accuracy>=-0.5%`.",
+            )
+        return self
+
+    @property
+    def per_row(self) -> bool:
+        """Whether the number of rows of a run may vary, because the question is about one row."""
+        return bool(set(PER_ROW) & set(self.objective))
+
+    @property
+    def metrics(self) -> set[str]:
+        """All that the question is about."""
+        return {*self.objective, *(one.metric for one in self.limits)}
+
+    @property
+    def accuracy(self) -> bool:
+        """Whether an answer takes labelled data."""
+        return self.accuracy_drop is not None or any(one.about.source == "accuracy" for one in self.limits)
+
+    @property
+    def words(self) -> str:
+        """The objective in words."""
+        parts = [
+            OBJECTIVES[name] if weight == 1 else f"{OBJECTIVES[name]} ({weight:.0%})"
+            for name, weight in self.objective.items()
+        ]
+        return " and ".join(parts)
+
+    @property
+    def limit_words(self) -> list[str]:
+        """Every limit in words: `p99 latency ≤ 3 ms`."""
+        found = [f"{one.what} {one.limit_words}" for one in self.limits]
+        if self.accuracy_drop is not None:
+            found.append(f"accuracy ≥ the original's − {100 * self.accuracy_drop:g} pp")
+        return [*found, "p50 latency no longer than by default"] if self.same_latency else found
+
+
+def question_from_dict(data: Mapping[str, Any]) -> Question:
+    """Build a question from plain data; raises `SpecError` like `spec_from_dict`."""
+    return validated(Question, data)
+
+
+def _check_objective(objective: Mapping[str, float]) -> None:
+    for name, weight in objective.items():
+        if name not in OBJECTIVES:
+            raise SpecError(
+                f"There is no objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
+                hint=f"Choose among {', '.join(OBJECTIVES)}.",
+            )
+        if not (0 < weight <= 1 and math.isfinite(weight)):
+            raise SpecError(
+                f"A weight is above 0 and at most 1, but `{name}` has {weight:g}.",
+                hint="Write for example `latency:0.7,memory:0.3`.",
+            )
+    if not objective or not math.isclose(sum(objective.values()), 1.0, abs_tol=1e-6):
+        raise SpecError(
+            f"The weights of an objective add up to 1, but these to {sum(objective.values()):g}.",
+            hint="Write for example `latency:0.7,memory:0.3`.",
+        )
+
+
+def _check_contradictions(question: Question) -> None:
+    """Refuse two limits on the same thing; those on one metric `check_targets` has seen."""
+    if question.accuracy_drop is not None and any(one.metric == "accuracy" for one in question.limits):
+        raise SpecError(
+            "There are two limits on the accuracy, one against the original.", hint="Keep one of them."
+        )
+
+
+# --- texts --------------------------------------------------------------------------------------------------
+
+_LIMIT = re.compile(r"\s*([A-Za-z_0-9]+)\s*(?:@\s*([0-9.]+))?\s*(<=|>=|≤|≥|<|>|=)\s*(.+?)\s*")
+
+
+def parse_objective(text: str) -> dict[str, float]:
+    """Read `latency`, `p99`, `throughput`, or two with weights: `latency:0.7,memory:0.3`.
+
+    Raises:
+        SpecError: no such objective, or weights that do not add up to 1.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found: dict[str, float] = {}
+    for part in parts:
+        name, _, weight = part.partition(":")
+        name = _SHORT.get(name.strip().lower(), name.strip().lower())
+        try:
+            found[name] = float(weight) if weight else 1.0 / len(parts)
+        except ValueError:
+            raise SpecError(
+                f"`{weight[:20]}` is no weight of `{name}`.",
+                hint="Write for example `latency:0.7,memory:0.3`.",
+            ) from None
+    if len(found) > 2:
+        raise SpecError(
+            f"An objective weighs two metrics at most, but got {len(found)}.", hint="Make the others limits."
+        )
+    _check_objective(found)
+    return found
+
+
+def parse_limits(texts: Sequence[str]) -> dict[str, Any]:
+    """Read `p99<=3ms`, `memory<=100MiB`, `sensitivity@0.6>=98%`, `accuracy>=-0.5%` as parts of a question.
+
+    Raises:
+        SpecError: no such metric, a comparison the wrong way round, or a limit that cannot be read.
+    """
+    found: dict[str, Any] = {"limits": []}
+    for text in texts:
+        match = _LIMIT.fullmatch(text)
+        if match is None:
+            raise SpecError(
+                f"`{text[:60]}` is no limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
+            )
+        name, threshold, sign, value = match.groups()
+        metric = _SHORT.get(name.lower(), name.lower())
+        if metric not in METRICS:
+            known = [one for one in [*_SHORT, *METRICS] if _SHORT.get(one, one) in METRICS]
+            raise SpecError(
+                f"There is no metric `{name[:40]}`.{nearest(name, known)}",
+                hint=f"Choose among {', '.join(known)}.",
+            )
+        if metric == "accuracy" and value.startswith(("-", "−")):
+            found["accuracy_drop"] = _drop(sign, value)
+            continue
+        data: dict[str, Any] = {"metric": metric, _END[sign]: _share(metric, value)}
+        if threshold is not None:
+            data["threshold"] = float(threshold)
+        found["limits"].append(target_from_dict(data))
+    return found
+
+
+_END = {
+    "<=": "at_most",
+    "≤": "at_most",
+    "<": "at_most",
+    ">=": "at_least",
+    "≥": "at_least",
+    ">": "at_least",
+} | {"=": "at_most"}
+
+
+def _share(metric: str, value: str) -> Any:
+    """`output_error<=1%` is a plain number in the table."""
+    if METRICS[metric].quantity == "number":
+        try:
+            return float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _drop(sign: str, value: str) -> float:
+    digits = value.lstrip("-−").strip()
+    try:
+        drop = float(digits.removesuffix("%").strip())
+    except ValueError:
+        drop = math.nan
+    if _END[sign] != "at_least" or sign == "=" or not math.isfinite(drop):
+        raise SpecError(
+            f"`accuracy{sign}{value[:20]}` cannot be read.", hint="Write for example `accuracy>=-0.5%`."
+        )
+    return drop / 100 if digits.endswith("%") else drop
+
+
+def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | None]]:
+    """Read `NAME=A,B,C` of `--vary` or `--fix`.
+
+    Raises:
+        SpecError: no such setting, or a value that it does not take; the nearest name is offered.
+    """
+    found: dict[str, list[Value | None]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not values.strip():
+            raise SpecError(
+                f"`{flag} {text[:60]}` has no values.", hint=f"Write `{flag} intra_op_num_threads=1,2,4`."
+            )
+        parts = [part.strip() for part in values.split(",")]
+        if name == MODEL:
+            found[name] = [*parts]
+        else:
+            row = setting_named(name)
+            found[row.name] = [parse_value(row, part) for part in parts]
+    return found
+
+
+def setting_named(name: str) -> Knob:
+    """Return the setting that a user means: by its name in the table or that of its option.
+
+    Raises:
+        SpecError: there is none; the nearest name is offered.
+    """
+    by_flag = {one.flag.removeprefix("--"): one for one in KNOBS}
+    plain = name.removeprefix("--").replace("_", "-")
+    known = {one.name for one in KNOBS}
+    if name in known:
+        return knob(name)
+    if plain in by_flag:
+        return by_flag[plain]
+    raise SpecError(
+        f"Unknown setting `{name[:60]}`.{nearest(name, known)}",
+        hint="Use a name from ORTune's settings table.",
+    )
+
+
+_YES, _NO = ("true", "on", "1", "yes"), ("false", "off", "0", "no")
+
+
+def parse_value(setting: Knob, text: str) -> Value | None:
+    """Read one value of a setting; `default` is what happens when nothing is asked.
+
+    Raises:
+        SpecError: the setting does not take it; the nearest one is offered.
+    """
+    if text.lower() in ("default", "auto"):
+        value: Value | None = setting.default
+        return value
+    if setting.kind == "bool":
+        if text.lower() not in (*_YES, *_NO):
+            raise SpecError(
+                f"`{setting.name}` is on or off, but got `{text[:40]}`.", hint="Write `on` or `off`."
+            )
+        return text.lower() in _YES
+    if setting.kind == "int":
+        if not re.fullmatch(r"-?[0-9]{1,18}", text):
+            raise SpecError(
+                f"`{setting.name}` takes whole numbers, but got `{text[:40]}`.",
+                hint="Write for example 1,2,4.",
+            )
+        return int(text)
+    if setting.kind == "choice":
+        found = next((one for one in setting.choices if str(one).lower() == text.lower()), None)
+        if found is None:
+            raise SpecError(
+                f"`{setting.name}` has no value `{text[:40]}`.{nearest(text, map(str, setting.choices))}",
+                hint=f"Choose among {', '.join(map(str, setting.choices))}.",
+            )
+        chosen: Value = found
+        return chosen
+    if setting.name == "providers":
+        return tuple(text.split("+"))
+    raise SpecError(
+        f"`{setting.name}` cannot vary from the command line.", hint="Fix it with its own option instead."
+    )
+
+
+# --- questions that people have -----------------------------------------------------------------------------
+
+PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "lowest latency": ("The quickest single answer.", {"objective": {"latency_p50": 1.0}}),
+        "most rows per second": (
+            "The highest throughput of one caller; the batch may vary.",
+            {"objective": {"throughput": 1.0}},
+        ),
+        "least CPU for the same latency": (
+            "For a battery or a shared server: the CPU time of a run, as quick as ONNX Runtime's default.",
+            {"objective": {"cpu_s": 1.0}, "same_latency": True},
+        ),
+        "smallest that keeps the answers": (
+            "The smallest model whose outputs stay within 2 % of the original's.",
+            {
+                "objective": {"model_size": 1.0},
+                "limits": [{"metric": "output_error", "at_most": 0.02}],
+            },
+        ),
+    }
+)
+assert set(STRATEGIES) == set(get_args(Strategy))

@@ -1,0 +1,324 @@
+"""The space of a search: which configurations are really different, and which were left out and why.
+
+An axis is a setting with the values worth trying; a configuration is an index into each axis. Of those that
+differ only in settings without effect one is kept, by the same rules by which a screen greys them out. The
+rules are asked once per combination of the few settings that they read, so that hundreds of thousands of
+combinations take a fraction of a second. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from core.spec import ModelRef, TrialSpec, effective, is_provider_option, setting, without_effect_where
+from core.spec.knobs import KNOBS, Place, ProviderOption, Value, knob
+from core.spec.knobs.provider_options import NEEDS_BINDING, worth_options
+from core.wire.errors import SpecError, nearest
+
+MODEL = "model"  # the axis of variants; its values are their names, None the model itself
+MOST_DISTINCT = 200_000
+SAYS_ITSELF = ("graph_optimization_level", "execution_mode", MODEL)  # settings whose values name them
+
+Choice = tuple[int, ...]  # of each axis the index of its value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A setting that varies; its first value is that of the configuration from which the search starts."""
+
+    name: str
+    values: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Configurations that differ, the one from which the search starts first."""
+
+    base: TrialSpec
+    axes: tuple[Axis, ...]
+    choices: tuple[Choice, ...]
+    combinations: int
+    left_out: Mapping[str, int]  # reason -> combinations; with `choices` they make `combinations`
+    models: Mapping[str, ModelRef] = field(default_factory=dict)  # values of the axis MODEL
+
+    def values(self, choice: Choice) -> dict[str, Value | None]:
+        """Return what a configuration sets on each axis, also where that is the start's."""
+        return {axis.name: axis.values[index] for axis, index in zip(self.axes, choice, strict=True)}
+
+    def changes(self, choice: Choice) -> dict[str, Value | None]:
+        """Return what a configuration sets otherwise than the start."""
+        pairs = zip(self.axes, choice, strict=True)
+        return {axis.name: axis.values[index] for axis, index in pairs if index}
+
+    def spec(self, choice: Choice) -> TrialSpec:
+        """Return the request for a configuration."""
+        changed = self.changes(choice)
+        model = changed.pop(MODEL, None)
+        base = self.base
+        if model is not None:
+            base = base.model_copy(update={"model": self.models[str(model)]})
+        return setting(base, changed) if changed else base
+
+    def label(self, choice: Choice) -> str:
+        """Return what a configuration sets otherwise than the start, short: `intra_op_num_threads 1`."""
+        return changes_words(self.changes(choice))
+
+    def canonical(self, asked: Choice) -> Choice:
+        """Return the configuration that a combination really is: what has no effect stays as the start's."""
+        reasons = _reasons(self.base, self.axes, dict(enumerate(asked)))
+        return tuple(0 if a.name in reasons else i for a, i in zip(self.axes, asked, strict=True))
+
+    @cached_property
+    def known(self) -> frozenset[Choice]:
+        """The configurations, for looking one up."""
+        return frozenset(self.choices)
+
+    def find(self, values: Mapping[str, Any]) -> Choice | None:
+        """Return the configuration that sets these values; None: it is none of this space."""
+        try:
+            choice = tuple(
+                axis.values.index(_plain(values[axis.name])) if axis.name in values else 0
+                for axis in self.axes
+            )
+        except ValueError:
+            return None
+        named = {axis.name for axis in self.axes}
+        return choice if set(values) <= named and choice in self.known else None
+
+
+def changes_words(changes: Mapping[str, Any]) -> str:
+    """Return settings with their values in one line; "as it starts" where there is none."""
+    parts = []
+    for name, value in changes.items():
+        short = name.removeprefix("session.")
+        if isinstance(value, bool):
+            parts.append(f"{short} {'on' if value else 'off'}")
+        elif isinstance(value, tuple | list):
+            parts.append(f"{short} {'+'.join(map(str, value))}")
+        else:
+            parts.append(str(value) if name in SAYS_ITSELF else f"{short} {value}")
+    return ", ".join(parts) or "as it starts"
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def worth_trying(base: TrialSpec, place: Place) -> list[Axis]:
+    """Return every setting of the table with the values worth trying, those that `base` asks for first.
+
+    A setting with one value is no axis.
+    """
+    found = [_axis(base, row.name, row.worth(row, place)) for row in KNOBS]
+    chained = dict.fromkeys(name for chain in place.providers for name in chain)
+    found += [_option_axis(provider, option) for provider in chained for option in worth_options(provider)]
+    return [one for one in found if len(one.values) > 1]
+
+
+def _option_axis(provider: str, option: ProviderOption) -> Axis:
+    """The provider's own value is asked for by saying nothing."""
+    opposite = {"0": "1", "1": "0", "False": "True", "True": "False"}
+    values = (opposite[option.default],) if option.kind == "bool" else option.choices
+    others = [value for value in values if value != option.default]
+    return Axis(name=f"{provider}.{option.name}", values=(None, *others))
+
+
+def _axis(base: TrialSpec, name: str, values: Sequence[Value | None]) -> Axis:
+    return Axis(name=name, values=tuple(dict.fromkeys((effective(base, name), *values))) if values else ())
+
+
+def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> list[Axis]:
+    """Return the axes that the user names, and no other; the start's own value is among each one's.
+
+    Raises:
+        SpecError: a setting that says how to measure rather than what runs, or a value that it does not take.
+    """
+    found = []
+    for name, values in vary.items():
+        if name != MODEL:
+            row = knob(name)
+            if row.target == "protocol":
+                raise SpecError(
+                    f"`{name}` says how to measure, so it cannot vary.", hint="Give it once, as an option."
+                )
+            for value in values:
+                setting(base, {name: value})
+            found.append(_axis(base, name, values))
+        else:
+            found.append(Axis(name=MODEL, values=tuple(dict.fromkeys((None, *values)))))
+    return found
+
+
+def check_left(axes: Sequence[Axis]) -> None:
+    """Refuse a space in which nothing varies.
+
+    Raises:
+        SpecError: nothing is left to vary.
+    """
+    if not any(len(one.values) > 1 for one in axes):
+        raise SpecError(
+            "Nothing is left to vary: every setting has one value.",
+            hint="Give a setting two values with `--vary NAME=A,B`, or take away a `--without` or `--fix`.",
+        )
+
+
+def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRef] | None = None) -> Space:
+    """Return all configurations over `axes` that really differ.
+
+    Args:
+        base: the start; settings that are no axis stay as it asks for them.
+        axes: each with at least one value, the start's first.
+        models: the values of the axis MODEL.
+
+    Raises:
+        SpecError: more than 200,000 configurations differ.
+    """
+    axes = [one for one in axes if len(one.values) > 1]
+    ruling = _ruling(base, axes)
+    order = [*ruling, *(i for i in range(len(axes)) if i not in ruling)]
+    free = [i for i in order if i not in ruling]
+    left: dict[str, int] = {}
+    parts: dict[Choice, list[int]] = {}  # what the ruling axes choose -> free axes in effect
+    weight = math.prod(len(axes[i].values) for i in free)
+    for picked in itertools.product(*(range(len(axes[i].values)) for i in ruling)):
+        reasons = _reasons(base, axes, dict(zip(ruling, picked, strict=True)))
+        chosen = [axes[i].name for i, index in zip(ruling, picked, strict=True) if index]
+        if folded := [name for name in chosen if name in reasons]:
+            _count(left, folded[0], reasons, weight)
+            continue
+        in_effect, rest = [], weight
+        for i in free:
+            if axes[i].name in reasons:
+                size = len(axes[i].values)
+                _count(left, axes[i].name, reasons, rest - rest // size)
+                rest //= size
+            else:
+                in_effect.append(i)
+        parts[picked] = in_effect
+    distinct = sum(math.prod(len(axes[i].values) for i in one) for one in parts.values())
+    if distinct > MOST_DISTINCT:
+        raise SpecError(
+            f"A search takes at most {MOST_DISTINCT:,} configurations, but {distinct:,} differ here.",
+            hint="Vary fewer settings (`--vary`), or leave some out (`--without`).",
+        )
+    choices = [
+        _choice(len(axes), {**dict(zip(ruling, picked, strict=True)), **dict(zip(effect, rest, strict=True))})
+        for picked, effect in parts.items()
+        for rest in itertools.product(*(range(len(axes[i].values)) for i in effect))
+    ]
+    choices.sort(key=any)  # the start first; sorting keeps the order of the others
+    return Space(
+        base=base,
+        axes=tuple(axes),
+        choices=tuple(choices),
+        combinations=math.prod(len(one.values) for one in axes),
+        left_out=dict(sorted(left.items(), key=lambda one: -one[1])),
+        models=models or {},
+    )
+
+
+def _choice(size: int, picked: Mapping[int, int]) -> Choice:
+    return tuple(picked.get(i, 0) for i in range(size))
+
+
+def _count(left: dict[str, int], name: str, reasons: Mapping[str, str], number: int) -> None:
+    if number:
+        text = f"`{name}` has no effect: {reasons[name]}"
+        left[text] = left.get(text, 0) + number
+
+
+def _reasons(base: TrialSpec, axes: Sequence[Axis], picked: Mapping[int, int]) -> dict[str, str]:
+    values = {axes[i].name: axes[i].values[index] for i, index in picked.items()}
+    reasons = without_effect_where(lambda name: _held(base, values, name))
+    for name in (one.name for one in axes if is_provider_option(one.name)):
+        provider, _, option = name.partition(".")
+        if provider not in _held(base, values, "providers"):
+            reasons[name] = f"{provider} does not run"
+        elif option in NEEDS_BINDING and not _held(base, values, "use_io_binding"):
+            reasons[name] = "a captured graph takes I/O binding"
+    return reasons
+
+
+def _held(base: TrialSpec, values: Mapping[str, Any], name: str) -> Any:
+    return values[name] if name in values and values[name] is not None else effective(base, name)
+
+
+def _ruling(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
+    """The axes that the rules read, found by letting them read."""
+    ruling: list[int] = []
+    while True:
+        seen: set[str] = set()
+        for picked in itertools.product(*(range(len(axes[i].values)) for i in ruling)):
+            values = {axes[i].name: axes[i].values[index] for i, index in zip(ruling, picked, strict=True)}
+            without_effect_where(partial(_read, base, values, seen))
+        if any(is_provider_option(axis.name) for axis in axes):
+            seen |= {"providers", "use_io_binding"}
+        found = [i for i, axis in enumerate(axes) if axis.name in seen or i in ruling]
+        if found == ruling:
+            return ruling
+        ruling = found
+
+
+def _read(base: TrialSpec, values: Mapping[str, Any], seen: set[str], name: str) -> Any:
+    seen.add(name)
+    return _held(base, values, name)
+
+
+# --- what the user forbids ----------------------------------------------------------------------------------
+
+
+def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis], dict[str, int]]:
+    """Take settings or single values out of the axes.
+
+    Args:
+        axes: as they are worth trying.
+        forbidden: names of settings (they stay as the start has them), `NAME=VALUE`, or a value alone such as
+            `ORT_PARALLEL`, `FP16` or the name of a variant.
+
+    Returns:
+        What is left, and for each of `forbidden` how many values it took.
+
+    Raises:
+        SpecError: nothing of that name varies.
+    """
+    left, taken = list(axes), dict[str, int]()
+    for text in forbidden:
+        name, equals, value = text.partition("=")
+        before = sum(len(one.values) for one in left)
+        names = {one.name for one in axes}
+        if not equals and name in names:
+            left = [one for one in left if one.name != name]
+        else:
+            left = [
+                _minus(one, value if equals else name) if not equals or one.name == name else one
+                for one in left
+            ]
+        taken[text] = before - sum(len(one.values) for one in left)
+        if not taken[text]:
+            shown = [*names, *(str(v) for one in axes for v in one.values if isinstance(v, str))]
+            raise SpecError(
+                f"`{text[:80]}` is nothing that varies here.{nearest(text, shown)}",
+                hint=f"Leave it out, or name one of {', '.join(sorted(names))}.",
+            )
+    return [one for one in left if len(one.values) > 1], taken
+
+
+def _minus(axis: Axis, text: str) -> Axis:
+    """The axis without a value; the start's own stays, because everything is put against it."""
+    gone = [value for value in axis.values[1:] if text.lower() in _spellings(value)]
+    return Axis(name=axis.name, values=tuple(value for value in axis.values if value not in gone))
+
+
+def _spellings(value: Value | None) -> set[str]:
+    if isinstance(value, bool):
+        return {"true", "on", "1", "yes"} if value else {"false", "off", "0", "no"}
+    if isinstance(value, tuple):
+        return {one.lower() for one in value} | {
+            one.removesuffix("ExecutionProvider").lower() for one in value
+        }
+    return {str(value).lower()}

@@ -1,0 +1,436 @@
+"""A search: what it brings with intervals, gain over cost, the best over time.
+
+As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. A gain is a
+ratio to ONNX Runtime's default, above 1 is better for every metric. Everything that was tried lives in
+`search_tried_charts.py`, what is still running in `search_live_charts.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.evidence.documents import CoursePoint, EffectRecord, FrontPoint, GainNumbers
+from core.evidence.tried import Gain, Tried
+from core.evidence.verdict import Verdict, ratio_text
+from core.show.sheets import searches
+from core.spec.space import changes_words
+from core.spec.targets import METRICS
+from dashboard.charts import (
+    MUTED,
+    PAGE,
+    PALETTE,
+    base_figure,
+    log_ticks,
+    number,
+    plain,
+)
+from dashboard.charts.compare_charts import VERDICTS
+
+ROW_PX = 46  # the name of a row stands above its interval
+NAME_SHIFT = 11  # pixels from an interval up to its name
+NAME_LIMIT = 56  # characters
+ROOM = 0.08  # of an axis beside what is drawn
+LEAST_SHOWN = 0.5  # gains below are outside of the view, unless the best is hardly above
+MOST_EFFECTS = 12
+MIB = 1 << 20
+STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> in words, marker
+    "screen": ("a first look", "circle"),
+    "heat": ("a race of the best", "square"),
+    "confirm": ("confirmed in fresh processes", "star"),
+}
+# metric of the horizontal axis -> its title, and what a unit of it is in SI units
+COSTS: Mapping[str, tuple[str, float]] = {
+    "peak_rss": ("Peak memory (MiB)", MIB),
+    "cpu_s": ("CPU time a row (ms)", 1e-3),
+    "model_size": ("Model size (MiB)", MIB),
+    "latency_p50": ("p50 latency (ms)", 1e-3),
+}
+
+
+def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """Return a gain as text: "1.42×, 95 % [1.38, 1.46]"."""
+    text = f"{ratio_text(ratio, low, high)}×"
+    if low is None or high is None or low <= 0:
+        return text
+    places = len(ratio_text(ratio, low, high).partition(".")[2])
+    return f"{text}, 95 % [{low:.{places}f}, {high:.{places}f}]"
+
+
+# --- gains and effects with their intervals -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One ratio with its interval; `verdict` is a key of `compare_charts.VERDICTS`."""
+
+    label: str
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    hover: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Ratios under each other, the first on top."""
+
+    rows: list[Bar]
+    axis: tuple[float, float]
+    ticks: list[float]
+    title: str
+
+
+WORDS: Mapping[str, str] = {  # verdict -> what it says of a gain
+    Verdict.FASTER: "better",
+    Verdict.SLOWER: "worse",
+    Verdict.EQUIVALENT: "no difference that matters",
+    Verdict.UNDECIDED: "not known",
+}
+
+
+def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
+    """Return what a configuration brings in every respect, against ONNX Runtime's default."""
+    rows = [
+        Bar(
+            label=metric_name(one["metric"]),
+            ratio=one["ratio"],
+            low=one["ratio_low"],
+            high=one["ratio_high"],
+            verdict=one["verdict"],
+            hover=f"{plain(metric_name(one['metric']))}<br>{plain(searches.gain_words(one))}",
+        )
+        for one in gains
+    ]
+    return _intervals(rows, "← worse than by default · better →")
+
+
+def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = MOST_EFFECTS) -> Intervals:
+    """Return what values of settings do on average, the strongest first."""
+    rows = [
+        Bar(
+            label=_effect_name(one),
+            ratio=one["ratio"],
+            low=one["ratio_low"],
+            high=one["ratio_high"],
+            verdict=Verdict.of(one["ratio_low"], one["ratio_high"], margin),
+            hover=f"{plain(_effect_name(one))}<br>"
+            f"{plain(times(one['ratio'], one['ratio_low'], one['ratio_high']))}",
+        )
+        for one in effects[:most]
+    ]
+    return _intervals(rows, "← worse than the start · better →")
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric in a few words, "p50 latency"; two that were weighed, with an "and"."""
+    return " and ".join(METRICS[one].title if one in METRICS else NAMES[one] for one in metric.split("+"))
+
+
+NAMES: Mapping[str, str] = {"latency_mean": "mean latency"}  # of what no target limits
+
+
+def _effect_name(one: EffectRecord) -> str:
+    return f"{changes_words({one['setting']: one['value']})}, not {searches.value_words(one['against'])}"
+
+
+def _intervals(rows: list[Bar], title: str) -> Intervals:
+    drawn = [value for row in rows for value in (row.ratio, row.low, row.high) if value]
+    low, high = min([*drawn, 0.97]), max([*drawn, 1.03])
+    room = (high / low) ** ROOM
+    axis = (low / room, high * room)
+    return Intervals(rows=rows, axis=axis, ticks=gain_ticks(*axis), title=title)
+
+
+def intervals(info: Intervals) -> go.Figure:
+    """Draw ratios with their intervals on a logarithmic axis, each under its name."""
+    figure = base_figure(x_title=plain(info.title), y_title="", height=100 + ROW_PX * max(1, len(info.rows)))
+    figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
+    for verdict, word in WORDS.items():
+        own = [(place, row) for place, row in enumerate(info.rows) if row.verdict == verdict]
+        if own:
+            _add_bars(figure, verdict, word, own)
+    for place, row in enumerate(info.rows):
+        for x, anchor, text in ((0.0, "left", _shortened(row.label)), (1.0, "right", _with_digits(row))):
+            figure.add_annotation(
+                x=x,
+                xref="x domain",
+                xanchor=anchor,
+                y=place,
+                yshift=NAME_SHIFT,
+                yanchor="bottom",
+                text=plain(text),
+                bgcolor=PAGE,  # no line strikes it through
+                borderpad=0,
+                showarrow=False,
+            )
+    figure.update_xaxes(
+        type="log",
+        range=[math.log10(end) for end in info.axis],
+        tickvals=info.ticks,
+        ticktext=[tick(one) for one in info.ticks],
+    )
+    figure.update_yaxes(visible=False, range=[len(info.rows) - 0.6, -0.8], fixedrange=True)
+    return figure
+
+
+def _with_digits(row: Bar) -> str:
+    """The ratio with the digits that its interval supports."""
+    return f"{ratio_text(row.ratio, row.low, row.high)}×"
+
+
+def _add_bars(figure: go.Figure, verdict: str, word: str, own: Sequence[tuple[int, Bar]]) -> None:
+    color, marker, _ = VERDICTS[verdict]
+    figure.add_scatter(
+        x=[row.ratio for _, row in own],
+        y=[place for place, _ in own],
+        name=word,
+        mode="markers",
+        marker={"symbol": marker, "size": 11, "color": color, "line": {"width": 2, "color": color}},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [(row.high or row.ratio) - row.ratio for _, row in own],
+            "arrayminus": [row.ratio - (row.low or row.ratio) for _, row in own],
+            "color": color,
+            "thickness": 3,
+            "width": 6,
+        },
+        text=[row.hover for _, row in own],
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def gain_ticks(low: float, high: float) -> list[float]:
+    """Return round gains between `low` and `high`, 1 among them where it lies between."""
+    if high / low > WIDE:
+        return [one for one in log_ticks([low, high]) if low <= one <= high]
+    step = next((one for one in STEPS if (high - low) / one <= MOST_TICKS), STEPS[-1])
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(number * step, 6) for number in range(first, last + 1)]
+
+
+WIDE, MOST_TICKS = 6.0, 7  # a wider span of gains gets the ticks of a logarithmic axis
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def tick(ratio: float) -> str:
+    return f"{ratio:.3g}×"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
+
+
+# --- gain over what it costs --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A configuration: its gain and what it costs."""
+
+    label: str
+    trial: str
+    x: float
+    ratio: float
+    low: float | None
+    high: float | None
+    hover: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Gain over cost: who is on the front, everybody else, the confirmed winner."""
+
+    x_title: str
+    front: list[Point]
+    others: list[Point]
+    winner: list[Point]
+    axis: tuple[float, float]  # of gains
+    beyond: int  # configurations whose gain is below the view
+
+
+def costs(points: Sequence[FrontPoint], objective: Mapping[str, float]) -> list[str]:
+    """Return the metrics over which a front can be drawn: those by which its points differ, or else one."""
+    known = [
+        metric
+        for metric in COSTS
+        if metric not in objective and all(metric in one["values"] for one in points) and points
+    ]
+    varied = [metric for metric in known if len({one["values"][metric] for one in points}) > 1]
+    return varied or known[:1]
+
+
+def front_info(
+    points: Sequence[FrontPoint],
+    tried: Sequence[Tried],
+    gain_of: Callable[[Tried], Gain | None],
+    *,
+    cost: str,
+    winner: Mapping[str, Any] | None = None,
+) -> Front:
+    """Return gain over `cost`.
+
+    Args:
+        points: of the front.
+        tried: everybody, without controls.
+        gain_of: ln(gain) of the objective by all looks.
+        cost: a key of COSTS.
+        winner: `Confirmed`, drawn with what its confirming race said; None: there is none.
+    """
+    title, unit = COSTS[cost]
+    on_front = {changes_words(one["changes"]) for one in points}
+    front = [_front_point(one, cost, unit) for one in points if cost in one["values"]]
+    others = [
+        _point(changes_words(one.changes), one.looks[-1].trial, value / unit, math.exp(gain[0]), title=title)
+        for one in tried
+        if not one.failed
+        and changes_words(one.changes) not in on_front
+        and (gain := gain_of(one)) is not None
+        and (value := one.value(cost)) is not None
+    ]
+    best: list[Point] = []
+    if winner is not None and (value := winner["measurements"].get(cost)) is not None:
+        gain = winner["gain"]
+        best = [
+            _point(
+                changes_words(winner["changes"]),
+                winner["trial"],
+                value / unit,
+                gain["ratio"],
+                gain["ratio_low"],
+                gain["ratio_high"],
+                title=title,
+            )
+        ]
+    everybody = [*front, *others, *best]
+    return Front(
+        x_title=title,
+        front=front,
+        others=others,
+        winner=best,
+        axis=_gain_axis(everybody),
+        beyond=sum(one.ratio < _gain_axis(everybody)[0] for one in everybody),
+    )
+
+
+def _front_point(one: FrontPoint, cost: str, unit: float) -> Point:
+    gain = one["gains"][0]
+    return _point(
+        changes_words(one["changes"]),
+        one["trial"],
+        one["values"][cost] / unit,
+        gain["ratio"],
+        gain["ratio_low"],
+        gain["ratio_high"],
+        title=COSTS[cost][0],
+    )
+
+
+def _point(
+    label: str,
+    trial: str,
+    x: float,
+    ratio: float,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    title: str,
+) -> Point:
+    lines = [label.replace(", ", "\n"), times(ratio, low, high), f"{title}: {number(x)}"]
+    hover = "<br>".join(plain(line) for line in "\n".join(lines).split("\n"))
+    return Point(label=label, trial=trial, x=x, ratio=ratio, low=low, high=high, hover=hover)
+
+
+def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
+    high = max([1.05, *(one.high or one.ratio for one in points)])
+    lows = [one.low or one.ratio for one in points]
+    low = max(min([0.95, *lows]), LEAST_SHOWN / max(1.0, high / 4))
+    room = (high / low) ** ROOM
+    return low / room, high * room
+
+
+def front(info: Front) -> go.Figure:
+    """Draw gain over cost: the front with intervals, all others behind it, the winner as a star."""
+    figure = base_figure(x_title=info.x_title, y_title="Gain over ONNX Runtime's default")
+    figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
+    for points, name, color, symbol, size in (
+        (info.others, "tried", MUTED, "circle-open", 7),
+        (info.front, "front: nobody is surely better", PALETTE[0], "diamond", 11),
+        (info.winner, "confirmed", PALETTE[1], "star", 15),
+    ):
+        if points:
+            _add_points(figure, points, name, color, symbol, size)
+    ticks = gain_ticks(*info.axis)
+    figure.update_yaxes(
+        type="log",
+        range=[math.log10(end) for end in info.axis],
+        tickvals=ticks,
+        ticktext=[tick(one) for one in ticks],
+    )
+    return figure
+
+
+def _add_points(
+    figure: go.Figure, points: Sequence[Point], name: str, color: str, symbol: str, size: int
+) -> None:
+    known = any(one.low is not None for one in points)
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": [(one.high or one.ratio) - one.ratio for one in points],
+        "arrayminus": [one.ratio - (one.low or one.ratio) for one in points],
+        "color": color,
+        "thickness": 2,
+        "width": 4,
+    }
+    figure.add_scatter(
+        x=[one.x for one in points],
+        y=[one.ratio for one in points],
+        customdata=[one.trial for one in points],
+        name=name,
+        mode="markers",
+        marker={"symbol": symbol, "size": size, "color": color},
+        error_y=bars if known else None,
+        text=[one.hover for one in points],
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+# --- the best over time -------------------------------------------------------------------------------------
+
+
+def course(points: Sequence[CoursePoint]) -> go.Figure:
+    """Draw the best gain that was known at each moment, with what had just been raced."""
+    figure = base_figure(x_title="Time since the search began (s)", y_title="Best gain so far")
+    known = [(one["at_s"], one["ratio"]) for one in points if one["ratio"]]
+    figure.add_scatter(
+        x=[at for at, _ in known],
+        y=[ratio for _, ratio in known],
+        mode="lines",
+        line={"color": PALETTE[0], "width": 2, "shape": "hv"},
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    for index, (stage, (words, symbol)) in enumerate(STAGES.items()):
+        own = [one for one in points if one["stage"] == stage and one["ratio"]]
+        if own:
+            figure.add_scatter(
+                x=[one["at_s"] for one in own],
+                y=[one["ratio"] for one in own],
+                mode="markers",
+                name=words,
+                marker={"symbol": symbol, "size": 11, "color": PALETTE[index]},
+                text=[f"after {one['tried']:,} tried<br>{times(one['ratio'] or 1.0)}" for one in own],
+                hovertemplate="%{text}<extra></extra>",
+            )
+    figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
+    low, high = min([0.95, *(ratio for _, ratio in known)]), max([1.05, *(ratio for _, ratio in known)])
+    figure.update_yaxes(range=[low - ROOM * (high - low), high + ROOM * (high - low)], ticksuffix="×")
+    figure.update_xaxes(rangemode="tozero")
+    return figure

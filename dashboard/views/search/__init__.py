@@ -1,0 +1,1 @@
+"""The Search page: its script, the form of its question, what there is to try, and the answer."""

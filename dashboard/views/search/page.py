@@ -1,0 +1,280 @@
+"""Search: the best configuration under limits within a time; asked on the left, answered on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.process.runner import no_worker
+from core.run import search
+from core.show.sheets import searches
+from core.spec import spec_from_dict
+from core.spec.question import question_from_dict
+from core.spec.space import Space
+from core.store import ModelRecord, StudyRecord
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.views.search import answer, form, grounds, handing, live, preview
+from dashboard.views.search.form import Asked
+from dashboard.widgets import controls, tables
+
+STUDY_PARAM = "study"  # ?study=<id>
+
+# keys of the session
+SHOWN = "search.study"  # id of the search that is shown
+SHOWN_OF = "search.study.of"  # content hash of the model that was current when it was shown
+APPLIED = "search.applied"  # the linked search whose question the form got
+STUDIES = "search.studies"
+
+MOST, ROWS = 100, 6  # earlier searches that are listed; the table shows so many, others scroll
+
+
+def page() -> None:
+    handing.leave()
+    record = _shown()
+    _load_linked(record)
+    model = state.current_model()
+    if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
+        record = _newest(model)
+    running = record is not None and record.state in live.ACTIVE
+    bar = st.container(horizontal=True, vertical_alignment="center", key="search.runbar")
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        model = controls.model_picker()
+        asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
+    space, why_not = _space(asked)
+    with bar:
+        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not)
+    with right:
+        state.show_kept_error()
+        _right(model, record, asked, space, why_not)
+    if record is not None and not running:
+        grounds.beneath(record)
+    if model is not None:
+        _earlier(model, record)
+
+
+# --- which search is shown ----------------------------------------------------------------------------------
+
+
+def _shown() -> StudyRecord | None:
+    """The search of the link or of this session; a link to nothing is said and forgotten."""
+    linked = st.query_params.get(STUDY_PARAM) or st.session_state.get(SHOWN)
+    if not linked:
+        return None
+    try:
+        found = state.store().study(linked)
+    except TunerError as error:
+        state.keep_error(error)
+        show(None)
+        return None
+    show(found.id)
+    return found
+
+
+def show(study: str | None) -> None:
+    """Make this search the one that is shown, in the address as well: a reload finds it again."""
+    if st.session_state.get(SHOWN) != study:
+        st.session_state[SHOWN_OF] = None
+    st.session_state[SHOWN] = study
+    if study is None:
+        st.query_params.pop(STUDY_PARAM, None)
+    else:
+        st.query_params[STUDY_PARAM] = study
+
+
+def _newest(model: ModelRecord) -> StudyRecord | None:
+    """The search of a model that runs, wherever it was asked for, else its newest; the form stays."""
+    found = state.store().studies(model_sha256=model.content_sha256, limit=MOST)
+    newest = next((one for one in found if one.state in live.ACTIVE), next(iter(found), None))
+    show(newest.id if newest is not None else None)
+    if newest is not None:
+        st.session_state[APPLIED], st.session_state[SHOWN_OF] = newest.id, model.content_sha256
+    return newest
+
+
+def _load_linked(record: StudyRecord | None) -> None:
+    """A search that came by a link brings its question, its start and its model, once."""
+    if record is None or st.session_state.get(APPLIED) == record.id:
+        return
+    try:
+        _take_up(record)
+    except TunerError as error:
+        st.warning(
+            f"The search is shown, but its question could not be loaded. {format.plain(error.message)} "
+            f"{format.plain(error.hint)}",
+            icon=":material/warning:",
+        )
+
+
+def _take_up(record: StudyRecord) -> None:
+    """Show a search with its question; raises what `apply_spec` does."""
+    show(record.id)
+    st.session_state[APPLIED] = record.id
+    spec = spec_from_dict(record.spec)
+    state.apply_spec(spec)
+    form.fill(question_from_dict(record.question), spec.protocol.precision)
+    st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
+
+
+# --- asking -------------------------------------------------------------------------------------------------
+
+
+def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
+    """Draw the form; return what it asks for, and why it cannot be asked (empty when it can)."""
+    with st.container(border=True, key="search.form"):
+        form.goal()
+        form.time_and_effort()
+    asked, error = _asked(model)
+    if asked is not None and asked.question.accuracy:
+        form.labelled_data(model)
+    if error is not None and form.are_limits_read():
+        state.report(error)
+    if asked is not None:
+        form.what_changes(asked.axes)
+        asked, error = _asked(model)  # what was never to be tried may be gone with its setting
+    form.what_stays(model)
+    form.strategy()
+    return asked, "" if error is None else f"{error.message} {error.hint}"
+
+
+def _asked(model: ModelRecord) -> tuple[Asked | None, TunerError | None]:
+    try:
+        return form.asked(model), None
+    except TunerError as error:
+        return None, error
+
+
+def _space(asked: Asked | None) -> tuple[Space | None, str]:
+    """What there is to try, and why there is nothing."""
+    if asked is None:
+        return None, ""
+    try:
+        return state.search_space(asked.spec, asked.question, asked.place, asked.models), ""
+    except TunerError as error:
+        return None, f"{error.message} {error.hint}"
+
+
+def _run_bar(reason: str) -> None:
+    st.title("Search", anchor=False, width="content")
+    st.space("stretch")
+    st.button(
+        "Search",
+        key="search.run",
+        type="primary",
+        icon=":material/manage_search:",
+        shortcut="Ctrl+Enter",
+        disabled=bool(reason),
+        help=reason or "Try configurations within the time, and confirm the best in fresh processes.",
+        on_click=start,
+    )
+
+
+def start() -> None:
+    """Submit the question of the form, and show its search."""
+    model = state.current_model()
+    if model is None:
+        return
+    try:
+        asked = form.asked(model)
+        state.check_before(asked.spec)
+        prepared = search.prepare(
+            asked.spec,
+            asked.question,
+            state.store(),
+            no_worker,
+            state.environment(),
+            owner=state.scheduler().owner,
+        )
+        _submit(prepared)
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _submit(prepared: search.Prepared) -> None:
+    study = state.scheduler().submit(search.job(prepared))
+    state.follow(study, "search", **{STUDY_PARAM: study})
+    show(study)
+    st.session_state[APPLIED] = study
+    st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
+
+
+def go_on(study: str, budget_s: int | None = None) -> None:
+    """Go on with a search that has ended, with more time where it is given."""
+    try:
+        prepared = search.go_on(
+            state.store(),
+            study,
+            no_worker,
+            state.environment(),
+            budget_s=budget_s,
+            owner=state.scheduler().owner,
+        )
+        _submit(prepared)
+    except TunerError as error:
+        state.keep_error(error)
+
+
+# --- the answer's side --------------------------------------------------------------------------------------
+
+
+def _right(
+    model: ModelRecord | None,
+    record: StudyRecord | None,
+    asked: Asked | None,
+    space: Space | None,
+    why_not: str,
+) -> None:
+    if record is not None and record.state in live.ACTIVE:
+        live.watch(record)
+        return
+    if model is not None and asked is not None:
+        preview.draw(model, asked, space, why_not, folded=record is not None)
+    if record is None:
+        if model is not None:
+            _empty(model)
+        return
+    answer.draw(record, partial(go_on, record.id))
+
+
+def _empty(model: ModelRecord) -> None:
+    with st.container(border=True):
+        st.markdown("#### :material/manage_search: Nothing searched yet")
+        st.markdown(
+            f"Say on the left what is best for **{format.plain(model.name)}**, within which limits and in "
+            "what time, then press **Search** (Ctrl+Enter). The answer is confirmed against ONNX Runtime's "
+            "default in fresh processes. That nothing beats the default is an answer, too."
+        )
+
+
+def _earlier(model: ModelRecord, shown: StudyRecord | None) -> None:
+    """Draw the searches of the model; a tick opens one."""
+    found = state.store().studies(model_sha256=model.content_sha256, limit=MOST)
+    others = [one for one in found if shown is None or one.id != shown.id]
+    if not others:
+        return
+    st.subheader("Earlier searches", anchor=False)
+    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a tick must not move to another when one comes
+    tables.draw(
+        searches.studies(others),
+        key=key,
+        most=ROWS,
+        on_select=partial(_reopen, key, others),
+        mode="single-row",
+        alt="Searches of this model with their questions and answers, newest first",
+    )
+    st.caption("Tick a row to open that search with its question; there it can go on.")
+
+
+def _reopen(key: str, listed: Sequence[StudyRecord]) -> None:
+    picked = st.session_state[key]["selection"]["rows"]
+    if picked and picked[0] < len(listed):
+        try:
+            _take_up(listed[picked[0]])
+        except TunerError as error:
+            state.keep_error(error)
+
+
+page()

@@ -1,0 +1,75 @@
+"""What a search could try: how many configurations differ, what is left out, what the time buys."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.run.search import Prepared, prediction
+from core.run.trial import Resolved
+from core.spec.space import Space
+from core.store import ModelRecord, StudyRecord
+from dashboard import format, state
+from dashboard.views.search.form import Asked
+
+MOST_REASONS = 12
+
+
+def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str, *, folded: bool) -> None:
+    """Draw what there is to try.
+
+    Args:
+        model: that is searched on.
+        asked: what the form asks for.
+        space: what differs; None: nothing does.
+        why_not: why there is no space.
+        folded: something else matters more on the page.
+    """
+    if space is None:
+        st.warning(format.plain(why_not), icon=":material/warning:", title="There is nothing to search")
+        return
+    title = f"{len(space.choices):,} of {space.combinations:,} combinations are really different"
+    key = "search.space.closed" if folded else "search.space.open"  # each begins as it should
+    with st.expander(title, icon=":material/grid_view:", expanded=not folded, key=key):
+        for line in lines(asked, space, bought(model, asked, space)):
+            st.markdown(format.plain(line))
+        st.page_link(
+            "views/machine/page.py", label="Is this machine quiet enough?", icon=":material/monitor_heart:"
+        )
+        if space.left_out:
+            st.caption("Left out, because they would be another one's twins:")
+            st.table(reasons(space), border="horizontal")
+
+
+def lines(asked: Asked, space: Space, bought: str) -> list[str]:
+    """Return in words what there is to try, and what the time buys."""
+    named = [f"{one.name.removeprefix('session.')} ({len(one.values)})" for one in space.axes]
+    count = f"{len(named)} setting{'s' * (len(named) != 1)}"
+    return [
+        f"{count} with their number of values: {', '.join(named)}.",
+        f"In {format.duration(asked.question.budget_s)}: {bought}.",
+    ]
+
+
+def bought(model: ModelRecord, asked: Asked, space: Space) -> str:
+    """Return what the time buys, as far as earlier races of the model have shown it on this machine."""
+    record = StudyRecord(
+        id="",
+        state="WAITING",
+        question={},
+        spec={},
+        model_name=model.name,
+        model_sha256=model.content_sha256,
+        created_at=0.0,
+        fingerprint=state.environment()["fingerprint"],
+    )
+    resolved = Resolved(record=model, spec=asked.spec)
+    prepared = Prepared(record=record, question=asked.question, resolved=resolved, space=space)
+    return prediction(prepared, state.store())
+
+
+def reasons(space: Space) -> dict[str, str]:
+    """Return why combinations are left out, most of them first: combinations -> reason."""
+    listed = list(space.left_out.items())
+    shown = {format.plain(reason): f"{count:,}" for reason, count in listed[:MOST_REASONS]}
+    rest = sum(count for _, count in listed[MOST_REASONS:])
+    return {**shown, **({f"{len(listed) - MOST_REASONS} more reasons": f"{rest:,}"} if rest else {})}

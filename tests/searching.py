@@ -1,0 +1,354 @@
+"""Searches on machines that do not exist, whose truth is known: `core.run.search.study` without processes.
+
+A machine knows what every configuration truly gains, what its processes differ by and what everything costs.
+`Run` drives the plan through it as a search does: the same stages, the same contrasts, the same stops.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from core.evidence.record import Settings
+from core.evidence.standing import Standing
+from core.evidence.tried import FROM_MEDIANS, Look, Tried
+from core.evidence.verdict import Verdict
+from core.run.race.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
+from core.run.search.answer import ordered, outcome
+from core.run.search.plan import Known, Step, Strategy, next_step, standing
+from core.spec.effort import EFFORTS, STAGES, Effort
+from core.spec.knobs import Place
+from core.spec.question import Question
+from core.spec.space import Axis, Choice, Space, space, without, worth_trying
+from tests import builders
+
+MARGIN = 0.02
+BASE = builders.spec()
+
+
+def large_space() -> Space:
+    """The settings worth trying on two threads, less one that does nothing here: 7,360 configurations."""
+    axes, _ = without(worth_trying(BASE, Place(threads=2)), ["execution_order"])
+    return space(BASE, axes)
+
+
+def small_space(*sizes: tuple[str, tuple[Any, ...]]) -> Space:
+    """All combinations of a few settings."""
+    return space(BASE, [Axis(name=name, values=values) for name, values in sizes])
+
+
+def no_gain(codes: Any) -> Any:
+    """Everything is as quick as the default."""
+    return np.zeros(len(codes))
+
+
+def gains(
+    of: Space, seed: int, *, main: float = 0.08, pair: float = 0.03, matters: float = 0.5
+) -> Callable[[Any], Any]:
+    """True ln(gain): effects of values and of pairs of values, many of them nothing; the default has 0.
+
+    Args:
+        of: the space.
+        seed: of the truth.
+        main: deviation of the effect of a value of a setting that matters.
+        pair: of what two of its values do together.
+        matters: share of settings that do anything.
+    """
+    rng = np.random.default_rng(seed)
+    size = [len(axis.values) for axis in of.axes]
+    large = rng.random(len(size)) < matters
+    singles = [rng.normal(0, main, n) * own for n, own in zip(size, large, strict=True)]
+    pairs = {
+        (a, b): rng.normal(0, pair, (size[a], size[b])) * (rng.random() < 0.3)
+        for a in range(len(size))
+        for b in range(a + 1, len(size))
+        if large[a] and large[b]
+    }
+
+    def found(codes: Any) -> Any:
+        total = np.zeros(len(codes))
+        for axis, effects in enumerate(singles):
+            total += (effects - effects[0])[codes[:, axis]]
+        for (a, b), effects in pairs.items():
+            both = effects - effects[:1] - effects[:, :1] + effects[0, 0]
+            total += both[codes[:, a], codes[:, b]]
+        return total
+
+    return found
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """What races on it cost, and what they are disturbed by."""
+
+    space: Space
+    gain: Callable[[Any], Any] = no_gain
+    start_s: float = 0.15  # of a process: starting, loading, warming up
+    block_s: float = 0.025  # of a process, in a round
+    fixed_s: float = 1.0  # of a race
+    spread: float = 0.01  # of ln(latency) between processes
+    slow_share: float = 0.03  # of processes that are in a slow mode for life
+    slow_by: tuple[float, float] = (0.03, 0.2)
+    noise: float = 0.03  # of a block's median
+    fails: Callable[[Choice], bool] = field(default=lambda choice: False)
+    best: float = field(init=False)
+    truths: dict[Choice, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        able = np.array([one for one in self.space.choices if not self.fails(one)] or [self.space.choices[0]])
+        self.best = float(self.gain(able).max())
+
+    def truth(self, choice: Choice) -> float:
+        """True ln(gain) of a configuration."""
+        if choice not in self.truths:
+            self.truths[choice] = float(self.gain(np.array([choice]))[0])
+        return self.truths[choice]
+
+    def process(self, rng: random.Random) -> float:
+        """What the life of a process adds to ln(latency)."""
+        slow = rng.uniform(*self.slow_by) if rng.random() < self.slow_share else 0.0
+        return rng.gauss(0, self.spread) + slow
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One search."""
+
+    machine: Machine
+    strategy: Strategy
+    budget_s: float = 60.0
+    seed: int = 0
+    objective: Mapping[str, float] = field(default_factory=lambda: {"latency_p50": 1.0})
+    hints: Sequence[Choice] = ()
+    tried: dict[Choice, Tried] = field(default_factory=dict)
+    confirmed: dict[Choice, Any] = field(default_factory=dict)
+    rivals: list[Choice] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    spent_s: float = 0.0
+    each_s: float = 0.0
+    fixed_s: float = 1.0
+    settled: bool = False
+    said: str = "UNDECIDED"
+    winner: Choice | None = None
+    left_heat: list[Choice] = field(default_factory=list)  # who was eliminated
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.codes = np.array(self.machine.space.choices, dtype=np.int16)
+        self.default = self.machine.space.choices[0]
+        budget_s = max(5, round(self.budget_s))
+        self.question = Question(budget_s=budget_s, objective=dict(self.objective), seed=self.seed)
+
+    @property
+    def chosen(self) -> Choice:
+        """What a user would take: the winner, or the default where nothing is better."""
+        return self.winner or self.default
+
+    @property
+    def regret(self) -> float:
+        """What the choice falls short of the best, in ln(gain)."""
+        return self.machine.best - self.machine.truth(self.chosen)
+
+    @property
+    def looked_at(self) -> int:
+        """Configurations that were looked at."""
+        return len(self.tried)
+
+    def known(self) -> Known:
+        """What the plan is told."""
+        return Known(
+            question=self.question,
+            space=self.machine.space,
+            codes=self.codes,
+            tried=self.tried,
+            confirmed=list(self.confirmed),
+            margin=MARGIN,
+            time_s=self.budget_s,
+            spent_s=self.spent_s,
+            each_s=self.each_s,
+            fixed_s=self.fixed_s,
+            rivals=self.rivals,
+            hints=self.hints,
+            settled=self.settled,
+            default=self.default,
+        )
+
+    def go(self, most: int = 300) -> Run:
+        """Search to the end."""
+        while (step := next_step(self.known(), self.strategy)) is not None:
+            assert len(self.steps) < most, "the plan does not end"
+            self.steps.append(step)
+            self._do(step)
+        return self
+
+    def _do(self, step: Step) -> None:
+        assert step.choices
+        assert len(set(step.choices)) == len(step.choices)
+        assert self.default not in step.choices
+        race = _Race(self, step)
+        race.run()
+        self.spent_s += race.took_s + self.machine.fixed_s
+        self._learn_costs(race)
+        self._read(step, race)
+        if step.stage == "confirm":
+            self._take_confirmed(step, race)
+        elif step.stage == "heat" or step.why.startswith("another"):
+            self._rank(step, race)
+
+    def _learn_costs(self, race: _Race) -> None:
+        if race.step.stage == "confirm" or not race.generations:
+            return
+        each = (race.starts_s / race.generations + min(5, race.rounds) * race.round_s) / race.processes
+        self.each_s = each * self.rng.uniform(0.9, 1.1)
+        self.fixed_s = self.machine.fixed_s
+
+    def _read(self, step: Step, race: _Race) -> None:
+        found = race.standing.contrasts(list(race.names), list(race.names))
+        for index, choice in race.names.items():
+            if choice == self.default or index == race.twin:
+                continue
+            stage: Any = step.stage
+            head = Look(stage=stage, race=str(len(self.steps)), trial=f"{len(self.steps)}-{index}")
+            if index in race.failed:
+                one = replace(head, error="It failed.")
+            elif index in found:
+                contrast = found[index]
+                error = contrast.standard_error
+                gain = math.log(contrast.ratio), error
+                one = replace(head, gains=dict.fromkeys((*FROM_MEDIANS, "cpu_s"), gain))
+            else:
+                continue
+            before = self.tried.get(choice) or Tried(
+                changes=self.machine.space.changes(choice), key=str(choice)
+            )
+            self.tried[choice] = replace(before, looks=(*before.looks, one))
+
+    def _rank(self, step: Step, race: _Race) -> None:
+        ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
+        _, against = race.standing.rivals(list(race.names), list(race.names))
+        level = frozenset(
+            str(choice)
+            for index, choice in race.names.items()
+            if index not in against or against[index].verdict != Verdict.SLOWER
+        )
+        self.left_heat = [
+            race.names[i] for i, one in against.items() if one.verdict == Verdict.SLOWER and i in race.names
+        ]
+        by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
+        self.rivals = [by_key[one.key] for one, _ in ordered(ranked, level, MARGIN)]
+
+    def _take_confirmed(self, step: Step, race: _Race) -> None:
+        if not race.generations or race.refused:
+            self.settled = True
+            return
+        found = race.standing.contrasts(list(race.names), list(race.names))
+        said = {}
+        for index, choice in race.names.items():
+            if choice == self.default:
+                continue
+            verdict = found[index].verdict if index in found else Verdict.UNDECIDED
+            said[choice] = {
+                "error": "It failed." if index in race.failed else "",
+                "limits": [],
+                "gain": {"verdict": verdict, "ratio": found[index].ratio if index in found else 1.0},
+                "choice": choice,
+            }
+        self.confirmed |= said
+        default: Any = {"limits": [], "error": ""}
+        in_order: Any = [said[choice] for choice in step.choices]
+        self.said, winner = outcome(in_order, default, {})
+        self.winner = None if winner is None else dict(winner)["choice"]
+        self.settled = self.said in ("FOUND", "REJECTED")
+
+
+class _Race:
+    """One race: generations of fresh processes, rounds, and the end by the race's own rules."""
+
+    def __init__(self, run: Run, step: Step) -> None:
+        self.run_, self.step, self.machine, self.rng = run, step, run.machine, run.rng
+        self.names: dict[int, Choice] = dict(enumerate((run.default, *step.choices)))
+        self.twin: int | None = None
+        if step.stage == "screen" and len(step.choices) >= 4:
+            self.twin = len(self.names)
+            self.names[self.twin] = step.choices[0]
+        effort: Effort = STAGES[step.stage] if step.stage != "confirm" else EFFORTS["quick"]
+        self.effort = effort
+        self.budget_s = max(2.0, step.budget_s)
+        asked = Settings(
+            effort=effort, budget_s=self.budget_s, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
+        )
+        self.standing = Standing(asked)
+        self.failed: set[int] = set()
+        self.took_s = self.starts_s = 0.0
+        self.generations = self.rounds = self.processes = 0
+        self.round_s = 0.0
+        self.refused = False
+
+    def run(self) -> None:
+        """Race to the end."""
+        racing = list(self.names)
+        while racing:
+            alive = self._start(racing)
+            racing = [index for index in racing if index not in self.failed]
+            if racing == [0]:
+                return
+            self.round_s = self.machine.block_s * len(alive)
+            costs = Costs(start_s=self.began_s, round_s=self.round_s, after_s=0.0, runs=10)
+            if self.effort.rounds:
+                planned = rounds_of_a_look(costs, self.effort.rounds)
+            else:
+                left_s = self.budget_s - self.took_s
+                if self.step.stage == "confirm" and not self.generations and 5 * self.round_s > left_s + 1:
+                    self.refused = True  # too short for a p50
+                    return
+                planned = rounds_of_generation(
+                    costs,
+                    left_s,
+                    made=self.rounds,
+                    variance_ratio=self.standing.variance_ratio(racing, racing),
+                    generations=self.generations,
+                )
+            self._rounds(alive, planned)
+            self.generations += 1
+            if self.effort.rounds or self._stops(racing, costs, planned):
+                return
+            racing = self.standing.still_open(racing, self.generations, self.rounds, racing)
+
+    def _start(self, racing: Sequence[int]) -> dict[tuple[int, int], float]:
+        alive = {}
+        self.began_s = 0.0
+        for key in [(index, 0) for index in racing] + [(0, 1)]:
+            self.began_s += self.machine.start_s
+            if self.machine.fails(self.names[key[0]]):
+                self.failed.add(key[0])
+            else:
+                alive[key] = self.machine.process(self.rng) - self.machine.truth(self.names[key[0]])
+        self.processes = max(self.processes, len(racing) + 1)
+        self.took_s += self.began_s
+        self.starts_s += self.began_s
+        return alive
+
+    def _rounds(self, alive: Mapping[tuple[int, int], float], planned: int) -> None:
+        for done in range(planned):
+            late = not self.effort.rounds and done and self.took_s + self.round_s > self.budget_s
+            if late:
+                return
+            for key, own in alive.items():
+                value = own + self.rng.gauss(0, self.machine.noise)
+                self.standing.add(key, self.generations, self.rounds, 1e-3 * math.exp(value))
+            self.rounds += 1
+            self.took_s += self.round_s
+
+    def _stops(self, racing: Sequence[int], costs: Costs, planned: int) -> bool:
+        left = generations_left(costs, self.budget_s - self.took_s, planned)
+        return (
+            self.standing.stop(
+                racing, racing, self.generations, rounds=self.rounds, elapsed_s=self.took_s, left=left
+            )
+            is not None
+        )

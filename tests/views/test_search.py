@@ -1,0 +1,485 @@
+"""The Search page: the form, what there is to try, a search that runs, and every answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import wire
+from core.run import search
+from core.show.sheets import searches
+from core.spec.question import PRESETS, question_from_dict
+from core.store import ModelRecord, StudyRecord
+from core.wire.errors import SpecError
+from dashboard import fields, state
+from dashboard.views.search import answer, form, handing, live
+from tests import tiny_models
+from tests.views import invented
+from tests.views.page import Add, Jobs, Open, buttons, click, figure, status, texts
+
+RUN = "search.run"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[search.Prepared]:
+    """What the page puts into the queue; its row is kept, and nothing is run."""
+    asked: list[search.Prepared] = []
+
+    def submit(prepared: search.Prepared) -> str:
+        asked.append(prepared)
+        state.store().put_study(prepared.record)
+        return prepared.record.id
+
+    monkeypatch.setattr(search, "job", lambda prepared: prepared)
+    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    return asked
+
+
+def put(record: ModelRecord, machine: wire.Environment, outcome: str = "FOUND", **how: Any) -> StudyRecord:
+    """A search whose winner and default are kept, too."""
+    duel = invented.put_duel(state.store(), record, fingerprint=machine["fingerprint"])
+    confirmed = (duel.trial.id, duel.baseline.id)
+    return invented.put_study(
+        state.store(),
+        record,
+        fingerprint=machine["fingerprint"],
+        outcome=outcome,
+        confirmed=confirmed,
+        **how,
+    )
+
+
+def expanders(at: AppTest) -> str:
+    return "\n".join(one.label for one in at.expander)
+
+
+# --- asking -------------------------------------------------------------------------------------------------
+
+
+def test_without_a_search_the_page_says_what_to_do_and_what_there_is_to_try(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_page("search", model=mlp)
+    assert "Nothing searched yet" in texts(at)
+    assert "combinations are really different" in expanders(at)
+    assert "is not known: no race of this model has told it here yet" in texts(at)
+    assert "has no effect" in str(at.table[0].value)
+    assert not at.button(key=RUN).disabled
+    assert not buttons(at, "search.cancel")
+
+
+def test_a_limit_that_cannot_be_read_is_said_beneath_it_and_nothing_starts(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    at.text_area(key=form.LIMITS).set_value("p99<3ms\nlatensy<=3ms").run()
+    assert not at.exception
+    assert "A limit cannot be read" in texts(at)
+    assert "There is no metric latensy" in texts(at).replace("`", "")
+    assert len(at.error) == 1
+    assert at.button(key=RUN).disabled
+    assert started == []
+    at.text_area(key=form.LIMITS).set_value("p99<=3ms\nmemory<=100MB").run()
+    assert not at.error
+    assert not at.button(key=RUN).disabled
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_fills_the_form_and_is_marked(open_page: Open, mlp: ModelRecord, name: str) -> None:
+    at = open_page("search", model=mlp)
+    at.pills(key=form.PRESET).set_value(name).run()
+    assert not at.exception
+    wanted = question_from_dict(PRESETS[name][1])
+    assert at.session_state[form.OBJECTIVE] == next(iter(wanted.objective))
+    assert at.session_state[form.SAME] is wanted.same_latency
+    assert bool(at.session_state[form.LIMITS]) is bool(wanted.limits)
+    assert at.session_state[form.PRESET] == name
+    at.toggle(key=form.SAME).set_value(not wanted.same_latency).run()
+    assert at.session_state[form.PRESET] is None
+
+
+def test_what_is_asked_is_put_into_the_queue(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    at.selectbox(key=form.SECOND).set_value("peak_rss").run()
+    at.slider(key=form.WEIGHT).set_value(60).run()
+    at.text_area(key=form.LIMITS).set_value("p99<=3ms").run()
+    at.select_slider(key=form.BUDGET).set_value(120).run()
+    at.toggle(key=form.GIVE_WAY).set_value(True).run()
+    click(at, RUN)
+    assert not at.exception
+    [prepared] = started
+    asked = prepared.question
+    assert asked.objective == {"latency_p50": 0.6, "peak_rss": 0.4}
+    assert asked.limit_words == ["p99 latency ≤ 3 ms"]
+    assert (asked.budget_s, asked.give_way, asked.strategy) == (120, True, "race")
+    assert prepared.resolved.spec.protocol.precision == "quick"
+    assert at.session_state["search.study"] == prepared.record.id
+    assert at.query_params["study"] == prepared.record.id
+
+
+def test_what_stays_and_what_is_never_tried_make_the_space_smaller(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    free = list(at.session_state[form.VARY])
+    assert "intra_op_num_threads" in free
+    at.multiselect(key=form.VARY).set_value([]).run()
+    click(at, "search.all")
+    assert at.session_state[form.VARY] == free
+    at.multiselect(key=form.VARY).set_value(["intra_op_num_threads", "enable_mem_pattern"]).run()
+    assert "What may change: 2 of" in expanders(at)
+    at.multiselect(key=form.NEVER).set_value(["enable_mem_pattern=off"]).run()
+    assert not at.exception
+    click(at, RUN)
+    assert [one.name for one in started[0].space.axes] == ["intra_op_num_threads"]
+
+
+def test_the_form_survives_a_visit_to_another_page(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("search", model=mlp)
+    at.pills(key=form.PRESET).set_value("smallest that keeps the answers").run()
+    at.select_slider(key=form.BUDGET).set_value(300).run()
+    at.multiselect(key=form.VARY).set_value(["intra_op_num_threads"]).run()
+    at.switch_page("views/machine/page.py").run()
+    at.switch_page("views/search/page.py").run()
+    assert not at.exception
+    assert at.selectbox(key=form.OBJECTIVE).value == "model_size"
+    assert at.text_area(key=form.LIMITS).value == "output_error<=0.02"
+    assert at.select_slider(key=form.BUDGET).value == 300
+    assert at.multiselect(key=form.VARY).value == ["intra_op_num_threads"]
+
+
+def test_where_nothing_may_change_the_page_says_so(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("search", model=mlp)
+    at.multiselect(key=form.VARY).set_value([]).run()
+    assert not at.exception
+    assert "There is nothing to search" in texts(at)
+    assert "Nothing is left to vary" in texts(at)
+    assert at.button(key=RUN).disabled
+
+
+def test_the_start_is_what_is_set_on_tune(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    at.number_input(key=fields.key("batch_size")).set_value(4).run()
+    click(at, RUN)
+    assert not at.exception
+    assert started[0].resolved.spec.workload.batch_size == 4
+
+
+def test_a_limit_on_the_accuracy_asks_for_labelled_data(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("search", model=mlp)
+    at.text_area(key=form.LIMITS).set_value("accuracy>=-0.5%").run()
+    assert not at.exception
+    assert "Labelled data" in expanders(at)
+
+
+def test_what_cannot_be_searched_is_said_in_place(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise SpecError("This cannot be searched.", hint="Ask something else.")
+
+    at = open_page("search", model=mlp)
+    monkeypatch.setattr(search, "prepare", refuse)
+    click(at, RUN)
+    assert not at.exception
+    assert "This cannot be searched." in texts(at)
+
+
+# --- while it runs ------------------------------------------------------------------------------------------
+
+
+def live_state(**changes: Any) -> dict[str, Any]:
+    """`Status.live` after a first look."""
+    found = invented.search_answer("FOUND", "w", "d")
+    facts: dict[str, Any] = {
+        "study": "s",
+        "tried": 3,
+        "distinct": 8,
+        "doing": "a first look at 6",
+        "spent_s": 12.0,
+        "ends_at": time.time() + 30.0,
+        "budget_s": 60.0,
+        "best": {"changes": {"intra_op_num_threads": 1}, "gain": invented.gain(1.25)},
+        "front": found["front"],
+        "points": [{"label": "intra_op_num_threads 1", "ratio": 1.25, "memory": 8e6}],
+        "course": found["course"],
+    }
+    return facts | changes
+
+
+def test_a_running_search_shows_the_best_so_far_and_can_be_cancelled(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
+) -> None:
+    study = put(mlp, machine, "", state="RUNNING")
+    cancelled = jobs(
+        status(study.id, kind="search", stage="rounds", done=2, total=5, elapsed_s=12.0, live=live_state())
+    )
+    at = open_page("search", model=mlp)  # without a link: it is found by its model
+    said = texts(at)
+    assert "Best so far 1.25×, 95 % [1.20, 1.30]" in said
+    assert "intra_op_num_threads 1 · final only at the end" in said
+    assert "3 tried · 5 of 8 not tried" in said
+    assert len(at.get("echarts_chart")) == 2
+    assert at.button(key=RUN).disabled
+    assert at.query_params["study"] == study.id
+    click(at, "search.cancel")
+    assert cancelled == [study.id]
+
+
+def test_a_search_that_waits_says_for_whom(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
+) -> None:
+    study = put(mlp, machine, "", state="WAITING", tried=[])
+    waiting = status(study.id, kind="search", state="WAITING", holder="somebody: a race", place=1)
+    jobs(waiting)
+    at = open_page("search", model=mlp, study=study.id)
+    assert live.progress(waiting, 0.0)[1].startswith(
+        "somebody\\: a race has the machine; this search is next"
+    )
+    assert "Searching: lowest p50 latency" in texts(at)
+
+
+def test_a_search_of_another_process_is_followed_by_its_row(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine, "", state="RUNNING")
+    at = open_page("search", model=mlp)
+    assert at.button(key=RUN).disabled
+    assert "Searching: lowest p50 latency" in texts(at)
+    assert not buttons(at, "search.cancel")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "words"),
+    [(30.0, "at most 30 s left"), (-1.0, "the time is over; the last race ends")],
+)
+def test_the_time_that_is_left(left_s: float, words: str) -> None:
+    running = status(
+        stage="rounds", done=2, total=5, elapsed_s=12.0, live=live_state(ends_at=1000.0 + left_s)
+    )
+    share, text = live.progress(running, 1000.0)
+    assert text == f"A first look at 6 · rounds 2 of 5 · 12 s so far · {words}"
+    assert share == pytest.approx(0.5 if left_s > 0 else 1.0)
+
+
+def test_before_the_first_look_nothing_is_best() -> None:
+    assert live.best_words(live_state(best=None))[0] == "Nothing tried yet"
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", list(searches.COLORS))
+def test_every_answer_is_said_with_what_it_rests_on(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, outcome: str
+) -> None:
+    study = put(mlp, machine, outcome)
+    at = open_page("search", model=mlp)
+    said = texts(at)
+    assert study.answer is not None
+    assert searches.sentence(study.answer) in said
+    assert answer.headline(study.answer) in said  # type: ignore[arg-type] # it is a `SearchResult`
+    assert "p99 latency ≤ 3 ms: **" in said
+    assert "together 1.20×, 95 % [1.10, 1.30] of what each does alone" in said
+    assert "A note of the search." in said
+    titles = [figure(at, index)["layout"].get("xaxis", {}).get("title", {}).get("text") for index in range(5)]
+    assert titles == [
+        "← worse than by default · better →",
+        "← worse than the start · better →",
+        "Peak memory (MiB)",
+        "Time since the search began (s)",
+        "",
+    ]
+    assert list(at.dataframe[0].value["State"]) == ["confirmed", "looked at", "failed"]
+    assert "It ran out of memory." in str(at.dataframe[0].value)
+    assert not at.button(key=RUN).disabled
+    loads = at.button(key="search.load").label if buttons(at, "search.load") else ""
+    assert loads == {"NO_DIFFERENCE": "Load the default into Tune", "NONE_KEEPS_LIMITS": ""}.get(
+        outcome, "Load into Tune"
+    )
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [(None, ""), (0.321, "of 32 %"), (0.9999, "of more than 99 %"), (0.0001, "of less than 1 %")],
+)
+def test_how_sure_a_limit_is_kept(probability: float | None, words: str) -> None:
+    assert searches.sure_words(probability).endswith(words)
+
+
+def test_the_winner_goes_into_tune_with_its_result(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    study = put(mlp, machine)
+    at = open_page("search", model=mlp)
+    at.button(key="search.load").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.session_state[fields.key("intra_op_num_threads")] == 1
+    assert study.answer is not None
+    assert at.session_state[state.TRIAL] == study.answer["winner"]["trial"]
+
+
+def test_where_nothing_beats_the_default_the_default_is_loaded(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put(mlp, machine, "NO_DIFFERENCE")
+    at = open_page("search", model=mlp)
+    at.session_state[fields.key("intra_op_num_threads")] = 2
+    click(at, "search.load")
+    assert not at.exception
+    assert at.title[0].value == "Tune"
+    assert at.session_state[fields.key("intra_op_num_threads")] is None
+
+
+def test_a_look_brings_its_settings_and_no_result(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    study = put(mlp, machine)
+    at = open_page("search", model=mlp)
+    assert study.answer is not None
+    reference = study.answer["default"]["trial"]
+    assert handing.spec_of(study, reference).session == invented.spec_for(mlp).session
+    assert at.session_state["search.study"] == study.id
+
+
+def test_the_winner_is_pinned_and_unpinned(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    study = put(mlp, machine)
+    at = open_page("search", model=mlp)
+    click(at, "search.pin")
+    assert study.answer is not None
+    assert state.store().baseline(mlp.content_sha256) == study.answer["winner"]["trial"]
+    assert at.button(key="search.pin").label == "Unpin baseline"
+    click(at, "search.pin")
+    assert state.store().baseline(mlp.content_sha256) is None
+
+
+def test_the_limits_become_targets_of_the_scorecard(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    limit = {"metric": "latency_p99", "at_most": "3 ms"}
+    put(mlp, machine, question={"limits": [limit]})
+    at = open_page("search", model=mlp)
+    at.button(key="search.judge").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Scorecard"
+    assert "p99 latency ≤ 3 ms" in [str(one) for one in at.table[0].value.columns]
+    assert at.session_state["scorecard.settings"] == ["Settings of Tune"]
+
+
+def test_a_deleted_trial_is_said_and_the_page_stays(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    invented.put_study(state.store(), mlp, fingerprint=machine["fingerprint"])
+    at = open_page("search", model=mlp)
+    click(at, "search.load")
+    assert not at.exception
+    assert at.title[0].value == "Search"
+    assert at.error
+
+
+# --- without an answer, and going on ------------------------------------------------------------------------
+
+
+def test_a_failed_search_says_why_and_is_resumed(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, started: list[search.Prepared]
+) -> None:
+    error = {"type": "WorkerError", "message": "The default crashed.", "hint": "Measure it on Tune."}
+    study = put(mlp, machine, "", state="FAIL", error=error)
+    at = open_page("search", model=mlp)
+    assert "The default crashed." in texts(at)
+    assert "3 configurations" in texts(at)
+    click(at, "search.resume")
+    assert not at.exception
+    [prepared] = started
+    assert prepared.record.id == study.id
+    assert len(prepared.record.tried) == 4
+
+
+def test_a_cancelled_search_keeps_what_it_tried_and_is_resumed_in_the_time_left(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, started: list[search.Prepared]
+) -> None:
+    put(mlp, machine, "", state="CANCELLED", wall_s=20.0)
+    at = open_page("search", model=mlp)
+    assert "The search was cancelled. What it tried is kept: 3 configurations." in texts(at)
+    assert len(at.dataframe[0].value) == 3
+    click(at, "search.resume")
+    assert started[0].question.budget_s == 40
+
+
+def test_a_finished_search_gets_more_time(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, started: list[search.Prepared]
+) -> None:
+    study = put(mlp, machine)
+    at = open_page("search", model=mlp)
+    at.select_slider(key="search.more_s").set_value(300).run()
+    click(at, "search.go_on")
+    assert not at.exception
+    assert (started[0].record.id, started[0].question.budget_s) == (study.id, 300)
+
+
+def test_a_search_of_another_machine_cannot_go_on(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    invented.put_study(state.store(), mlp, fingerprint="another")
+    at = open_page("search", model=mlp)
+    click(at, "search.go_on")
+    assert "was made on another machine" in texts(at)
+    assert started == []
+
+
+# --- which search is shown ----------------------------------------------------------------------------------
+
+
+def test_a_link_brings_the_question_and_a_link_to_nothing_is_said(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    question = {
+        "objective": {"throughput": 1.0},
+        "limits": [{"metric": "peak_rss", "at_most": "100 MB"}],
+        "accuracy_drop": 0.005,
+        "without": ["use_io_binding", "execution_mode=ORT_PARALLEL"],
+    }
+    study = put(mlp, machine, question=question)
+    at = open_page("search", study=study.id)
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+    assert at.session_state[form.OBJECTIVE] == "throughput"
+    assert at.session_state[form.LIMITS] == "peak_rss<=100 MB\naccuracy>=-0.5%"
+    assert "use_io_binding" not in at.session_state[form.VARY]
+    assert at.session_state[form.NEVER] == ["execution_mode=ORT_PARALLEL"]
+    at = open_page("search", model=mlp, study="0123456789abcdef")
+    assert "0123456789abcdef" in texts(at)
+
+
+def test_earlier_searches_are_listed_and_the_newest_is_open(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    first = put(mlp, machine, "NO_DIFFERENCE", question={"objective": {"peak_rss": 1.0}})
+    second = put(mlp, machine, created_at=2_000_000.0)
+    at = open_page("search", model=mlp)
+    assert at.session_state["search.study"] == second.id
+    listed = at.dataframe[-1].value
+    assert list(listed["Search"]) == [first.id[:12]]
+    assert list(listed["Answer"]) == ["nothing beats the default"]
+
+
+def test_another_model_has_searches_of_its_own(
+    open_page: Open, mlp: ModelRecord, add_model: Add, machine: wire.Environment
+) -> None:
+    put(mlp, machine)
+    at = open_page("search", model=mlp)
+    assert "1.30× faster" in texts(at)
+    add_model(tiny_models.fixed_batch, "other")
+    at.run()
+    at.selectbox(key="model.picked").select("other").run()
+    assert not at.exception
+    assert "Nothing searched yet" in texts(at)
