@@ -123,11 +123,7 @@ def _current() -> None:
     name = file_stem(record.name if record else "model")
     trial = _unmeasured(spec, name)
     facts = variants.model_facts(record) if record else None
-    _files(
-        emit.emit_yaml(trial, model=facts, found=found_by(state.store(), trial)),
-        emit.emit_python(trial, record.info if record else None),
-        name,
-    )
+    _files(emit.emit_yaml(trial, model=facts), emit.emit_python(trial, record.info if record else None), name)
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
