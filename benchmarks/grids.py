@@ -1,7 +1,7 @@
 """What is true of every configuration of a small space: `python benchmarks/grids.py [MODEL …]`.
 
 What: all configurations of a grid (threads, optimization level, spinning, I/O binding, arena; 60 that really
-differ) race in the same rounds in 12 generations of fresh processes, because one configuration differs by
+differ) race in the same rounds in 36 generations of fresh processes, because one configuration differs by
 some percent between its processes. Kept: ln(ratio to ONNX Runtime's default) of every round, and the absolute
 medians, compressed; a third of the generations is held back for scoring what a search chose.
 
@@ -47,7 +47,8 @@ GRID: Mapping[str, list[Any]] = {
     "use_io_binding": [False, True],
     "enable_cpu_mem_arena": [True, False],
 }
-GENERATIONS = 12
+DIMS: Mapping[str, Mapping[str, int]] = {"tiny_transformer": {"sequence": 128}}
+GENERATIONS = 36
 BUDGET_S = 3600
 CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0")
 MODELS = ("digits_cnn", "tiny_transformer", "control_flow", *CLASSIFIERS)
@@ -82,9 +83,14 @@ class Truth:
         return [g for g in range(len(self.ratios)) if g % 3]
 
 
-def grid_of(path: Path) -> Space:
+def start_of(name: str, path: Path) -> TrialSpec:
+    """Return where a search on a model starts."""
+    return spec_from_dict({"model": {"path": str(path)}, "workload": {"dims": DIMS.get(name, {})}})
+
+
+def grid_of(name: str, path: Path) -> Space:
     """Return the grid on a model."""
-    base = spec_from_dict({"model": {"path": str(path)}})
+    base = start_of(name, path)
     return space(base, asked_axes(base, GRID))
 
 
@@ -117,7 +123,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
     """Race the whole grid on a model."""
     path = model_path(name, folder)
     info = run_job(wire.INSPECT, {"path": str(path)})
-    grid = grid_of(path)
+    grid = grid_of(name, path)
     entries = [_entry(grid.label(choice), grid.spec(choice), path, info) for choice in grid.choices]
     effort = Effort(name="quick", target=1e-6, budget_s=BUDGET_S, looks=(generations,))
     settings = Settings(
@@ -252,7 +258,7 @@ def load(name: str, folder: Path = RECORDS) -> Truth:
     """
     with gzip.open(folder / TRUTH.format(name=name)) as file:
         data = json.loads(file.read())
-    grid = grid_of(Path(f"{name}.onnx"))
+    grid = grid_of(name, Path(f"{name}.onnx"))
     if data["labels"] != [grid.label(choice) for choice in grid.choices]:
         raise SystemExit(f"The record of {name} holds for another grid; measure it again.")
     kept = {

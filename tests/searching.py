@@ -114,6 +114,10 @@ class Machine:
         slow = rng.uniform(*self.slow_by) if rng.random() < self.slow_share else 0.0
         return rng.gauss(0, self.spread) + slow
 
+    def life(self, rng: random.Random, choice: Choice) -> float:
+        """ln(latency) of one process of a configuration, in that of the default."""
+        return self.process(rng) - self.truth(choice)
+
 
 @dataclass(kw_only=True)
 class Run:
@@ -125,6 +129,7 @@ class Run:
     seed: int = 0
     objective: Mapping[str, float] = field(default_factory=lambda: {"latency_p50": 1.0})
     hints: Sequence[Choice] = ()
+    infeasible: Callable[[Tried], bool] = lambda one: False
     tried: dict[Choice, Tried] = field(default_factory=dict)
     confirmed: dict[Choice, Any] = field(default_factory=dict)
     rivals: list[Choice] = field(default_factory=list)
@@ -175,6 +180,7 @@ class Run:
             rivals=self.rivals,
             hints=self.hints,
             settled=self.settled,
+            infeasible=self.infeasible,
             default=self.default,
         )
 
@@ -185,6 +191,10 @@ class Run:
             self.steps.append(step)
             self._do(step)
         return self
+
+    def heat(self, choices: Sequence[Choice], budget_s: float) -> None:
+        """One heat of these, whatever the plan says."""
+        self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat"))
 
     def _do(self, step: Step) -> None:
         assert step.choices
@@ -236,9 +246,7 @@ class Run:
             for index, choice in race.names.items()
             if index not in against or against[index].verdict != Verdict.SLOWER
         )
-        self.left_heat = [
-            race.names[i] for i, one in against.items() if one.verdict == Verdict.SLOWER and i in race.names
-        ]
+        self.left_heat = [race.names[index] for index in race.gone]
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         self.rivals = [by_key[one.key] for one, _ in ordered(ranked, level, MARGIN)]
 
@@ -288,6 +296,7 @@ class _Race:
         self.generations = self.rounds = self.processes = 0
         self.round_s = 0.0
         self.refused = False
+        self.gone: list[int] = []  # who was surely slower
 
     def run(self) -> None:
         """Race to the end."""
@@ -317,7 +326,9 @@ class _Race:
             self.generations += 1
             if self.effort.rounds or self._stops(racing, costs, planned):
                 return
-            racing = self.standing.still_open(racing, self.generations, self.rounds, racing)
+            still = self.standing.still_open(racing, self.generations, self.rounds, racing)
+            self.gone += [index for index in racing if index not in still]
+            racing = still
 
     def _start(self, racing: Sequence[int]) -> dict[tuple[int, int], float]:
         alive = {}
@@ -327,7 +338,7 @@ class _Race:
             if self.machine.fails(self.names[key[0]]):
                 self.failed.add(key[0])
             else:
-                alive[key] = self.machine.process(self.rng) - self.machine.truth(self.names[key[0]])
+                alive[key] = self.machine.life(self.rng, self.names[key[0]])
         self.processes = max(self.processes, len(racing) + 1)
         self.took_s += self.began_s
         self.starts_s += self.began_s

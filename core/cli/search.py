@@ -411,6 +411,31 @@ def show_study(
         print_sheet(searches.answered(record))
 
 
+@studies.command("export")
+def export_study(
+    study: Study,
+    *,
+    optuna: Annotated[
+        str,
+        typer.Option(
+            help="Storage of Optuna, which `optuna-dashboard` opens: a new file, or one with other studies.",
+            metavar="sqlite:///FILE",
+            show_default=False,
+        ),
+    ],
+    json_: Json = False,
+) -> None:
+    """Write a search as a study of Optuna: what was tried, its gains, what failed."""
+    from core.run.search.optuna_export import export  # here: no other command needs it
+
+    record = Store().study(study)
+    written = export(record, optuna)
+    if json_:
+        print_json({"study": record.id, "optuna": optuna, "trials": written})
+    else:
+        print_lines([f"Wrote {written} trials to {optuna}. Look at them: `optuna-dashboard {optuna}`."])
+
+
 @studies.command("delete")
 def delete_study(study: Study, *, json_: Json = False) -> None:
     """Delete a search and what it tried; the races that confirmed its answer stay."""

@@ -36,8 +36,9 @@ USUAL_SIZE, SIZE_SPREAD = 0.01, 1.5  # of the prior of a size: its middle, and i
 PAIR_SHARES = (0.0, 0.3, 0.8)  # of a pair's effect, in the geometric mean of its two axes' sizes
 SHARED = 1 / 3  # of the variance of a look that is its race's reference: two processes against one
 RACE_SDS = (0.0, 0.02)  # by which a race's reference is off beyond that
-SWEEPS = 2  # over all axes
+SWEEPS = 3  # over all axes
 LACK_OF_FIT = 0.005  # of a configuration: what no model of values and pairs explains
+LEAST_VARIANCE = 1e-6  # of a look: no number is known better than to a thousandth
 UNKNOWN_ERROR = 0.05  # of a gain whose standard error is not known
 SLOW_Z = 2.5  # deviations below what the others say, from which a look is taken for one of a slow process
 ROBUST_ROUNDS = 2
@@ -94,9 +95,15 @@ def covariance(one: Codes, other: Codes, sizes: Sizes) -> Array:
     levels = np.maximum(one.max(axis=0, initial=0), other.max(axis=0, initial=0)) + 1
     mine, theirs = _one_hot(one, levels), _one_hot(other, levels)
     size = np.repeat(sizes.axes, levels)
-    total, squares = (mine * size) @ theirs.T, (mine * size**2) @ theirs.T
-    whole = LACK_OF_FIT**2 * (mine @ theirs.T > len(sizes.axes) - 0.5)
-    found: Array = CONSTANT_SD**2 + squares + sizes.pair**2 * (total**2 - squares) / 2 + whole
+    found: Array = (mine * size**2) @ theirs.T
+    if sizes.pair:
+        total = (mine * size) @ theirs.T
+        total *= total
+        total -= found
+        total *= sizes.pair**2 / 2
+        found += total
+    found += CONSTANT_SD**2
+    found[mine @ theirs.T > len(sizes.axes) - 0.5] += LACK_OF_FIT**2
     return found
 
 
@@ -183,7 +190,7 @@ class _Looks:
 
     def noise(self, race: float) -> Array:
         """How the looks err, alone and together."""
-        alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + 1e-8
+        alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
         together = SHARED * np.outer(self.errors, self.errors) + race**2
         found: Array = np.where(self.same_race, together, 0.0) + np.diag(alone)
         return found
@@ -223,7 +230,8 @@ def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
             total -= axes[axis] * same
             squares -= axes[axis] ** 2 * same
             best = -math.inf
-            for size in SIZES:
+            at = SIZES.index(axes[axis])
+            for size in SIZES[max(0, at - 1) : at + 2]:
                 t, s = total + size * same, squares + size**2 * same
                 tried = Sizes(axes=(*axes[:axis], size, *axes[axis + 1 :]), pair=pair, race=race)
                 found = _log_posterior(fixed + s + pair**2 * (t**2 - s) / 2, looks.y, tried)
@@ -244,7 +252,8 @@ def _log_posterior(spread: Array, y: Array, sizes: Sizes) -> float:
     n = len(y)
     bordered = np.empty((n + 1, n + 1))
     bordered[:n, :n], bordered[n, :n], bordered[:n, n] = spread, y, y
-    bordered[n, n] = 1e9  # its factor's last row is then the factor of `spread` solved for y
+    # large enough for the whole to be positive; the factor's last row is that of `spread`, solved for y
+    bordered[n, n] = 1 + 2 * float(y @ y) / LEAST_VARIANCE
     factor = np.linalg.cholesky(bordered)
     half = factor[n, :n]
     likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(factor)[:n]).sum())

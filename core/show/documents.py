@@ -546,6 +546,14 @@ class StudiesDocument(TypedDict):
     studies: list[SearchDocument]  # type: ignore[valid-type] # made from `SearchResult`
 
 
+class StudyExportedDocument(TypedDict):
+    """A search that was written as a study of Optuna."""
+
+    study: str
+    optuna: str  # the storage
+    trials: int
+
+
 class StudyDeletedDocument(TypedDict):
     """A search that was deleted."""
 
@@ -621,6 +629,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "search --dry-run": SpaceDocument,
     "studies list": StudiesDocument,
     "studies show": SearchDocument,
+    "studies export": StudyExportedDocument,
     "studies delete": StudyDeletedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,

@@ -156,7 +156,7 @@ def _check_contradictions(question: Question) -> None:
 
 # --- texts --------------------------------------------------------------------------------------------------
 
-_LIMIT = re.compile(r"\s*([A-Za-z_0-9]+)\s*(?:@\s*([0-9.]+))?\s*(<=|>=|≤|≥|<|>|=)\s*(.+?)\s*")
+_LIMIT = re.compile(r"\s*([A-Za-z_0-9]+)\s*(?:@\s*([0-9]*\.?[0-9]+))?\s*(<=|>=|≤|≥|<|>|=)\s*(.+?)\s*")
 
 
 def parse_objective(text: str) -> dict[str, float]:
@@ -170,6 +170,8 @@ def parse_objective(text: str) -> dict[str, float]:
     for part in parts:
         name, _, weight = part.partition(":")
         name = _SHORT.get(name.strip().lower(), name.strip().lower())
+        if name in found:
+            raise SpecError(f"The objective `{name[:40]}` stands there twice.", hint="Leave one out.")
         try:
             found[name] = float(weight) if weight else 1.0 / len(parts)
         except ValueError:
@@ -259,11 +261,12 @@ def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | No
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip()
-        if not equals or not values.strip():
-            raise SpecError(
-                f"`{flag} {text[:60]}` has no values.", hint=f"Write `{flag} intra_op_num_threads=1,2,4`."
-            )
         parts = [part.strip() for part in values.split(",")]
+        if not equals or not all(parts):
+            what = "an empty value" if any(parts) else "no values"
+            raise SpecError(
+                f"`{flag} {text[:60]}` has {what}.", hint=f"Write `{flag} intra_op_num_threads=1,2,4`."
+            )
         if name == MODEL:
             found[name] = [*parts]
         else:

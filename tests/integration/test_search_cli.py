@@ -74,6 +74,12 @@ def test_searches_are_listed_shown_and_deleted(cli: CommandLine, square: Path) -
     assert "What was tried" in shown.out
     assert cli.run("studies", "show", study, "--json").document["winner"] == found["winner"]
     assert cli.run("studies", "show", study, "--all").out.count("use_io_binding") >= 1
+    url = f"sqlite:///{cli.home}/optuna.db"
+    exported = cli.run("studies", "export", study, "--optuna", url, "--json").document
+    assert exported["trials"] == found["tried"]
+    again = cli.run("studies", "export", study, "--optuna", url)
+    assert again.code == EXIT_BAD_INPUT
+    assert "already" in again.err
     assert cli.run("studies", "delete", study, "--json").document == {"deleted": study}
     assert cli.run("studies", "show", study).code == EXIT_BAD_INPUT
     assert [one.id for one in store_of(cli).trials(study=study, kind="screen")] == []

@@ -483,3 +483,15 @@ def test_another_model_has_searches_of_its_own(
     at.selectbox(key="model.picked").select("other").run()
     assert not at.exception
     assert "Nothing searched yet" in texts(at)
+
+
+def test_a_search_is_deleted_after_a_question_and_its_confirmed_race_stays(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    record = put(mlp, machine)
+    at = open_page("search", model=mlp, study=record.id)
+    click(at, "search.delete")
+    assert not at.exception
+    assert state.store().studies() == []
+    assert record.answer is not None
+    assert state.store().trial(record.answer["winner"]["trial"]).state == "COMPLETE"

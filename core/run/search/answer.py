@@ -278,8 +278,8 @@ def ordered(
     """Return who is to be confirmed, in order; ties are broken by what a configuration costs, never by noise.
 
     A tie is who cannot be told from the leader and is within the margin of it by its estimate. Of these the
-    one with the least memory (in steps of a tenth, which equal processes differ by) comes first, then fewer
-    threads, then the nearest to the start.
+    one with the least memory comes first (in steps of a tenth above the least, because equal processes
+    differ, too), then fewer threads, then the nearest to the start.
 
     Args:
         tried: with ln(gain) of the objective, the best first.
@@ -294,17 +294,19 @@ def ordered(
     def is_tie(one: tuple[Tried, float]) -> bool:
         return one is tried[0] or (one[0].key in level and top - one[1] <= math.log1p(margin))
 
+    ties = [one for one in tried if is_tie(one)]
+    least = min((memory for one, _ in ties if (memory := one.value("peak_rss"))), default=0.0)
+
     def cost(one: tuple[Tried, float]) -> tuple[float, float, int, float]:
         memory = one[0].value("peak_rss")
         own = one[0].changes.get("intra_op_num_threads") or threads
         return (
-            round(math.log(memory) / 0.1) if memory else math.inf,
+            math.floor(math.log(memory / least) / 0.1) if memory else math.inf,
             float(own),
             len(one[0].changes),
             -one[1],
         )
 
-    ties = [one for one in tried if is_tie(one)]
     return [*sorted(ties, key=cost), *(one for one in tried if one not in ties)]
 
 

@@ -38,7 +38,7 @@ def by_optuna(known: Known, count: int) -> Sequence[Choice]:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     seed = known.question.seed + len(known.tried)
-    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, warn_independent_sampling=False)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     axes = known.space.axes
     kinds: dict[str, Any] = {

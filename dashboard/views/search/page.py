@@ -237,6 +237,20 @@ def _right(
             _empty(model)
         return
     answer.draw(record, partial(go_on, record.id))
+    with st.popover("Delete this search", icon=":material/delete:", type="tertiary"):
+        st.markdown(
+            "What it only looked at will be gone for everybody. The races that confirmed its answer stay in "
+            "the history."
+        )
+        st.button("Delete", key="search.delete", type="primary", on_click=_delete, args=(record.id,))
+
+
+def _delete(study: str) -> None:
+    try:
+        state.store().delete_study(study)
+    except TunerError as error:
+        state.keep_error(error)
+    show(None)
 
 
 def _empty(model: ModelRecord) -> None:

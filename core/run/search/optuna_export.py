@@ -1,0 +1,220 @@
+"""A search as an Optuna study, for `optuna-dashboard` and Optuna's own plots.
+
+Optuna is imported by the function alone: it is an extra, and takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core.evidence.tried import Gain, Tried, tried_from_dict
+from core.run.search.plan import gain_of
+from core.spec import effective, spec_from_dict
+from core.spec.knobs import KNOBS
+from core.spec.question import Question, question_from_dict
+from core.spec.space import MODEL, Axis
+from core.store import StudyRecord
+from core.wire.errors import SpecError
+
+_NAMES = frozenset(one.name for one in KNOBS)  # others, such as options of a provider, start as nothing
+_Z = 1.959963984540054
+ITSELF = "the model itself"  # the start's value of the axis MODEL
+NO_GAIN = "It was not measured in the objective."
+_EXAMPLE = "Write for example `sqlite:///study.db`."
+
+
+def study_name(record: StudyRecord) -> str:
+    """Return the name under which Optuna knows a search."""
+    return f"{record.model_name} {record.id}"
+
+
+def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
+    """Write a search into a storage of Optuna: a trial for each configuration that was tried.
+
+    A trial has every setting that varied as a parameter, and as its value the gain of the objective over
+    ONNX Runtime's default: a ratio, larger is better. A configuration that failed is a failed trial.
+
+    Args:
+        record: the search.
+        url: `sqlite:///FILE`; the file may be new, or hold other studies of Optuna.
+        axes: what could have been tried; without them parameters have the values that were.
+
+    Returns:
+        How many trials were written.
+
+    Raises:
+        SpecError: Optuna is not installed; no such storage; or it holds this search already.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise SpecError(
+            "Writing a study of Optuna needs the package `optuna`, which is not installed.",
+            hint="Install it: `pip install '.[optuna]'`.",
+        )
+    import optuna
+
+    question = question_from_dict(record.question)
+    tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
+    values = _values(record, tried, axes)
+    kinds: dict[str, Any] = {
+        name: optuna.distributions.CategoricalDistribution(own) for name, own in values.items()
+    }
+    trials = [
+        optuna.create_trial(distributions=kinds, **_trial(one, question, values))
+        for one in tried
+        if one.looks
+    ]
+    name = study_name(record)
+    with _storage(url) as storage:
+        try:
+            study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
+        except optuna.exceptions.DuplicatedStudyError:
+            raise SpecError(
+                f"`{url}` holds the study `{name}` already.", hint="Name another file, or delete that study."
+            ) from None
+        for key, value in _facts(record, question).items():
+            study.set_user_attr(key, value)
+        study.add_trials(trials)
+    return len(trials)
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+
+def _values(record: StudyRecord, tried: Sequence[Tried], axes: Sequence[Axis]) -> dict[str, list[Any]]:
+    """Every setting that varied with its values, the start's first."""
+    spec = spec_from_dict(record.spec)
+    found: dict[str, list[Any]] = {one.name: [*map(_plain, one.values)] for one in axes}
+    for one in tried:
+        for name, value in one.changes.items():
+            if name not in found:
+                found[name] = [_plain(effective(spec, name) if name in _NAMES else None)]
+            if not any(_same(_plain(value), known) for known in found[name]):
+                found[name].append(_plain(value))
+    if MODEL in found:
+        found[MODEL] = [ITSELF if value is None else value for value in found[MODEL]]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """As a categorical parameter takes it."""
+    return "+".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _trial(one: Tried, question: Question, values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The state, value, parameters and attributes of a trial."""
+    gain = gain_of(one, question)
+    failed = one.failed or ("" if gain is not None else NO_GAIN)
+    params = {name: _plain(one.changes.get(name, own[0])) for name, own in values.items()}
+    told: dict[str, Any] = {
+        "stages": [look.stage for look in one.looks],
+        "trial": one.looks[-1].trial,
+        "values": {metric: v for look in one.looks for metric, v in look.values.items()},
+    }
+    if gain is not None:
+        told["interval"] = _interval(gain)
+    if failed:
+        return {"state": _state("FAIL"), "params": params, "user_attrs": told | {"error": failed}}
+    assert gain is not None
+    return {
+        "state": _state("COMPLETE"),
+        "value": math.exp(gain[0]),
+        "params": params,
+        "user_attrs": told,
+    }
+
+
+def _state(name: str) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def _interval(gain: Gain) -> list[float] | None:
+    """95 % of the gain as a ratio; None: not known."""
+    middle, error = gain
+    return None if error is None else [math.exp(middle - _Z * error), math.exp(middle + _Z * error)]
+
+
+def _facts(record: StudyRecord, question: Question) -> dict[str, Any]:
+    answer = record.answer or {}
+    winner = answer.get("winner")
+    return {
+        "model": record.model_name,
+        "model_sha256": record.model_sha256,
+        "objective": dict(question.objective),
+        "value": "gain of the objective over ONNX Runtime's default, as a ratio",
+        "limits": question.limit_words,
+        "outcome": answer.get("outcome", record.state),
+        "winner": None if winner is None else dict(winner["changes"]),
+    }
+
+
+# --- where it is written ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _storage(url: str) -> Iterator[Any]:
+    """A storage of Optuna in a file, open as long as something is written."""
+    import optuna
+    import sqlalchemy
+
+    _check_file(url)
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = None
+    try:
+        storage = optuna.storages.RDBStorage(url)
+        yield storage
+    except SpecError:
+        raise
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError, OSError) as error:
+        words = str(error).strip().splitlines()
+        raise SpecError(
+            f"`{url}` cannot be written: {words[0] if words else type(error).__name__}",
+            hint="Name a new file.",
+        ) from error
+    finally:
+        optuna.logging.set_verbosity(level)
+        if storage is not None:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def _check_file(url: str) -> None:
+    """Refuse a storage that Optuna could not open later, or that is somebody else's."""
+    import sqlalchemy
+
+    try:
+        parts = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        raise SpecError(f"`{url[:200]}` is no address of a storage.", hint=_EXAMPLE) from None
+    if parts.drivername != "sqlite" or parts.database in (None, "", ":memory:"):
+        raise SpecError(f"`{url[:200]}` is no SQLite file.", hint=_EXAMPLE)
+    path = Path(str(parts.database))
+    if not path.parent.is_dir():
+        raise SpecError(f"The folder `{path.parent}` does not exist.", hint="Make it first.")
+    if path.is_dir():
+        raise SpecError(f"`{path}` is a folder.", hint=_EXAMPLE)
+    if path.exists() and path.stat().st_size and not _is_of_optuna(url):
+        raise SpecError(f"`{path}` is there and holds no studies of Optuna.", hint="Name a new file.")
+
+
+def _is_of_optuna(url: str) -> bool:
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url)
+    try:
+        return sqlalchemy.inspect(engine).has_table("version_info")
+    except sqlalchemy.exc.DatabaseError:
+        return False
+    finally:
+        engine.dispose()

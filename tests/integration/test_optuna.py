@@ -1,0 +1,288 @@
+"""Searches as studies of Optuna, and Optuna as a strategy, with the real package."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.evidence.tried import Look, Tried
+from core.run.search import optuna_export
+from core.run.search.optuna_export import ITSELF, export, study_name
+from core.run.search.strategies import by_optuna, strategy_named
+from core.spec.space import Axis
+from core.store import StudyRecord
+from core.wire.errors import SpecError
+from tests import builders
+from tests.searching import Machine, Run, gains, large_space, small_space
+
+optuna = pytest.importorskip("optuna")
+
+AXES = (
+    Axis(name="intra_op_num_threads", values=(0, 1, 2)),
+    Axis(name="providers", values=(("CPUExecutionProvider",), ("XnnpackExecutionProvider",))),
+)
+
+
+def look(gain: float, spread: float | None = 0.01, **changes: Any) -> Look:
+    facts: dict[str, Any] = {
+        "stage": "screen",
+        "race": "r1",
+        "trial": "t1",
+        "gains": {"latency_p50": (math.log(gain), spread)},
+        "values": {"latency_p50": 1e-3 / gain},
+    }
+    return Look(**(facts | changes))
+
+
+def record(*tried: Tried, **changes: Any) -> StudyRecord:
+    facts: dict[str, Any] = {
+        "id": "0123456789abcdef",
+        "state": "COMPLETE",
+        "question": {"limits": [{"metric": "peak_rss", "at_most": "100 MiB"}]},
+        "spec": builders.spec().to_dict(),
+        "model_name": "cnn",
+        "model_sha256": builders.SHA,
+        "created_at": 0.0,
+        "tried": [one.to_dict() for one in tried],
+        "answer": {"outcome": "FOUND", "winner": {"changes": {"intra_op_num_threads": 1}}},
+    }
+    return StudyRecord(**(facts | changes))
+
+
+ONE = Tried(
+    changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.2), look(1.2, stage="heat", trial="t2"))
+)
+XNN = Tried(changes={"providers": ["XnnpackExecutionProvider"]}, key="b", looks=(look(0.8, None),))
+BAD = Tried(changes={"intra_op_num_threads": 2}, key="c", looks=(look(1, gains={}, error="It crashed."),))
+WRONG = Tried(
+    changes={"enable_mem_pattern": False}, key="d", looks=(look(2.0, breach="The outputs differ."),)
+)
+TWIN = Tried(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.19),), twin=True)
+UNSEEN = Tried(changes={"enable_cpu_mem_arena": False}, key="e")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'studies.db'}"
+
+
+def opened(url: str) -> Any:
+    """What Optuna itself reads."""
+    return optuna.load_study(study_name=study_name(record()), storage=url)
+
+
+# --- the export -----------------------------------------------------------------------------------------
+
+
+def test_optuna_reads_every_configuration_with_its_value_and_state(url: str) -> None:
+    written = export(record(ONE, XNN, BAD, WRONG, TWIN, UNSEEN), url)
+    study = opened(url)
+    one, xnn, bad, wrong = study.trials
+    assert written == 4
+    assert study.direction.name == "MAXIMIZE"
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
+    assert one.value == pytest.approx(1.2)
+    assert xnn.value == pytest.approx(0.8)
+    assert one.params == {
+        "intra_op_num_threads": 1,
+        "providers": "CPUExecutionProvider",
+        "enable_mem_pattern": True,
+        "enable_cpu_mem_arena": True,
+    }
+    assert xnn.params["providers"] == "XnnpackExecutionProvider"
+    assert bad.params["intra_op_num_threads"] == 2
+    assert (bad.user_attrs["error"], wrong.user_attrs["error"]) == ("It crashed.", "The outputs differ.")
+    assert study.best_trial.number == one.number
+
+
+def test_a_trial_says_what_its_number_rests_on(url: str) -> None:
+    export(record(ONE, XNN), url)
+    one, xnn = opened(url).trials
+    low, high = one.user_attrs["interval"]
+    assert (low, high) == pytest.approx((1.2 * math.exp(-0.01386), 1.2 * math.exp(0.01386)), rel=1e-4)
+    assert one.user_attrs["stages"] == ["screen", "heat"]
+    assert one.user_attrs["trial"] == "t2"
+    assert one.user_attrs["values"] == {"latency_p50": pytest.approx(1e-3 / 1.2)}
+    assert xnn.user_attrs["interval"] is None
+
+
+def test_a_study_says_what_was_asked_and_answered(url: str) -> None:
+    export(record(ONE), url)
+    told = opened(url).user_attrs
+    assert (told["model"], told["outcome"]) == ("cnn", "FOUND")
+    assert told["objective"] == {"latency_p50": 1.0}
+    assert told["limits"] == ["peak memory ≤ 100 MiB"]
+    assert told["winner"] == {"intra_op_num_threads": 1}
+
+
+def test_parameters_have_the_values_of_the_axes_and_those_of_the_trials(url: str) -> None:
+    export(record(ONE, WRONG), url, axes=AXES)
+    kinds = opened(url).trials[0].distributions
+    assert kinds["intra_op_num_threads"].choices == (0, 1, 2)
+    assert kinds["providers"].choices == ("CPUExecutionProvider", "XnnpackExecutionProvider")
+    assert kinds["enable_mem_pattern"].choices == (True, False)
+
+
+def test_the_models_variants_are_a_parameter(url: str) -> None:
+    int8 = Tried(changes={"model": "int8"}, key="v", looks=(look(1.5),))
+    export(record(ONE, int8), url)
+    assert [trial.params["model"] for trial in opened(url).trials] == [ITSELF, "int8"]
+
+
+def test_an_option_of_a_provider_is_a_parameter(url: str) -> None:
+    option = "CUDAExecutionProvider.use_tf32"
+    export(record(ONE, Tried(changes={option: "0"}, key="o", looks=(look(1.1),))), url)
+    assert [trial.params[option] for trial in opened(url).trials] == [None, "0"]
+
+
+def test_a_search_of_cpu_time_has_its_own_value(url: str) -> None:
+    cheap = Tried(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1, gains={"cpu_s": (0.5, 0.1)}),))
+    export(record(cheap, XNN, question={"objective": {"cpu_s": 1.0}}), url)
+    first, second = opened(url).trials
+    assert first.value == pytest.approx(math.exp(0.5))
+    assert second.state.name == "FAIL"
+    assert "objective" in second.user_attrs["error"]
+
+
+def test_a_search_without_an_answer_is_written_too(url: str) -> None:
+    assert export(record(answer=None, state="CANCELLED"), url) == 0
+    assert opened(url).user_attrs["outcome"] == "CANCELLED"
+
+
+def test_two_searches_share_a_file(url: str) -> None:
+    export(record(ONE), url)
+    export(record(XNN, id="f" * 16), url)
+    assert len(optuna.get_all_study_names(url)) == 2
+
+
+def test_what_is_exported_says_nothing_on_the_terminal(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    before = optuna.logging.get_verbosity()
+    export(record(ONE), url)
+    assert capfd.readouterr() == ("", "")
+    assert optuna.logging.get_verbosity() == before
+
+
+# --- what is refused ------------------------------------------------------------------------------------
+
+
+def test_the_same_search_twice_is_refused(url: str) -> None:
+    export(record(ONE), url)
+    with pytest.raises(SpecError, match="already") as caught:
+        export(record(ONE, XNN), url)
+    assert caught.value.hint
+    assert len(opened(url).trials) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "study.db",
+        "",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "postgresql://u@h/d",
+        "sqlite+nodriver:///a.db",
+        "a:b:c",
+    ],
+)
+def test_what_is_no_sqlite_file_is_refused(bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        export(record(ONE), bad)
+    assert caught.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="does not exist"):
+        export(record(ONE), f"sqlite:///{tmp_path}/none/s.db")
+    with pytest.raises(SpecError, match="is a folder"):
+        export(record(ONE), f"sqlite:///{tmp_path}")
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to be taken for one: " * 50)
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("create table studies (id text)")
+    connection.close()
+    for path in (text, other):
+        before = path.read_bytes()
+        with pytest.raises(SpecError, match="holds no studies of Optuna"):
+            export(record(ONE), f"sqlite:///{path}")
+        assert path.read_bytes() == before
+
+
+def test_a_storage_of_another_optuna_is_refused(url: str, tmp_path: Path) -> None:
+    import sqlite3
+
+    export(record(ONE), url)
+    with sqlite3.connect(tmp_path / "studies.db") as connection:
+        connection.execute("update alembic_version set version_num = 'v99.0.0'")
+    connection.close()
+    with pytest.raises(SpecError, match="cannot be written"):
+        export(record(XNN, id="f" * 16), url)
+
+
+def test_without_optuna_the_extra_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "optuna" else find(name))
+    with pytest.raises(SpecError, match="not installed") as caught:
+        export(record(ONE), url)
+    assert "[optuna]" in caught.value.hint
+    with pytest.raises(SpecError, match="not installed"):
+        strategy_named("optuna-tpe")
+
+
+def test_optuna_is_loaded_only_where_it_is_needed() -> None:
+    import subprocess
+
+    code = (
+        f"import {optuna_export.__name__}, core.run.search.strategies, sys; sys.exit('optuna' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- the strategy ---------------------------------------------------------------------------------------
+
+
+def test_optuna_proposes_untried_configurations_that_really_differ() -> None:
+    space = large_space()
+    run = Run(machine=Machine(space=space, gain=gains(space, 4)), strategy=by_optuna, budget_s=20).go()
+    looked = [one for step in run.steps if step.why.startswith("a first") for one in step.choices]
+    assert run.looked_at > 10
+    assert len(looked) == len(set(looked))
+    assert run.default not in looked
+    assert all(space.canonical(one) == one for one in looked)
+
+
+def test_optuna_proposes_the_same_for_a_seed() -> None:
+    space = large_space()
+    machine = Machine(space=space, gain=gains(space, 4))
+    one, two, other = (Run(machine=machine, strategy=by_optuna, seed=seed).known() for seed in (3, 3, 4))
+    assert by_optuna(one, 6) == by_optuna(two, 6)
+    assert by_optuna(one, 6) != by_optuna(other, 6)
+    assert len(by_optuna(one, 6)) == 6
+
+
+def test_optuna_ends_where_nothing_is_left() -> None:
+    space = small_space(("enable_mem_pattern", (True, False)), ("enable_cpu_mem_arena", (True, False)))
+    run = Run(machine=Machine(space=space), strategy=by_optuna, budget_s=30).go()
+    assert set(run.tried) == set(space.choices[1:])
+    assert list(by_optuna(run.known(), 5)) == []
+
+
+def test_optuna_learns_from_what_failed_and_what_did_not() -> None:
+    space = large_space()
+    machine = Machine(space=space, gain=gains(space, 4), fails=lambda choice: choice[0] == 1)
+    run = Run(machine=machine, strategy=by_optuna, budget_s=20).go()
+    assert any(one.failed for one in run.tried.values())
+    assert run.winner is None or run.winner[0] != 1

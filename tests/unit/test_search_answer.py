@@ -1,0 +1,338 @@
+"""What came of a search: the outcome, limits with probabilities, ties, the front, effects, controls."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.evidence.tried import Look, Tried
+from core.evidence.verdict import Verdict
+from core.run.search import answer as answers
+from core.run.search.answer import Raced
+from core.run.search.plan import designed
+from core.spec.question import Question, parse_limits, parse_objective, question_from_dict
+from tests import builders
+from tests.searching import MARGIN, Machine, Run, gains, small_space
+
+SPACE = small_space(
+    ("graph_optimization_level", ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL")),
+    ("intra_op_num_threads", (0, 1, 2)),
+    ("enable_cpu_mem_arena", (True, False)),
+)
+
+
+def question(*limits: str, objective: str = "latency", **changes: Any) -> Question:
+    return question_from_dict({"objective": parse_objective(objective), **parse_limits(limits), **changes})
+
+
+def confirmed(verdict: str = "FASTER", limits: str = "MET", error: str = "", **changes: Any) -> Any:
+    """What the outcome reads of a configuration that was confirmed."""
+    judged = [{"state": limits}] if limits else []
+    return {"error": error, "limits": judged, "gain": {"verdict": Verdict[verdict]}, **changes}
+
+
+def tried(key: str, **facts: Any) -> Tried:
+    """A configuration with one look; `gains` are ln, `values` plain."""
+    changes = facts.pop("changes", {"intra_op_num_threads": 1})
+    twin = facts.pop("twin", False)
+    known: dict[str, Any] = {"stage": "screen", "race": "r", "trial": key}
+    return Tried(changes=changes, key=key, looks=(Look(**(known | facts)),), twin=twin)
+
+
+# --- the outcome ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("candidates", "default", "said", "winner"),
+    [
+        ([("FASTER", "MET")], "MET", "FOUND", 0),
+        ([("FASTER", "MISSED"), ("FASTER", "MET")], "MET", "FOUND", 1),
+        ([("FASTER", "UNKNOWN"), ("FASTER", "MET")], "MET", "FOUND", 1),
+        ([("FASTER", "UNKNOWN")], "MET", "UNDECIDED", 0),
+        ([("EQUIVALENT", "MET"), ("FASTER", "MET")], "MET", "FOUND", 1),
+        ([("UNDECIDED", "MET")], "MET", "UNDECIDED", 0),
+        ([("EQUIVALENT", "MET"), ("UNDECIDED", "MET")], "MET", "UNDECIDED", 1),
+        ([("EQUIVALENT", "MET")], "MET", "NO_DIFFERENCE", None),
+        ([("SLOWER", "MET")], "MET", "NO_DIFFERENCE", None),
+        ([("FASTER", "MISSED")], "MET", "NO_DIFFERENCE", None),
+        ([("FASTER", "MISSED")], "MISSED", "NONE_KEEPS_LIMITS", None),
+        ([("SLOWER", "MET")], "MISSED", "FOUND", 0),
+        ([("SLOWER", "UNKNOWN")], "MISSED", "UNDECIDED", 0),
+        ([("FASTER", "MET")], None, "FOUND", 0),
+        ([], "MET", "NO_DIFFERENCE", None),
+    ],
+)
+def test_the_outcome_is_that_of_verdicts_and_limits(
+    candidates: list[tuple[str, str]], default: str | None, said: str, winner: int | None
+) -> None:
+    able = [confirmed(verdict, limits) for verdict, limits in candidates]
+    reference = None if default is None else confirmed("EQUIVALENT", default)
+    found, chosen = answers.outcome(able, reference, {})
+    assert found == said
+    assert chosen is (None if winner is None else able[winner])
+
+
+def test_whoever_failed_is_no_answer() -> None:
+    candidates = [confirmed(error="It crashed."), confirmed("EQUIVALENT")]
+    assert answers.outcome(candidates, confirmed("EQUIVALENT"), {}) == ("NO_DIFFERENCE", None)
+
+
+def test_a_race_whose_control_failed_says_nothing() -> None:
+    one = confirmed()
+    assert answers.outcome([one], confirmed("EQUIVALENT"), {"grade": "F"}) == ("REJECTED", one)
+
+
+def test_limits_together_are_as_bad_as_the_worst() -> None:
+    def states(*names: str) -> Any:
+        return [{"state": name} for name in names]
+
+    assert answers.kept(states("MET", "UNKNOWN", "MISSED")) == "MISSED"
+    assert answers.kept(states("MET", "UNKNOWN")) == "UNKNOWN"
+    assert answers.kept(states("MET")) == answers.kept([]) == "MET"
+
+
+# --- one that was confirmed -----------------------------------------------------------------------------
+
+
+def raced(ratio: float = 1.2, **changes: Any) -> Raced:
+    facts: dict[str, Any] = {
+        "changes": {"intra_op_num_threads": 1},
+        "spec": {},
+        "trial": "t",
+        "comparison": "c",
+        "result": {"grade": "A", "batch_size": 1, "peak_rss_bytes": 50_000_000, "generations": 9},
+        "look": Look(stage="confirm", race="c", trial="t", gains={"peak_rss": (0.5, 0.02)}),
+        "contrast": builders.contrast(ratio, 0.02),
+        "size_bytes": 10_000_000,
+        "arena": True,
+        "summaries": {},
+    }
+    return Raced(**(facts | changes))
+
+
+def said(one: Raced, asked: Question) -> Any:
+    return answers.confirmed(one, raced(1.0), asked, margin=MARGIN, looks=8)
+
+
+def test_the_gain_of_a_winner_is_that_of_its_race() -> None:
+    found = said(raced(), question())
+    low, high = found["gain"]["ratio_low"], found["gain"]["ratio_high"]
+    assert (found["gain"]["metric"], found["gain"]["ratio"], found["gain"]["verdict"]) == (
+        "latency_p50",
+        1.2,
+        "FASTER",
+    )
+    assert (low, high) == pytest.approx((1.2 / 1.02, 1.2 * 1.02))
+    assert {one["metric"] for one in found["gains"]} == {"latency_p50", "peak_rss"}
+    assert found["error"] == ""
+
+
+def test_an_objective_of_two_is_weighed() -> None:
+    found = said(raced(), question(objective="latency:0.5,memory:0.5"))
+    assert found["gain"]["metric"] == "latency_p50+peak_rss"
+    assert found["gain"]["ratio"] == pytest.approx(math.sqrt(1.2 * math.exp(0.5)))
+    assert found["gain"]["verdict"] == "FASTER"
+
+
+def test_an_objective_that_was_not_measured_is_undecided() -> None:
+    found = said(raced(contrast=None, result={}), question())
+    assert (found["gain"]["ratio_low"], found["gain"]["verdict"]) == (None, "UNDECIDED")
+
+
+def test_wrong_outputs_are_no_answer() -> None:
+    wrong = Look(stage="confirm", race="c", trial="t", breach="They differ by 7 %.")
+    assert "They differ by 7 %." in said(raced(look=wrong), question())["error"]
+
+
+# --- limits ---------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_judged_with_its_probability() -> None:
+    far, near, beyond = (
+        answers.judged(raced(), question(text))[0]
+        for text in ("memory<=100MiB", "memory<=49MiB", "memory<=20MiB")
+    )
+    assert (far["state"], near["state"], beyond["state"]) == ("MET", "UNKNOWN", "MISSED")
+    assert far["probability"] > 0.99
+    assert 0.5 < near["probability"] < 0.95
+    assert beyond["probability"] < 0.01
+    assert far["limit"] == "peak memory ≤ 100 MiB"
+
+
+def test_a_size_is_known_for_sure() -> None:
+    kept, broken = (answers.judged(raced(), question(text))[0] for text in ("size<=20MB", "size<=5MB"))
+    assert (kept["state"], kept["probability"]) == ("MET", 1.0)
+    assert (broken["state"], broken["probability"]) == ("MISSED", 0.0)
+
+
+def test_a_limit_that_was_not_measured_is_unknown() -> None:
+    (found,) = answers.judged(raced(result={}), question("memory<=100MB"))
+    assert (found["state"], found["probability"], found["value"]) == ("UNKNOWN", None, None)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "width", "state"), [(1.1, 0.02, "MET"), (0.985, 0.01, "UNKNOWN"), (0.8, 0.02, "MISSED")]
+)
+def test_the_latency_of_the_default_can_be_a_limit(ratio: float, width: float, state: str) -> None:
+    found = said(
+        raced(contrast=builders.contrast(ratio, width)), question(objective="cpu", same_latency=True)
+    )
+    (limit,) = found["limits"]
+    assert limit["state"] == state
+    assert 0 <= limit["probability"] <= 1
+    assert (limit["probability"] > 0.5) == (ratio > 1 / (1 + MARGIN))
+
+
+@pytest.mark.parametrize(
+    ("pair", "state"),
+    [
+        ((-0.001, -0.004, 0.002, 500), "MET"),
+        ((-0.004, -0.01, 0.002, 500), "UNKNOWN"),
+        ((-0.1, -0.12, -0.08, 500), "MISSED"),
+    ],
+)
+def test_a_loss_of_accuracy_is_judged_by_its_interval(pair: tuple[float, ...], state: str) -> None:
+    (found,) = answers.judged(raced(summaries={"drop": pair}), question("accuracy>=-0.5%"))
+    assert found["state"] == state
+    assert found["value"] == pair[0]
+    assert "500 rows" in found["why"]
+
+
+def test_a_loss_of_accuracy_that_nobody_measured_is_unknown() -> None:
+    (found,) = answers.judged(raced(), question("accuracy>=-0.5%"))
+    assert (found["state"], found["probability"]) == ("UNKNOWN", None)
+
+
+# --- ties -----------------------------------------------------------------------------------------------
+
+
+def order(*ones: tuple[Tried, float], level: str = "abc", threads: int = 4) -> str:
+    found = answers.ordered(ones, frozenset(level), MARGIN, threads=threads)
+    return "".join(one.key for one, _ in found)
+
+
+def memory(key: str, megabytes: float, **facts: Any) -> Tried:
+    return tried(key, values={"peak_rss": megabytes * 1e6}, **facts)
+
+
+def test_ties_are_broken_by_memory_and_never_by_noise() -> None:
+    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19)) == "ba"
+    assert order((memory("a", 52), 0.2), (memory("b", 50), 0.19)) == "ab"
+    for least in range(40, 60):  # wherever the steps lie
+        assert order((memory("a", least * 1.05), 0.2), (memory("b", least), 0.19)) == "ab"
+
+
+def test_then_by_threads_then_by_how_little_changes() -> None:
+    two, one = {"intra_op_num_threads": 2}, {"intra_op_num_threads": 1, "enable_mem_pattern": False}
+    assert order((tried("a", changes=two), 0.2), (tried("b", changes=one), 0.19)) == "ba"
+    plain, more = {"enable_mem_pattern": False}, {"enable_mem_pattern": False, "enable_cpu_mem_arena": False}
+    assert order((tried("a", changes=more), 0.2), (tried("b", changes=plain), 0.19)) == "ba"
+    assert order((tried("a", changes=plain), 0.2), (tried("b", changes=one), 0.19), threads=1) == "ab"
+
+
+def test_whoever_is_farther_off_than_the_margin_is_no_tie() -> None:
+    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.17)) == "ab"
+
+
+def test_whoever_the_race_told_from_the_leader_is_no_tie() -> None:
+    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19), level="a") == "ab"
+
+
+def test_those_behind_keep_their_order() -> None:
+    assert order((memory("a", 80), 0.2), (memory("b", 90), 0.1), (memory("c", 10), 0.05)) == "abc"
+    assert order() == ""
+
+
+# --- the front ------------------------------------------------------------------------------------------
+
+
+def point(key: str, speed: float, rss: float, error: float = 0.01, **facts: Any) -> Tried:
+    return tried(key, gains={"latency_p50": (speed, error), "peak_rss": (rss, error)}, **facts)
+
+
+def front(*ones: Tried, objective: str = "latency") -> str:
+    return "".join(one["trial"] for one in answers.front(ones, question(objective=objective), MARGIN))
+
+
+def test_whoever_is_surely_worse_in_one_and_better_in_none_leaves_the_front() -> None:
+    assert front(point("a", 0.3, 0.0), point("b", 0.1, 0.3), point("c", 0.1, 0.0)) == "ab"
+
+
+def test_what_is_not_sure_stays_on_the_front() -> None:
+    assert front(point("a", 0.3, 0.0, 0.2), point("b", 0.1, 0.0, 0.2)) == "ab"
+
+
+def test_equals_do_not_drive_each_other_off() -> None:
+    assert front(point("a", 0.101, 0.1), point("b", 0.1, 0.101)) == "ab"
+
+
+def test_the_best_in_one_respect_is_never_dominated() -> None:
+    ones = [point(str(i), 0.05 * i, 0.05 * (7 - i)) for i in range(8)]
+    assert front(*ones) == "76543210"
+
+
+def test_what_failed_or_was_not_measured_is_on_no_front() -> None:
+    failed = tried("b", gains={"latency_p50": (0.5, 0.01)}, error="It crashed.")
+    assert front(point("a", 0.1, 0.0), failed) == "a"
+    assert front(tried("a", gains={"peak_rss": (1.0, 0.1)})) == ""
+
+
+def test_a_point_says_what_it_gains_and_what_it_costs() -> None:
+    one = point("a", 0.2, 0.1, values={"latency_p50": 1e-3, "peak_rss": 5e7, "latency_p99": 9.0})
+    (found,) = answers.front([one], question(), MARGIN)
+    assert [gain["metric"] for gain in found["gains"]] == ["latency_p50", "peak_rss"]
+    assert found["gains"][0]["ratio"] == pytest.approx(math.exp(0.2))
+    assert found["values"] == {"latency_p50": 1e-3, "peak_rss": 5e7}
+
+
+def test_what_is_the_objective_is_no_second_axis() -> None:
+    (found,) = answers.front([point("a", 0.2, 0.1)], question(objective="memory"), MARGIN)
+    assert [gain["metric"] for gain in found["gains"]] == ["peak_rss"]
+
+
+# --- what matters, and the controls ---------------------------------------------------------------------
+
+
+def test_effects_are_named_with_their_values_and_only_those_that_were_tried() -> None:
+    run = Run(
+        machine=Machine(space=SPACE, gain=lambda codes: -0.3 * codes[:, 0], slow_share=0), strategy=designed
+    )
+    run.go()
+    singles, _ = answers.effects(run.known())
+    first = singles[0]
+    assert (first["setting"], first["value"]) == ("graph_optimization_level", "ORT_DISABLE_ALL")
+    assert first["against"] == "ORT_ENABLE_ALL"
+    assert first["ratio_low"] < math.exp(-0.3) < first["ratio_high"]
+    assert first["ratio_high"] < 1
+
+
+def test_two_looks_say_nothing_of_effects() -> None:
+    run = Run(machine=Machine(space=SPACE, gain=gains(SPACE, 1)), strategy=designed, budget_s=5).go()
+    assert run.looked_at < 3
+    assert answers.effects(run.known()) == ([], [])
+
+
+def test_controls_count_twins_and_self_tests() -> None:
+    one = tried("k", gains={"latency_p50": (0.1, 0.01)})
+    near = tried("k", gains={"latency_p50": (0.11, 0.01)}, twin=True)
+    far = tried("k", gains={"latency_p50": (0.2, 0.01)}, twin=True)
+    elsewhere = tried("k", gains={"latency_p50": (0.9, 0.01)}, twin=True, race="another")
+    tests = [
+        {"ratio": 0.97, "ratio_low": 0.95, "ratio_high": 0.99},
+        {"ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1},
+        {"ratio": 2.0, "ratio_low": None, "ratio_high": None},
+    ]
+    found = answers.controls([one, near, far, elsewhere], tests)
+    assert (found["pairs"], found["apart"]) == (4, 2)
+    assert found["largest"] == pytest.approx(math.exp(0.1))
+    assert answers.controls([], []) == {"pairs": 0, "apart": 0, "largest": None}
+
+
+def test_a_space_says_how_many_differ_and_why_so_few() -> None:
+    facts = answers.space_facts(SPACE)
+    assert facts["combinations"] == facts["distinct"] + sum(facts["left_out"].values())
+    named: Any = SimpleNamespace(combinations=4, choices=((0,), (1,)), left_out={"why": 2})
+    assert answers.space_facts(named) == {"combinations": 4, "distinct": 2, "left_out": {"why": 2}}

@@ -1,0 +1,258 @@
+"""Whole searches on invented machines whose truth is known: how good, how honest, how long.
+
+Seeds are fixed, so nothing here fails by chance. The figures in the assertions have room: what was measured
+stands beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from functools import cache
+from typing import Any
+
+import pytest
+
+from core.run.search.plan import Known, Strategy, at_random, designed, in_order
+from core.spec.space import Choice
+from tests.searching import MARGIN, Machine, Run, gains, large_space, small_space
+
+LARGE = large_space()
+MIDDLE = small_space(
+    ("graph_optimization_level", ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL", "ORT_ENABLE_BASIC")),
+    ("intra_op_num_threads", (0, 1, 2, 4)),
+    ("session.intra_op.allow_spinning", (True, False)),
+    ("enable_cpu_mem_arena", (True, False)),
+)
+TINY = small_space(("enable_mem_pattern", (True, False)))
+SEEDS = range(60)
+SHORT_S = 25.0
+STRATEGIES: dict[str, Strategy] = {"race": designed, "random": at_random, "grid": in_order}
+EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
+
+
+@cache
+def searched(strategy: str, seed: int) -> Run:
+    """A short search of the large space; the truth of a seed is the same for every strategy."""
+    machine = Machine(space=LARGE, gain=gains(LARGE, 1000 + seed))
+    return Run(machine=machine, strategy=STRATEGIES[strategy], budget_s=SHORT_S, seed=seed).go()
+
+
+def regrets(strategy: str) -> list[float]:
+    return [searched(strategy, seed).regret for seed in SEEDS]
+
+
+def some(strategy: str = "race", budget_s: float = 30, seed: int = 4, **machine: Any) -> Run:
+    """One search; `machine` are fields of it."""
+    space = machine.pop("space", LARGE)
+    machine.setdefault("gain", gains(space, seed))
+    return Run(
+        machine=Machine(space=space, **machine), strategy=STRATEGIES[strategy], budget_s=budget_s, seed=seed
+    ).go()
+
+
+# --- how good -------------------------------------------------------------------------------------------
+
+
+def test_the_space_is_as_large_as_those_of_real_models() -> None:
+    assert 7_000 <= len(LARGE.choices) <= 9_000
+
+
+def test_a_search_finds_more_than_random_looks_in_the_same_time() -> None:
+    race, random = regrets("race"), regrets("random")
+    assert statistics.mean(race) < 0.6 * statistics.mean(random)
+    gained = [b - a for a, b in zip(race, random, strict=True)]
+    assert statistics.mean(gained) > 2.33 * statistics.stdev(gained) / math.sqrt(len(gained))
+
+
+def test_a_short_search_finds_nearly_the_best_of_seven_thousand() -> None:
+    assert statistics.mean(regrets("race")) < 0.03
+    assert statistics.median(regrets("race")) <= math.log1p(MARGIN)
+
+
+def test_more_time_finds_more() -> None:
+    longer = [some(budget_s=60, seed=seed, gain=gains(LARGE, 1000 + seed)).regret for seed in range(6)]
+    assert statistics.mean(longer) <= statistics.mean(regrets("race")[:6]) + 0.003
+
+
+def test_what_earlier_searches_found_is_looked_at_first() -> None:
+    machine = Machine(space=LARGE, gain=gains(LARGE, 4))
+    best = max(LARGE.choices[:3000], key=machine.truth)
+    run = Run(machine=machine, strategy=designed, budget_s=10, hints=[best]).go()
+    assert run.steps[0].choices[0] == best
+    assert run.regret <= machine.best - machine.truth(best) + math.log1p(MARGIN)
+
+
+def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> None:
+    gone = wrong = 0
+    for seed in range(40):
+        machine = Machine(space=MIDDLE, gain=gains(MIDDLE, seed, main=0.04))
+        run = Run(machine=machine, strategy=designed, seed=seed)
+        run.heat(MIDDLE.choices[1:9], budget_s=40)
+        best = max(machine.truth(one) for one in MIDDLE.choices[1:9])
+        gone += len(run.left_heat)
+        wrong += any(machine.truth(one) >= best for one in run.left_heat) and (
+            best > machine.truth(run.rivals[0]) + math.log1p(MARGIN)
+        )
+    assert gone > 60
+    assert wrong <= 0.05 * 40
+
+
+# --- how honest -----------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_where_all_are_equal_nothing_faster_is_confirmed(strategy: str) -> None:
+    n = 60
+    runs = [
+        Run(machine=Machine(space=MIDDLE), strategy=STRATEGIES[strategy], budget_s=30, seed=seed).go()
+        for seed in range(n)
+    ]
+    assert sum(run.said == "FOUND" for run in runs) <= 0.05 * n
+
+
+def test_where_all_are_equal_and_time_is_plenty_the_answer_is_that_they_are() -> None:
+    runs = [
+        Run(machine=Machine(space=MIDDLE), strategy=designed, budget_s=180, seed=seed).go()
+        for seed in range(12)
+    ]
+    assert sum(run.said == "NO_DIFFERENCE" for run in runs) >= 10
+
+
+def test_a_clear_winner_is_confirmed() -> None:
+    runs = [searched("race", seed) for seed in SEEDS]
+    clear = [run for run in runs if run.machine.best > 0.1]
+    assert sum(run.said == "FOUND" for run in clear) >= 0.9 * len(clear)
+    assert all(run.machine.truth(run.chosen) > -0.01 for run in clear if run.said == "FOUND")
+
+
+@EVERY
+def test_no_configuration_is_tried_under_two_names(strategy: str) -> None:
+    for seed in range(5):
+        run = searched(strategy, seed)
+        looked = [choice for step in run.steps if step.why.startswith("a first") for choice in step.choices]
+        assert len(looked) == len(set(looked))
+        assert all(LARGE.canonical(choice) == choice for choice in run.tried)
+        keys = [LARGE.spec(choice).key() for choice in run.tried]
+        assert len(keys) == len(set(keys))
+        assert run.default not in run.tried
+
+
+# --- how long -------------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_a_search_takes_no_more_time_than_it_is_given(strategy: str) -> None:
+    assert all(searched(strategy, seed).spent_s <= 1.1 * SHORT_S for seed in range(20))
+
+
+@EVERY
+@pytest.mark.parametrize("budget_s", [5, 8, 12, 20])
+def test_short_searches_end_in_time_with_something_looked_at(strategy: str, budget_s: int) -> None:
+    run = some(strategy, budget_s)
+    assert run.looked_at >= 2
+    assert run.spent_s <= 1.1 * budget_s
+
+
+@EVERY
+@pytest.mark.parametrize("each_s", [0.5, 1.0, 3.0, 10.0])
+def test_slow_models_end_in_time(strategy: str, each_s: float) -> None:
+    run = some(strategy, 60, start_s=0.7 * each_s, block_s=0.06 * each_s)
+    assert run.spent_s <= 1.1 * 60
+    assert run.looked_at >= 2
+
+
+def test_a_model_too_slow_for_any_look_ends_after_the_first() -> None:
+    run = some(budget_s=30, start_s=20.0, block_s=2.0)
+    assert [step.stage for step in run.steps] == ["screen"]
+    assert run.winner is None
+
+
+def test_time_for_the_first_look_alone_claims_nothing() -> None:
+    run = some(budget_s=5, start_s=0.7, block_s=0.06)
+    assert [step.stage for step in run.steps] == ["screen"]
+    assert (run.said, run.winner) == ("UNDECIDED", None)
+
+
+@EVERY
+def test_two_configurations_are_a_space(strategy: str) -> None:
+    better = Machine(space=TINY, gain=lambda codes: 0.1 * codes[:, 0])
+    found = Run(machine=better, strategy=STRATEGIES[strategy], budget_s=30).go()
+    equal = some(strategy, space=TINY, gain=lambda codes: 0.0 * codes[:, 0])
+    assert (found.said, found.chosen) == ("FOUND", (1,))
+    assert [step.stage for step in found.steps] == ["screen", "confirm"]
+    assert equal.said in ("NO_DIFFERENCE", "UNDECIDED")
+
+
+def test_a_small_space_is_looked_at_as_a_whole() -> None:
+    run = some(space=MIDDLE, budget_s=60)
+    assert run.looked_at == len(MIDDLE.choices) - 1
+
+
+# --- what fails -----------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_a_search_in_which_all_fail_gives_up(strategy: str) -> None:
+    run = some(strategy, 60, fails=any)
+    assert (run.said, run.winner) == ("UNDECIDED", None)
+    assert run.looked_at < 20
+
+
+@EVERY
+@pytest.mark.parametrize("axis", [4, 12])
+def test_a_value_that_fails_is_no_answer(strategy: str, axis: int) -> None:
+    def fails(choice: Choice) -> bool:
+        return choice[axis] == 1
+
+    run = some(strategy, 30, fails=fails)
+    assert run.winner is None or not fails(run.winner)
+    assert run.spent_s <= 1.1 * 30
+
+
+def test_a_value_that_fails_is_found_out_and_left_alone() -> None:
+    run = some(budget_s=60, fails=lambda choice: choice[12] == 1)
+    assert run.regret < 0.03
+    assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
+
+
+def test_two_values_that_fail_together_are_found_out() -> None:
+    run = some(budget_s=60, fails=lambda choice: choice[4] == 1 and choice[12] == 1)
+    assert run.regret < 0.03
+    assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
+
+
+def test_whoever_breaks_a_limit_is_not_confirmed() -> None:
+    machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
+    best = max(MIDDLE.choices, key=machine.truth)
+    run = Run(
+        machine=machine, strategy=designed, budget_s=60, infeasible=lambda one: one.key == str(best)
+    ).go()
+    assert best in run.tried
+    assert best not in run.confirmed
+
+
+# --- other objectives, other strategies -----------------------------------------------------------------
+
+
+def test_an_objective_without_rivals_is_looked_at_again() -> None:
+    machine = Machine(space=LARGE, gain=gains(LARGE, 4))
+    run = Run(machine=machine, strategy=designed, budget_s=60, objective={"cpu_s": 1.0}).go()
+    again = [step for step in run.steps if step.why.startswith("another")]
+    assert [step.stage for step in again] == ["screen"]
+    assert run.regret < 0.05
+
+
+def test_a_strategy_that_has_enough_ends_the_looks() -> None:
+    def three(known: Known, count: int) -> list[Choice]:
+        return [one for one in LARGE.choices[1:4] if one not in known.tried][:count]
+
+    machine = Machine(space=LARGE, gain=gains(LARGE, 4))
+    run = Run(machine=machine, strategy=three, budget_s=60).go()
+    assert set(LARGE.choices[1:4]) <= set(run.tried)
+    assert run.steps[-1].stage == "confirm"
+
+
+def test_the_same_seed_asks_the_same() -> None:
+    one, two = some(seed=7), some(seed=7)
+    assert [step.choices for step in one.steps] == [step.choices for step in two.steps]
