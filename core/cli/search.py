@@ -191,7 +191,7 @@ def search(  # noqa: PLR0915 - one option after the other
                 how |= {"budget_s": DEFAULT_BUDGET_S if budget_s is None else budget_s}
                 how |= {"variants": variants}
                 how |= {"vary": parse_settings(vary or [], "--vary")}
-                how |= {"without": [*(without or []), *(fixed if not vary else ())]}
+                how |= {"fix": list(fixed), "without": without or []}
                 spec = setting(_start(store, model, config, given, data), fixed)
                 limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
                 question = question_from_dict({"limits": limits, **asked, **how})

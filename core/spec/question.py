@@ -65,7 +65,8 @@ class Question(Spec):
     budget_s: int = DEFAULT_BUDGET_S
     vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all that is worth trying
     variants: Literal["none", "existing", "make"] = "existing"  # make: those that need the model alone, first
-    without: tuple[str, ...] = Field(default=(), strict=False)
+    fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that stay as the start has them
+    without: tuple[str, ...] = Field(default=(), strict=False)  # settings or values that are never tried
     strategy: Strategy = "race"
     give_way: bool = False  # other jobs of this machine may go between its races
     warm_start: bool = True  # earlier studies of the same model say what to try first

@@ -167,6 +167,14 @@ def test_what_would_be_searched_is_told_without_a_race(cli: CommandLine, mlp: st
     assert store_of(cli).studies() == []
 
 
+def test_what_is_fixed_stays_whether_it_would_vary_or_not(cli: CommandLine, mlp: str) -> None:
+    fixed = ("--fix", "intra_op_num_threads=1", "--fix", "enable_mem_reuse=off", "--fix", "use_io_binding=on")
+    axes = cli.run("search", mlp, "--dry-run", "--json", *fixed).document["axes"]
+    assert not {"intra_op_num_threads", "enable_mem_reuse", "use_io_binding"} & set(axes)
+    free = cli.run("search", mlp, "--dry-run", "--json").document["axes"]
+    assert set(axes) == set(free) - {"intra_op_num_threads", "use_io_binding"}
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

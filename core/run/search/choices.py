@@ -147,7 +147,7 @@ def space_of(base: TrialSpec, question: Question, place: Place, models: Models =
     vary = {name: values for name, values in question.vary.items() if name != MODEL}
     axes = asked_axes(base, vary) if question.vary else worth_trying(base, place)
     axes += [models.axis] if models.axis is not None else []
-    axes, _ = without(axes, question.without)
+    axes, _ = without([one for one in axes if one.name not in question.fix], question.without)
     check_left(axes)
     found = space(base, axes, models=models.refs)
     if len(found.choices) < 2:

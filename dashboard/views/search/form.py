@@ -77,7 +77,7 @@ def fill(question: Question, precision: str) -> None:
     st.session_state[EFFORT] = precision
     st.session_state[GIVE_WAY] = question.give_way
     st.session_state[VARIANTS] = question.variants
-    st.session_state[FIXED] = [one for one in question.without if "=" not in one]
+    st.session_state[FIXED] = [*question.fix, *(one for one in question.without if "=" not in one)]
     st.session_state[NEVER] = [one for one in question.without if "=" in one]
     st.session_state[STRATEGY], st.session_state[WARM] = question.strategy, question.warm_start
     st.session_state[SEED] = question.seed
