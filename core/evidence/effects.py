@@ -184,6 +184,10 @@ class _Looks:
         own = np.asarray(sizes.axes)
         total = np.tensordot(own, self.agree, axes=1)
         squares = np.tensordot(own**2, self.agree, axes=1)
+        return self.of(total, squares, sizes)
+
+    def of(self, total: Array, squares: Array, sizes: Sizes) -> Array:
+        """The same of sums over the axes on which two looks agree: of the sizes, and of their squares."""
         true = CONSTANT_SD**2 + squares + sizes.pair**2 * (total**2 - squares) / 2 + self.whole
         found: Array = true + self.noise(sizes.race)
         return found
@@ -209,13 +213,13 @@ def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
     """The most probable sizes on a grid: one for all axes first, then axis by axis."""
     width = looks.codes.shape[1]
     if start is None:
+        agree = looks.agree.sum(axis=0)
+        equal = [Sizes(axes=(size,) * width, pair=p, race=RACE_SDS[0]) for size in SIZES for p in PAIR_SHARES]
         start = max(
-            (
-                Sizes(axes=(size,) * width, pair=pair, race=RACE_SDS[0])
-                for size in SIZES
-                for pair in PAIR_SHARES
+            equal,
+            key=lambda one: _log_posterior(
+                looks.of(one.axes[0] * agree, one.axes[0] ** 2 * agree, one), looks.y, one
             ),
-            key=lambda one: _log_posterior(looks.covariance(one), looks.y, one),
         )
     axes, pair, race = list(start.axes), start.pair, start.race
     for _ in range(SWEEPS):
@@ -234,13 +238,14 @@ def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
             for size in SIZES[max(0, at - 1) : at + 2]:
                 t, s = total + size * same, squares + size**2 * same
                 tried = Sizes(axes=(*axes[:axis], size, *axes[axis + 1 :]), pair=pair, race=race)
-                found = _log_posterior(fixed + s + pair**2 * (t**2 - s) / 2, looks.y, tried)
-                if found > best:
-                    best, axes[axis] = found, size
+                likely = _log_posterior(fixed + s + pair**2 * (t**2 - s) / 2, looks.y, tried)
+                if likely > best:
+                    best, axes[axis] = likely, size
             total += axes[axis] * same
             squares += axes[axis] ** 2 * same
         options = [Sizes(axes=tuple(axes), pair=p, race=r) for p in PAIR_SHARES for r in RACE_SDS]
-        chosen = max(options, key=lambda one: _log_posterior(looks.covariance(one), looks.y, one))
+        found = [_log_posterior(looks.of(total, squares, one), looks.y, one) for one in options]
+        chosen = options[found.index(max(found))]
         pair, race = chosen.pair, chosen.race
         if ([*axes], pair, race) == before:
             break

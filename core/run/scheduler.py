@@ -301,7 +301,7 @@ class Scheduler:
         def on_progress(progress: Progress) -> None:
             self._ledger.set_progress(entry, progress)
             if entry.outer is not None:
-                self._ledger.set_progress(entry.outer, progress)
+                self._ledger.set_progress(entry.outer, replace(progress, text=""))  # whose steps are its own
 
         def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))

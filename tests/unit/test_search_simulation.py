@@ -71,8 +71,8 @@ def test_a_short_search_finds_nearly_the_best_of_seven_thousand() -> None:
 
 
 def test_more_time_finds_more() -> None:
-    longer = [some(budget_s=60, seed=seed, gain=gains(LARGE, 1000 + seed)).regret for seed in range(6)]
-    assert statistics.mean(longer) <= statistics.mean(regrets("race")[:6]) + 0.003
+    longer = [some(budget_s=60, seed=seed, gain=gains(LARGE, 1000 + seed)).regret for seed in range(4)]
+    assert statistics.mean(longer) <= statistics.mean(regrets("race")[:4]) + 0.003
 
 
 def test_what_earlier_searches_found_is_looked_at_first() -> None:
@@ -103,7 +103,7 @@ def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> N
 
 @EVERY
 def test_where_all_are_equal_nothing_faster_is_confirmed(strategy: str) -> None:
-    n = 60
+    n = 50
     runs = [
         Run(machine=Machine(space=MIDDLE), strategy=STRATEGIES[strategy], budget_s=30, seed=seed).go()
         for seed in range(n)

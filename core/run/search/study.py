@@ -40,6 +40,8 @@ from core.store.library import resolve_model
 from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError
 
 CONTROL = "control"
+# which of several confirming races tells the answer: the first of these
+RANKED: Sequence[SearchOutcome] = ("FOUND", "UNDECIDED", "REJECTED", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS")
 LEAST_WITH_CONTROL = 4  # configurations of a look that has a hidden twin
 FIXED_S = 1.0  # of a race beside its processes, until one has shown it
 AFTER_CONFIRM_S = 2.5  # profiles of who was confirmed, until one has shown it
@@ -130,6 +132,7 @@ class Search:
             margin=self.base.protocol.margin,
             time_s=self.spent_before_s + self.question.budget_s,
             spent_s=self.spent_s(),
+            before_s=self.spent_before_s,
             each_s=self.each_s,
             fixed_s=self.fixed_s,
             rivals=self.rivals,
@@ -230,6 +233,8 @@ class Search:
             self._take_confirmed(step, race, trials, names, ending)
         elif not self._has_gains(step.choices):
             self._nobody_ran(ending)
+        else:
+            self._mark_unmeasured(step, race)
         if step.stage == "heat" or (step.stage == "screen" and step.why.startswith("another")):
             self._rank_rivals(step, race)
         self._note_course(step)
@@ -344,6 +349,16 @@ class Search:
     def _has_gains(self, choices: Sequence[Choice]) -> bool:
         return any(choice in self.tried and self.tried[choice].looks for choice in choices)
 
+    def _mark_unmeasured(self, step: Step, race: Comparison) -> None:
+        """Whom the race told nothing of: it must not be asked for again and again."""
+        if self.service.cancel.is_set():
+            return
+        for choice in step.choices:
+            if choice not in self.tried:
+                lost = Look(stage="screen", race=race.id, trial="", error="It was not measured.")
+                key = self.space.spec(choice).key()
+                self.tried[choice] = Tried(changes=self._plain(choice), key=key, looks=(lost,))
+
     def _nobody_ran(self, ending: Ending) -> None:
         """A race that told nothing of anybody: the default cannot run, or nothing at all can."""
         if self.service.cancel.is_set():
@@ -396,6 +411,7 @@ class Search:
             for choice in step.choices
             if choice in self.tried and (gain := self._gain_before(self.tried[choice])) is not None
         }
+        margin = self.base.protocol.margin
         looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
         default = self._raced(race, trials, anchor_trial, {}, None)
         said: dict[Choice, Confirmed] = {}
@@ -403,21 +419,19 @@ class Search:
             if one.label in names:
                 choice = names[one.label]
                 raced = self._raced(race, trials, one.trial, self._plain(choice), choice)
-                margin = self.base.protocol.margin
                 said[choice] = answers.confirmed(raced, default, self.question, margin=margin, looks=looks)
-        self.default_said = answers.confirmed(
-            default, default, self.question, margin=self.base.protocol.margin, looks=looks
-        )
-        self.last_result = race.facts
+        default_said = answers.confirmed(default, default, self.question, margin=margin, looks=looks)
         if not race.facts:
             if ending.error is not None and not isinstance(ending.error, Cancelled):
                 self.notes.append(f"Nothing could be confirmed: {ending.error.message}")
-            self.settled = True
-            self.outcome, self.winner = "UNDECIDED", None
+            self.settled = True  # what was confirmed before stands
             return
         self.confirmed |= {choice: said[choice] for choice in step.choices}
         in_order = [said[choice] for choice in step.choices]
-        self.outcome, self.winner = answers.outcome(in_order, self.default_said, race.facts)
+        found, winner = answers.outcome(in_order, default_said, race.facts)
+        if self.default_said is None or RANKED.index(found) <= RANKED.index(self.outcome):
+            self.outcome, self.winner = found, winner
+            self.default_said, self.last_result = default_said, race.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
         lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
         if lost and not self.settled:
