@@ -85,3 +85,21 @@ def test_a_home_that_is_read_only_is_read(cli: CommandLine) -> None:
         assert (done.code, done.err) == (0, "")
     done = cli.run("history", "--prune", "--older-than", "1d")
     assert "Traceback" not in done.err
+
+
+def test_a_disk_that_fills_in_a_search_costs_nothing_that_was_tried(cli: CommandLine, tmp_path: Path) -> None:
+    model = str(tiny_models.mul(tmp_path / "m.onnx"))
+    process = cli.start("search", model, "--budget", "30s", "--quiet")
+    store_path = cli.home / "ortune.db"
+    wait_until(lambda: store_path.exists() and any(one.tried for one in Store(store_path).studies()), 90)
+    filler = fill(cli.home)
+    _, err = process.communicate(timeout=200)
+    assert process.returncode == 2, err
+    assert "Traceback" not in err
+    assert "The disk is full" in err
+    filler.unlink()
+    (study,) = Store(store_path).studies()
+    assert study.tried
+    done = cli.run_alone("search", "--resume", study.id, "--budget", "6s", "--json")
+    assert done.code in (0, 3), done.err
+    assert done.document["tried"] >= len({str(one["changes"]) for one in study.tried})
