@@ -39,6 +39,7 @@ from core.spec.effort import Effort  # noqa: E402
 from core.spec.space import Space, asked_axes, space  # noqa: E402
 from core.wire.files import ROOT  # noqa: E402
 from tests import tiny_models  # noqa: E402
+from tests.builders import export_plan  # noqa: E402
 
 GRID: Mapping[str, list[Any]] = {
     "intra_op_num_threads": [0, 1, 2],
@@ -103,18 +104,7 @@ def model_path(name: str, folder: Path) -> Path:
         return path
     if name == "control_flow":  # int64 in and out, a loop with a branch
         return tiny_models.loop_model(path, trips=50, size=64)
-    plan: wire.ExportPlan = {
-        "source": "torchvision",
-        "name": name,
-        "path": "",
-        "output": str(path),
-        "opset": 20,
-        "dynamic_batch": True,
-        "pretrained": False,
-        "seed": 0,
-        "image_size": None,
-        "external_data": "auto",
-    }
+    plan = export_plan(path, name=name)
     run_job(wire.EXPORT, plan, timeout_s=1800)
     return path
 

@@ -1,9 +1,9 @@
 """A study: ask what to try, drop what is known, race the rest, read back; again until nothing is asked for.
 
 What to try next is said by a strategy, a pure function of what is known: a sweep asks for all of its points
-at once, a search for another generation after each. All that a study knows stands in the store, what it made
-itself under its name: `look` follows the strategy through it from the start, so that another page or process
-finds a study where it was.
+at once. All that a study knows stands in the store, what it made itself under its name: `look` follows the
+strategy through it from the start, so that another page or process finds a study where it was. A search looks
+at a configuration several times and reports the last look alone; it has a room of its own (`search/`).
 """
 
 from __future__ import annotations
