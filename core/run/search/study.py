@@ -31,7 +31,7 @@ from core.run.search.choices import Models, make_variants, models_of, place_of, 
 from core.run.search.plan import Known, Step, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
-from core.spec import TrialSpec, anchor, spec_from_dict
+from core.spec import TrialSpec, anchor, effective, is_provider_option, spec_from_dict
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space, changes_words
 from core.spec.targets import TargetSpec
@@ -81,8 +81,7 @@ class Search:
         self.base = prepared.resolved.spec
         self.codes: Codes = np.array(self.space.choices, dtype=np.int16)
         self.default_spec = anchor(self.base)
-        first = self.space.choices[0]
-        self.default = first if same_request(self.space.spec(first), self.default_spec) else None
+        self.default = _default_of(self.space, self.default_spec)
         self.strategy = strategy_named(self.question.strategy)
         self.tried: dict[Choice, Tried] = {}
         self.twins: list[Tried] = []
@@ -282,12 +281,11 @@ class Search:
         names: Mapping[str, Choice],
         twin: Choice | None,
     ) -> None:
-        anchor_trial = next(one.trial for one in race.contestants if one.role == "anchor")
-        default = trials.get(anchor_trial)
+        default = trials.get(race.baseline)
         contrasts = {
             one["candidate"]: one
             for one in race.facts.get("contrasts", ())
-            if one["baseline"] == anchor_trial
+            if one["baseline"] == race.baseline
         }
         self.self_tests += race.facts.get("self_tests", ())
         for one in race.contestants:
@@ -318,7 +316,7 @@ class Search:
 
     def _look(
         self,
-        stage: str,
+        stage: Stage,
         race: Comparison,
         trial: Trial,
         default: Trial | None,
@@ -331,9 +329,8 @@ class Search:
             return None
         if trial.error is not None and trial.error["type"] == "BudgetError":
             return None
-        name: Stage = "confirm" if stage == "confirm" else "heat" if stage == "heat" else "screen"
         return look(
-            Look(stage=name, race=race.id, trial=trial.id, error=error),
+            Look(stage=stage, race=race.id, trial=trial.id, error=error),
             trial.facts,
             {} if default is None else default.facts,
             found,
@@ -405,7 +402,6 @@ class Search:
         names: Mapping[str, Choice],
         ending: Ending,
     ) -> None:
-        anchor_trial = next(one.trial for one in race.contestants if one.role == "anchor")
         before = {
             changes_words(self._plain(choice)): gain[0]
             for choice in step.choices
@@ -413,7 +409,7 @@ class Search:
         }
         margin = self.base.protocol.margin
         looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
-        default = self._raced(race, trials, anchor_trial, {}, None)
+        default = self._raced(race, trials, race.baseline, {}, None)
         said: dict[Choice, Confirmed] = {}
         for one in race.contestants:
             if one.label in names:
@@ -458,18 +454,17 @@ class Search:
     ) -> answers.Raced:
         stored = trials[trial_id]
         whole = self.store.trial(trial_id) if stored.result is not None else stored
-        anchor_trial = next(one.trial for one in race.contestants if one.role == "anchor")
         found = next(
             (
                 one
                 for one in race.facts.get("contrasts", ())
-                if one["candidate"] == trial_id and one["baseline"] == anchor_trial
+                if one["candidate"] == trial_id and one["baseline"] == race.baseline
             ),
             None,
         )
         own = self.tried[choice].looks[-1] if choice is not None and choice in self.tried else None
         if own is None or own.trial != trial_id:
-            other = trials.get(anchor_trial)
+            other = trials.get(race.baseline)
             error = "" if stored.error is None else stored.error["message"]
             head = Look(stage="confirm", race=race.id, trial=trial_id, error=error)
             own = look(head, whole.facts, {} if other is None else other.facts, found)
@@ -608,6 +603,19 @@ class Search:
             "strategy": self.question.strategy,
             "notes": self.notes,
         }
+
+
+def _default_of(space: Space, default: TrialSpec) -> Choice | None:
+    """ONNX Runtime's default among the configurations, wherever the search starts; None: it is not there."""
+    asked = [0 for _ in space.axes]
+    for i, axis in enumerate(space.axes):
+        if axis.name == MODEL or is_provider_option(axis.name):
+            continue
+        if (value := effective(default, axis.name)) not in axis.values:
+            return None
+        asked[i] = axis.values.index(value)
+    choice = space.canonical(tuple(asked))
+    return choice if same_request(space.spec(choice), default) else None
 
 
 def _size(prepared: Prepared) -> int | None:
