@@ -31,6 +31,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
 from core.run import search as searching
 from core.run.search import Prepared
+from core.run.search.answer import space_facts
 from core.show.emit import emit_yaml
 from core.show.format import duration
 from core.show.sheets import searches
@@ -266,12 +267,7 @@ def _start(
 def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
     question, space = prepared.question, prepared.space
     within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
-    facts = {
-        "combinations": space.combinations,
-        "distinct": len(space.choices),
-        "left_out": space.left_out,
-    }
-    progress.line(f"{question.words}{within}: {searches.space_words(facts)}")
+    progress.line(f"{question.words}{within}: {searches.space_words(space_facts(space))}")
     progress.line(f"{duration(question.budget_s)} in all; {searching.prediction(prepared, store)}")
 
 
@@ -282,20 +278,14 @@ def _report_space(prepared: Prepared, *, json_: bool) -> None:
             {
                 "objective": dict(prepared.question.objective),
                 "limits": prepared.question.limit_words,
-                "space": {
-                    "combinations": space.combinations,
-                    "distinct": len(space.choices),
-                    "left_out": dict(space.left_out),
-                },
+                "space": space_facts(space),
                 "axes": {axis.name: list(axis.values) for axis in space.axes},
             }
         )
         return
     print_lines(
         [
-            searches.space_words(
-                {"combinations": space.combinations, "distinct": len(space.choices), "left_out": {}}
-            ),
+            searches.space_words({**space_facts(space), "left_out": {}}),
             "",
             *(
                 f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"

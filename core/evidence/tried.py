@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.evidence.contrast import ASSUMED, Contrast, Prior, contrast
+from core.evidence.metrics.intervals import Z
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 
 Stage = Literal["screen", "heat", "confirm"]
 Gain = tuple[float, float | None]  # ln(gain), and its standard error; None: not known
 
 FROM_MEDIANS = ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput")
-_Z = 1.959963984540054
 UNKNOWN_SE = 0.05  # of ln(gain)
 
 
@@ -72,6 +72,12 @@ def tried_from_dict(data: Mapping[str, Any]) -> Tried:
         for one in data["looks"]
     ]
     return Tried(changes=data["changes"], key=data["key"], looks=tuple(looks), twin=data["twin"])
+
+
+def interval(gain: Gain) -> tuple[float, float] | None:
+    """Return the 95 % interval of a gain as a ratio; None: its error is not known."""
+    middle, error = gain
+    return None if error is None else (math.exp(middle - Z * error), math.exp(middle + Z * error))
 
 
 def pooled(gains: Sequence[Gain]) -> Gain:
@@ -137,7 +143,7 @@ def look(
     own, other = result.get("peak_rss_bytes"), default.get("peak_rss_bytes")
     if own and other:
         spread = MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA
-        gains["peak_rss"] = math.log(other / own), math.hypot(spread / 2, MEMORY_SPREAD / 2) / _Z
+        gains["peak_rss"] = math.log(other / own), math.hypot(spread / 2, MEMORY_SPREAD / 2) / Z
         values["peak_rss"] = float(own)
     if sizes is not None:
         gains["model_size"] = math.log(sizes[1] / sizes[0]), 0.0
@@ -167,7 +173,7 @@ def cpu_per_row(result: Mapping[str, Any]) -> tuple[float, float] | None:
         value = (low + high) / 2
     if not value:
         return None
-    spread = 0.1 if low is None or high is None else (high - low) / 2 / _Z / value
+    spread = 0.1 if low is None or high is None else (high - low) / 2 / Z / value
     return value / max(1, result.get("batch_size") or 1), spread
 
 

@@ -144,10 +144,12 @@ def go_on(
         raise SpecError(
             f"The model of the search `{record.id}` has changed since.", hint="Start a new search on it."
         )
+    notes: list[str] = []
     if not question:
         whole = asked.model_copy(update={"budget_s": min(MOST_BUDGET_S, round(record.wall_s) + more_s)})
         record = replace(record, question=whole.model_dump(mode="json", exclude_defaults=True))
-    if question:
+    else:
+        notes.append(f"It goes on with what search {study_id} tried.")
         _check_answerable(spec, asked)
         record = replace(
             record,
@@ -164,14 +166,12 @@ def go_on(
         )
     models = models_of(store, resolved.record, asked)
     found = space_of(resolved.spec, asked, place_of(machine, resolved, asked), models)
-    notes = [f"It goes on with what search {study_id} tried."] if question else []
-    notes += models.left_out
     return Prepared(
         record=record,
         question=asked,
         resolved=resolved,
         space=found,
-        notes=notes,
+        notes=[*notes, *models.left_out],
         threads=_threads(machine),
         models=models,
     )

@@ -25,15 +25,15 @@ from core.evidence.documents import (
     SearchOutcome,
 )
 from core.evidence.effects import main_effects, pair_effects
+from core.evidence.metrics.intervals import Z
 from core.evidence.targets import Evidence, Judged, judge
-from core.evidence.tried import Gain, Look, Tried, contrast_of, weighed
+from core.evidence.tried import Gain, Look, Tried, contrast_of, interval, weighed
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.plan import Known, gain_of, model_of
 from core.spec.question import Question
 from core.spec.space import Space
 
 _NORMAL = statistics.NormalDist()
-_Z = 1.959963984540054
 FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
 MOST_ON_FRONT = 30
 SAMPLE = 2000  # configurations over which effects are averaged
@@ -116,10 +116,8 @@ def _numbers(
 
 def of_gain(metric: str, gain: Gain, margin: float) -> GainNumbers:
     """Return ln(gain) with its standard error as a ratio with a 95 % interval."""
-    middle, error = gain
-    low, high = (None, None) if error is None else (middle - _Z * error, middle + _Z * error)
-    ends = [None if end is None else math.exp(end) for end in (low, high)]
-    return _numbers(metric, math.exp(middle), ends[0], ends[1], Verdict.of(ends[0], ends[1], margin))
+    low, high = interval(gain) or (None, None)
+    return _numbers(metric, math.exp(gain[0]), low, high, Verdict.of(low, high, margin))
 
 
 def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
@@ -135,7 +133,7 @@ def _log(gain: GainNumbers | None) -> Gain | None:
     if gain is None:
         return None
     low, high = gain["ratio_low"], gain["ratio_high"]
-    error = None if low is None or high is None or low <= 0 else math.log(high / low) / 2 / _Z
+    error = None if low is None or high is None or low <= 0 else math.log(high / low) / 2 / Z
     return math.log(gain["ratio"]), error
 
 
@@ -183,7 +181,7 @@ def _probability(found: Judged) -> float | None:
     if low is not None and low == high:
         return 1.0 if found.state == "MET" else 0.0
     halves = [abs(found.value - end) for end in (low, high) if end is not None and math.isfinite(end)]
-    error = max(halves, default=0.2 * abs(found.value)) / _Z
+    error = max(halves, default=0.2 * abs(found.value)) / Z
     z = (found.target.limit - found.value) / max(error, 1e-12)
     return _NORMAL.cdf(z if found.target.about.smaller_is_better else -z)
 
@@ -224,7 +222,7 @@ def _drop(one: Raced, drop: float) -> LimitJudged:
         )
     value, low, high, rows = pair
     state: Any = "MET" if low >= -drop else "MISSED" if high < -drop else "UNKNOWN"
-    error = max((high - low) / 2 / _Z, 1e-9)
+    error = max((high - low) / 2 / Z, 1e-9)
     return {
         "limit": name,
         "state": state,
@@ -399,7 +397,7 @@ def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
             **_ratios(one.mean, one.error),
         }
         for one in pair_effects(model, model.tried)
-        if abs(one.mean) > _Z * one.error
+        if abs(one.mean) > Z * one.error
     ]
     singles.sort(key=lambda one: -abs(math.log(one["ratio"])))
     return singles, pairs
@@ -408,8 +406,8 @@ def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
 def _ratios(mean: float, error: float) -> Any:
     return {
         "ratio": math.exp(mean),
-        "ratio_low": math.exp(mean - _Z * error),
-        "ratio_high": math.exp(mean + _Z * error),
+        "ratio_low": math.exp(mean - Z * error),
+        "ratio_high": math.exp(mean + Z * error),
     }
 
 
@@ -435,7 +433,7 @@ def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) ->
                 continue
             distance = own[0] - same[0][0]
             error = math.hypot(own[1] or 0.02, same[0][1] or 0.02)
-            ratios.append((math.exp(distance), abs(distance) > _Z * error))
+            ratios.append((math.exp(distance), abs(distance) > Z * error))
     for test in self_tests:
         low, high = test.get("ratio_low"), test.get("ratio_high")
         if low is not None and high is not None:

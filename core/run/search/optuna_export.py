@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.evidence.tried import Gain, Tried, tried_from_dict
+from core.evidence.tried import Tried, interval, tried_from_dict
 from core.run.search.plan import gain_of
 from core.spec import effective, spec_from_dict
 from core.spec.knobs import KNOBS
@@ -22,7 +22,6 @@ from core.store import StudyRecord
 from core.wire.errors import SpecError
 
 _NAMES = frozenset(one.name for one in KNOBS)  # others, such as options of a provider, start as nothing
-_Z = 1.959963984540054
 ITSELF = "the model itself"  # the start's value of the axis MODEL
 NO_GAIN = "It was not measured in the objective."
 _EXAMPLE = "Write for example `sqlite:///study.db`."
@@ -120,7 +119,7 @@ def _trial(one: Tried, question: Question, values: Mapping[str, Sequence[Any]]) 
         "values": {metric: v for look in one.looks for metric, v in look.values.items()},
     }
     if gain is not None:
-        told["interval"] = _interval(gain)
+        told["interval"] = interval(gain)
     if failed:
         return {"state": _state("FAIL"), "params": params, "user_attrs": told | {"error": failed}}
     assert gain is not None
@@ -136,12 +135,6 @@ def _state(name: str) -> Any:
     from optuna.trial import TrialState
 
     return TrialState[name]
-
-
-def _interval(gain: Gain) -> list[float] | None:
-    """95 % of the gain as a ratio; None: not known."""
-    middle, error = gain
-    return None if error is None else [math.exp(middle - _Z * error), math.exp(middle + _Z * error)]
 
 
 def _facts(record: StudyRecord, question: Question) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
-from core.evidence.tried import FROM_MEDIANS, Tried, weighed
+from core.evidence.tried import FROM_MEDIANS, Stage, Tried, weighed
 from core.spec.question import Question
 from core.spec.space import Choice, Space
 
@@ -79,7 +79,7 @@ class Known:
 class Step:
     """What to race next, the best first."""
 
-    stage: str  # of `core.evidence.tried.Stage`
+    stage: Stage
     choices: Sequence[Choice]
     budget_s: float
     why: str  # in words, for who looks on

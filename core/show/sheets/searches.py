@@ -9,7 +9,7 @@ from typing import Any
 
 from core.evidence.documents import Confirmed, EffectRecord, GainNumbers, LimitJudged, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
+from core.evidence.tried import Gain, Tried, interval, tried_from_dict, weighed
 from core.evidence.verdict import Color, Verdict, ratio_text
 from core.show.format import duration, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -27,7 +27,6 @@ WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
     "peak_rss": ("less peak memory", "more peak memory"),
     "model_size": ("smaller", "larger"),
 }
-BY_TIME = ("latency_p50", "latency_mean", "latency_p95", "latency_p99")
 COLORS: Mapping[str, Color] = {
     "FOUND": "green",
     "NO_DIFFERENCE": "blue",
@@ -37,7 +36,6 @@ COLORS: Mapping[str, Color] = {
 }
 TRIED_SHOWN = 8  # rows of what was tried on a terminal
 EFFECTS_SHOWN = 8
-_Z = 1.959963984540054
 
 
 def gain_parts(gain: GainNumbers) -> tuple[str, str]:
@@ -272,7 +270,7 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     rows.sort(key=lambda row: (bool(row[0].failed), -(row[1][0] if row[1] is not None else -math.inf)))
     answer: Any = record.answer or {}
     confirmed = {
-        _name(one["changes"]): one for one in [answer.get("winner"), *answer.get("others", ())] if one
+        changes_words(one["changes"]): one for one in [answer.get("winner"), *answer.get("others", ())] if one
     }
     return tabulate(
         rows[:most],
@@ -298,12 +296,8 @@ def _told(one: Tried) -> Tried:
     return replace(one, looks=tuple(last)) if last else one
 
 
-def _name(changes: Mapping[str, Any]) -> str:
-    return changes_words(changes)
-
-
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
-    if (found := confirmed.get(_name(one.changes))) is not None:
+    if (found := confirmed.get(changes_words(one.changes))) is not None:
         return "confirmed" if not found["error"] else "turned down"
     if one.failed:
         return "failed"
@@ -312,10 +306,8 @@ def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
 
 
 def _interval(gain: Gain | None) -> str:
-    if gain is None or gain[1] is None:
-        return ""
-    low, high = gain[0] - _Z * gain[1], gain[0] + _Z * gain[1]
-    return f"[{math.exp(low):.3f}, {math.exp(high):.3f}]"
+    ends = None if gain is None else interval(gain)
+    return "" if ends is None else f"[{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def studies(records: Sequence[StudyRecord]) -> Table:
