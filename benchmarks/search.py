@@ -6,10 +6,14 @@ say what the choice is worth. Rivals: random looks with the same race and confir
 sequential grid (each configuration once, by itself: 10 runs of warm-up and 20 timed ones, absolute medians,
 the smallest wins), which is how other tuners choose.
 
-`live` runs the product's own search on the same grid and scores the answer on the record.
+`live` runs the product's own search on the same grid and scores the answer on the record; `random` is the
+same with random looks, `optuna` and `olive` are the rivals of `rivals.py`, each given the same wall time, the
+start of the process included. `--olive PYTHON` says which interpreter has `olive-ai`.
 
-Regret is ln(true best) - ln(true of the choice) in percent; cover is how often the printed interval of a gain
-holds what the record says. Raw results with --record.
+Regret is ln(true best) - ln(true of the choice) in percent, where the best is who is best by the open
+generations, and both are scored by the others (so it may come out below zero). Of a search that is undecided
+the choice is the candidate it names, of one that found no difference the default. Cover is how often the
+printed interval of a gain holds what the whole record says. Raw results with --record.
 """
 
 from __future__ import annotations
@@ -19,19 +23,23 @@ import json
 import math
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 # The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
-from benchmarks.grids import GRID, Truth, load, model_path, recorded, start_of  # noqa: E402
+from benchmarks.grids import DIMS, GRID, Truth, load, model_path, recorded, start_of  # noqa: E402
 from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import tell  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
@@ -46,8 +54,11 @@ from core.store import Store  # noqa: E402
 from tests.searching import Machine, Run  # noqa: E402
 
 STRATEGIES = ("race", "random", "optuna-tpe")
+RIVALS = ("optuna", "olive")
+RIVAL_TIMEOUT = 3  # times its time
 TIMES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time
 WARM_UPS, TIMED = 10, 20  # of the sequential grid: Olive's protocol
+FIXED_S = 0.7  # of a race beside its processes, as live ones show
 TARGET_REGRET = 0.02
 
 
@@ -57,18 +68,26 @@ class Recorded(Machine):
 
     truth_of: Truth
     at: dict[Choice, int] = field(default_factory=dict)
+    lives: Sequence[Sequence[float]] = ()
+    overall: Sequence[float] = ()  # ln(gain) by all generations: a live search has seen none of them
+    disturbances: Sequence[float] = ()  # of blocks, as they were seen
 
     def __post_init__(self) -> None:
         """Score by the held-back generations, draw from the others."""
         self.at = {choice: i for i, choice in enumerate(self.space.choices)}
-        held = self.truth_of.held_back
-        self.truths = {choice: self.truth_of.center(i, held) for choice, i in self.at.items()}
-        self.best = max(self.truths.values())
+        self.lives = self.truth_of.lives
+        held = self.truth_of.centers(self.truth_of.held_back)
+        self.truths = {choice: held[i] for choice, i in self.at.items()}
+        self.best = held[self.truth_of.best]
+        self.overall = self.truth_of.centers(range(len(self.lives)))
 
     def life(self, rng: random.Random, choice: Choice) -> float:
-        """ln(latency) of a process that there was."""
-        generation = rng.choice(self.truth_of.open)
-        return -statistics.median(self.truth_of.ratios[generation][self.at[choice]])
+        """ln(latency) of a process that there was, less what all had in common in its generation."""
+        return -self.lives[rng.choice(self.truth_of.open)][self.at[choice]]
+
+    def disturbance(self, rng: random.Random) -> float:
+        """What some block was off by."""
+        return rng.choice(self.disturbances)
 
 
 def machine_of(truth: Truth) -> Recorded:
@@ -83,27 +102,27 @@ def machine_of(truth: Truth) -> Recorded:
         space=truth.space,
         start_s=truth.start_s,
         block_s=pace(truth.run_s * 1e9).expected_s + SWITCH_S,
-        noise=statistics.pstdev(residuals),
+        fixed_s=FIXED_S,
+        disturbances=residuals,
         truth_of=truth,
     )
 
 
-def sequential(truth: Truth, seed: int, share: float) -> tuple[Choice, float]:
-    """Return what the sequential grid chooses of a share of all configurations, and its seconds."""
+def sequential(truth: Truth, seed: int, budget_s: float) -> tuple[Choice, float]:
+    """Return what the sequential grid chooses of as many as the time holds, and its seconds."""
     rng = random.Random(seed)
     order = list(range(len(truth.space.choices)))
     rng.shuffle(order)
-    order = order[: max(1, round(share * len(order)))]
+    each_s = truth.start_s + (WARM_UPS + TIMED) * truth.run_s
+    order = order[: max(1, math.floor(budget_s / each_s))]
     seen = {i: truth.absolute[rng.choice(truth.open)][i] for i in order}
     best = min(seen, key=lambda i: seen[i])
-    cost_s = len(order) * (truth.start_s + (WARM_UPS + TIMED) * truth.run_s)
-    return truth.space.choices[best], cost_s
+    return truth.space.choices[best], len(order) * each_s
 
 
 def grid_s(truth: Truth) -> float:
-    """Seconds of the exhaustive grid: every configuration in four generations of five rounds."""
-    block_s = pace(truth.run_s * 1e9).expected_s + SWITCH_S
-    return 4 * (len(truth.space.choices) + 1) * (truth.start_s + 5 * block_s)
+    """Seconds of the exhaustive grid: twelve generations of everybody, as the record took them."""
+    return 12 * truth.wall_s / len(truth.ratios)
 
 
 def replay(truth: Truth, seeds: int) -> list[dict[str, Any]]:
@@ -118,7 +137,7 @@ def replay(truth: Truth, seeds: int) -> list[dict[str, Any]]:
             rows.append(
                 _row(truth, name, share, [run.regret for run in found], [run.spent_s for run in found])
             )
-        choices = [sequential(truth, seed, min(1.0, budget_s / whole_s * 4)) for seed in range(seeds)]
+        choices = [sequential(truth, seed, budget_s) for seed in range(seeds)]
         regrets = [machine.best - machine.truths[choice] for choice, _ in choices]
         rows.append(_row(truth, "sequential grid", share, regrets, [cost_s for _, cost_s in choices]))
     return rows
@@ -149,8 +168,10 @@ def _row(
 # --- live ---------------------------------------------------------------------------------------------------
 
 
-def live(truth: Truth, *, repeats: int, budget_s: int, strategies: Sequence[str]) -> list[dict[str, Any]]:
-    """Search for real, the strategies in turns, and score on the record."""
+def live(
+    truth: Truth, *, repeats: int, budget_s: int, strategies: Sequence[str], olive: str, record: Path | None
+) -> list[dict[str, Any]]:
+    """Search for real, the strategies in an order drawn anew each time, and score on the record."""
     rows = []
     machine = machine_of(truth)
     with tempfile.TemporaryDirectory() as folder:
@@ -159,12 +180,57 @@ def live(truth: Truth, *, repeats: int, budget_s: int, strategies: Sequence[str]
         service = Scheduler(store, owner="benchmarks")
         try:
             for number in range(repeats):
-                for name in strategies:
-                    rows.append(_search(service, path, name, number, budget_s, machine))
+                for name in random.Random(number).sample(list(strategies), len(strategies)):
+                    stolen_s, began = psutil.cpu_times().steal, time.monotonic()
+                    if name in RIVALS:
+                        python = olive if name == "olive" else sys.executable
+                        row = _rival(python, path, name, number, budget_s, machine)
+                    else:
+                        row = _search(service, path, name, number, budget_s, machine)
+                    stolen_s = psutil.cpu_times().steal - stolen_s
+                    share = stolen_s / (time.monotonic() - began) / (psutil.cpu_count() or 1)
+                    rows.append({**row, "steal": share})
                     tell(f"{truth.model} {number} {name}: {rows[-1]}")
+                    _keep(record, [rows[-1]])
         finally:
             service.close()
     return rows
+
+
+def _rival(python: str, path: Path, name: str, seed: int, budget_s: int, machine: Recorded) -> dict[str, Any]:
+    began, model = time.monotonic(), machine.truth_of.model
+    asked = {
+        "path": str(path),
+        "dims": dict(DIMS.get(model, {})),
+        "grid": {name: list(values) for name, values in GRID.items()},
+        "seed": seed,
+        "time_s": budget_s,
+    }
+    script = Path(__file__).parent / "rivals.py"
+    done = subprocess.run(
+        [python, script, name, json.dumps(asked)],
+        capture_output=True,
+        text=True,
+        timeout=RIVAL_TIMEOUT * budget_s,
+    )
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+    said = json.loads(done.stdout.splitlines()[-1])
+    values = said["changes"]
+    combination = tuple(
+        axis.values.index(values[axis.name]) if axis.name in values else 0 for axis in machine.space.axes
+    )
+    choice = machine.space.canonical(combination)
+    return {
+        "kind": "live",
+        "model": model,
+        "budget_s": budget_s,
+        "strategy": name,
+        "outcome": "CHOSEN",
+        "regret": machine.best - machine.truths[choice],
+        "tried": said["tried"],
+        "wall_s": time.monotonic() - began,
+    }
 
 
 def _search(
@@ -186,17 +252,23 @@ def _search(
     service.join()
     wall_s = time.monotonic() - began
     answer: Mapping[str, Any] = service.store.study(study).answer or {}
-    winner = answer.get("winner") if answer.get("outcome") == "FOUND" else None
+    winner = answer.get("winner")
     choice = machine.space.find(winner["changes"]) if winner else machine.space.choices[0]
-    truth = machine.truths[choice or machine.space.choices[0]]
+    choice = choice or machine.space.choices[0]
+    truth = machine.overall[machine.at[choice]]
     gain = winner["gain"] if winner else {}
     low, high = gain.get("ratio_low"), gain.get("ratio_high")
     return {
         "kind": "live",
+        "model": model,
+        "budget_s": budget_s,
         "strategy": strategy,
         "outcome": answer.get("outcome"),
-        "regret": machine.best - truth,
+        "regret": machine.best - machine.truths[choice],
         "gain": gain.get("ratio"),
+        "low": low,
+        "high": high,
+        "truth": math.exp(truth),
         "covers": None if low is None or high is None else low <= math.exp(truth) <= high,
         "tried": answer.get("tried"),
         "wall_s": wall_s,
@@ -211,17 +283,25 @@ def _live_lines(model: str, rows: Sequence[Mapping[str, Any]], budget_s: int) ->
         own = [row for row in rows if row["strategy"] == name]
         regrets = [row["regret"] for row in own]
         low, high = bootstrap(regrets, statistics.fmean)
-        covers = [row["covers"] for row in own if row["covers"] is not None]
+        covers = [row["covers"] for row in own if row.get("covers") is not None]
         cover = f"{sum(covers)} of {len(covers)}" if covers else "–"
+        outcomes = ", ".join(f"{n} {what}" for what, n in Counter(row["outcome"] for row in own).items())
         late = max(row["wall_s"] for row in own) / budget_s
-        regret = f"{statistics.fmean(regrets):.2%} [{low:.2%}, {high:.2%}]"
+        share = max((row.get("own_share", 0.0) for row in own), default=0.0)
         lines.append(
-            f"| {model} | {name} | {len(own)} | {regret} | {cover} | "
-            f"{sum(row['outcome'] == 'FOUND' for row in own)} | "
-            f"{statistics.median(row['wall_s'] for row in own):.1f}, at most {late:.0%} of the budget | "
-            f"{max(row['own_share'] for row in own):.1%} |"
+            f"| {model} | {name} | {len(own)} | {statistics.fmean(regrets):.1%} [{low:.1%}, {high:.1%}] | "
+            f"{cover} | {outcomes} | {statistics.median(row['wall_s'] for row in own):.1f} s, "
+            f"at most {late:.0%} | {share:.1%} |"
         )
     return lines
+
+
+def _keep(record: Path | None, rows: Sequence[Mapping[str, Any]]) -> None:
+    if record is None:
+        return
+    machine = lab.this_machine().text
+    with record.open("a") as file:
+        file.writelines(json.dumps({**row, "machine": machine}) + "\n" for row in rows)
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -237,22 +317,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200, metavar="N")
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--budget", type=int, default=30, metavar="S")
-    parser.add_argument("--strategies", nargs="+", default=["race", "random"], choices=[*STRATEGIES, "grid"])
+    parser.add_argument(
+        "--strategies", nargs="+", default=["race", "random", *RIVALS], choices=[*STRATEGIES, "grid", *RIVALS]
+    )
+    parser.add_argument("--olive", default=sys.executable, metavar="PYTHON", help="that has olive-ai")
     parser.add_argument("--record", type=Path, metavar="FILE.jsonl")
     args = parser.parse_args()
-    rows: list[dict[str, Any]] = []
     for name in args.models or recorded():
         truth = load(name)
         if args.what == "replay":
-            rows += _replayed(truth, args.seeds)
-        else:
-            found = live(truth, repeats=args.repeats, budget_s=args.budget, strategies=args.strategies)
-            rows += [{**row, "model": name, "budget_s": args.budget} for row in found]
-            print("\n".join(_live_lines(name, found, args.budget)), flush=True)
-    if args.record is not None:
-        machine = lab.this_machine().text
-        with args.record.open("a") as file:
-            file.writelines(json.dumps({**row, "machine": machine}) + "\n" for row in rows)
+            _keep(args.record, _replayed(truth, args.seeds))
+            continue
+        found = live(
+            truth,
+            repeats=args.repeats,
+            budget_s=args.budget,
+            strategies=args.strategies,
+            olive=args.olive,
+            record=args.record,
+        )
+        print("\n".join(_live_lines(name, found, args.budget)), flush=True)
 
 
 def _replayed(truth: Truth, seeds: int) -> list[dict[str, Any]]:

@@ -114,6 +114,10 @@ class Machine:
         slow = rng.uniform(*self.slow_by) if rng.random() < self.slow_share else 0.0
         return rng.gauss(0, self.spread) + slow
 
+    def disturbance(self, rng: random.Random) -> float:
+        """What a block's median is off by."""
+        return rng.gauss(0, self.noise)
+
     def life(self, rng: random.Random, choice: Choice) -> float:
         """ln(latency) of one process of a configuration, in that of the default."""
         return self.process(rng) - self.truth(choice)
@@ -213,7 +217,7 @@ class Run:
     def _learn_costs(self, race: _Race) -> None:
         if race.step.stage == "confirm" or not race.generations:
             return
-        each = (race.starts_s / race.generations + min(5, race.rounds) * race.round_s) / race.processes
+        each = (race.starts_s / race.generations + min(STAGES["screen"].rounds, race.rounds) * race.round_s) / race.processes
         self.each_s = each * self.rng.uniform(0.9, 1.1)
         self.fixed_s = self.machine.fixed_s
 
@@ -350,7 +354,7 @@ class _Race:
             if late:
                 return
             for key, own in alive.items():
-                value = own + self.rng.gauss(0, self.machine.noise)
+                value = own + self.machine.disturbance(self.rng)
                 self.standing.add(key, self.generations, self.rounds, 1e-3 * math.exp(value))
             self.rounds += 1
             self.took_s += self.round_s

@@ -39,7 +39,7 @@ STAGES: Mapping[str, Effort] = MappingProxyType(
     {
         one.name: one
         for one in (
-            Effort(name="screen", target=0.05, budget_s=30, looks=(1,), rounds=5),
+            Effort(name="screen", target=0.05, budget_s=30, looks=(1,), rounds=3),
             Effort(name="heat", target=0.02, budget_s=60, looks=(2, 3, 4, 6, 9, 14, 21), rivals=True),
         )
     }

@@ -32,6 +32,7 @@ from core.run.search.plan import Known, Step, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.spec import TrialSpec, anchor, effective, is_provider_option, spec_from_dict
+from core.spec.effort import STAGES
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space, changes_words
 from core.spec.targets import TargetSpec
@@ -44,7 +45,7 @@ CONTROL = "control"
 RANKED: Sequence[SearchOutcome] = ("FOUND", "UNDECIDED", "REJECTED", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS")
 LEAST_WITH_CONTROL = 4  # configurations of a look that has a hidden twin
 FIXED_S = 1.0  # of a race beside its processes, until one has shown it
-AFTER_CONFIRM_S = 2.5  # profiles of who was confirmed, until one has shown it
+AFTER_CONFIRM_S = 2.5  # costs and profiles of who was confirmed, at most, until one has shown it
 AFTER_ACCURACY_S = 3.0  # scores of labelled rows, until one has shown it
 LOOK_TIMEOUT_SHARE = 0.3  # of the time: a configuration that takes longer for one step is none to look at
 LEAST_TIMEOUT_S = 20
@@ -99,8 +100,9 @@ class Search:
         self.began = began
         self.given_s = 0.0  # of the time since, that others had the machine
         self.raced_s = 0.0
-        self.each_s, self.fixed_s, self.after_s = 0.0, FIXED_S, AFTER_CONFIRM_S
-        self.after_s += AFTER_ACCURACY_S if self.question.accuracy else 0.0
+        self.each_s, self.fixed_s = 0.0, FIXED_S
+        self.scoring_s = AFTER_ACCURACY_S if self.question.accuracy else 0.0
+        self.after_s = AFTER_CONFIRM_S + self.scoring_s
         self.recheck = False
         self.doing = self.last_race = ""
         self._take(prepared.record.tried)
@@ -268,8 +270,10 @@ class Search:
         rounds = max(1, result["rounds"])
         generations = max(1, len(result["generations"]))
         round_s = max(0.0, (result["wall_s"] - starts - 0.5) / rounds)
-        self.each_s = (starts / generations + min(5, rounds) * round_s) / count
+        self.each_s = (starts / generations + min(STAGES["screen"].rounds, rounds) * round_s) / count
         self.fixed_s = max(0.3, min(beside_s + 0.5, took_s))
+        if not self.confirmed:
+            self.after_s = min(AFTER_CONFIRM_S, 0.4 + 4 * self.each_s) + self.scoring_s
 
     # --- what a race told -----------------------------------------------------------------------------------
 
