@@ -15,9 +15,10 @@ from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
+_NAME = str(Path(__file__).with_name("logo.svg"))
 _STYLE = Path(__file__).with_name("style.css")
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
-st.logo(_ICON, size="large")
+st.logo(_NAME, size="large", icon_image=_ICON)
 st.html(_STYLE)
 gate.stay_inside()
 login.require()
@@ -32,21 +33,29 @@ def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
 
 
 page = st.navigation(
-    [
-        _page("Tune", ":material/tune:", default=True),
-        _page("Search", ":material/manage_search:"),
-        _page("Compare", ":material/compare_arrows:"),
-        _page("Curves", ":material/show_chart:"),
-        _page("Profile", ":material/search_insights:"),
-        _page("Why", ":material/troubleshoot:"),
-        _page("Variants", ":material/science:"),
-        _page("Accuracy", ":material/fact_check:"),
-        _page("Scorecard", ":material/checklist:"),
-        _page("Models", ":material/deployed_code:"),
-        _page("History", ":material/history:"),
-        _page("Export", ":material/file_export:"),
-        _page("Machine", ":material/developer_board:"),
-    ],
+    {
+        "Measure": [
+            _page("Tune", ":material/tune:", default=True),
+            _page("Search", ":material/manage_search:"),
+            _page("Compare", ":material/compare_arrows:"),
+            _page("Curves", ":material/show_chart:"),
+        ],
+        "Understand": [
+            _page("Profile", ":material/search_insights:"),
+            _page("Why", ":material/troubleshoot:"),
+            _page("Machine", ":material/developer_board:"),
+        ],
+        "Change the model": [
+            _page("Models", ":material/deployed_code:"),
+            _page("Variants", ":material/science:"),
+            _page("Accuracy", ":material/fact_check:"),
+        ],
+        "Decide": [
+            _page("Scorecard", ":material/checklist:"),
+            _page("History", ":material/history:"),
+            _page("Export", ":material/file_export:"),
+        ],
+    },
     expanded=True,  # else the last ones hide behind a button
 )
 drafts.carry(page.url_path)

@@ -217,7 +217,8 @@ class Run:
     def _learn_costs(self, race: _Race) -> None:
         if race.step.stage == "confirm" or not race.generations:
             return
-        each = (race.starts_s / race.generations + min(STAGES["screen"].rounds, race.rounds) * race.round_s) / race.processes
+        rounds = min(STAGES["screen"].rounds, race.rounds)
+        each = (race.starts_s / race.generations + rounds * race.round_s) / race.processes
         self.each_s = each * self.rng.uniform(0.9, 1.1)
         self.fixed_s = self.machine.fixed_s
 

@@ -352,6 +352,48 @@ def huge_memory(path: Path, *, gibibytes: int = 512) -> Path:
     return save(path, nodes, [value("x", [1])], [value("y", [])], [shape])
 
 
+def fails_from_three_rows(path: Path, how: str) -> Path:
+    """A run hangs, or takes 512 GiB, from a batch of three on; x float32 [batch, 4] to y [batch, 4].
+
+    Args:
+        path: where to write it.
+        how: "hang" or "memory".
+    """
+    large, small = (100_000_000, 1) if how == "hang" else (1 << 37, 16)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["rows"], "rows", start=0, end=1),
+        helper.make_node("GreaterOrEqual", ["rows", "three"], ["many"], "many"),
+        helper.make_node("Where", ["many", "large", "small"], ["size"], "size"),
+    ]
+    parameters = [
+        constant(name, np.array([n])) for name, n in (("three", 3), ("large", large), ("small", small))
+    ]
+    if how == "hang":
+        body = helper.make_graph(
+            [
+                helper.make_node("Mul", ["state", "state"], ["next"], "body_mul"),
+                helper.make_node("Identity", ["cond_in"], ["cond_out"], "body_cond"),
+            ],
+            "body",
+            [value("i", [], "int64"), value("cond_in", [], "bool"), value("state", ["batch", 4])],
+            [value("cond_out", [], "bool"), value("next", ["batch", 4])],
+        )
+        nodes += [
+            helper.make_node("Squeeze", ["size"], ["trips"], "trips"),
+            helper.make_node("Loop", ["trips", "go", "x"], ["y"], "repeat", body=body),
+        ]
+        parameters.append(constant("go", np.bool_(True)))
+    else:
+        nodes += [
+            helper.make_node("Expand", ["one", "size"], ["big"], "expand"),
+            helper.make_node("Relu", ["big"], ["touched"], "touch"),
+            helper.make_node("ReduceSum", ["touched"], ["sum"], "sum", keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["y"], "add"),
+        ]
+        parameters.append(constant("one", np.ones(1, np.float32)))
+    return save(path, nodes, [value("x", ["batch", 4])], [value("y", ["batch", 4])], parameters)
+
+
 def newer_opset(path: Path, opset: int = 27) -> Path:
     """An opset that ONNX Runtime 1.31 does not know yet."""
     node = helper.make_node("Mul", ["x", "x"], ["y"], "square")

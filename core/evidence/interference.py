@@ -347,7 +347,59 @@ class Programs(Protocol):
     def to_dict(self) -> Presence: ...  # noqa: D102
 
 
-def busy(summary: Summary, neighbours: Programs | None) -> Busy | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The machine is in another state than it was in earlier races, without a counter that shows it."""
+
+    factor: float  # of what the default usually takes
+    races: int
+
+    @property
+    def words(self) -> str:
+        """What stands beside the numbers."""
+        times = (
+            f"{self.factor:.1f} times as long"
+            if self.factor > 1
+            else f"only {_percent(self.factor)} of the time"
+        )
+        return (
+            f"in another state than usual: ONNX Runtime's default took {times} as in {self.races} earlier "
+            "races on this machine"
+        )
+
+
+def moved(own_s: float | None, earlier_s: Sequence[float]) -> Moved | None:
+    """Return how far a machine is from its usual state, by the one configuration that races every time.
+
+    A state of a host (two virtual CPUs on one core, another clock) can last for seconds and change which
+    number of threads is best: a verdict of such seconds is true of them only.
+
+    Args:
+        own_s: p50 of the default in this race; None: it did not run.
+        earlier_s: the same in earlier races of this machine.
+
+    Returns:
+        None within a quarter of what is usual, where a quarter of the earlier races were like this one, and
+        where there are fewer than three.
+    """
+    if own_s is None or own_s <= 0 or len(earlier_s) < LEAST_EARLIER:
+        return None
+    factor = own_s / statistics.median(earlier_s)
+    if max(factor, 1 / factor) <= STATE_FACTOR:
+        return None
+    alike = sum(abs(math.log(own_s / one)) <= math.log(ALIKE) for one in earlier_s)
+    if alike >= ALIKE_SHARE * len(earlier_s):
+        return None
+    return Moved(factor=factor, races=len(earlier_s))
+
+
+LEAST_EARLIER = 3
+STATE_FACTOR = 1.25
+OTHER_STATE = "other_state"
+ALIKE, ALIKE_SHARE = 1.1, 0.25  # within a tenth; of the earlier races
+
+
+def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = None) -> Busy | None:
     """Return what must stand wherever numbers of this run stand; None on a quiet machine.
 
     Ratios that were found beside a neighbour are those of a busy machine, where other thread counts may be
@@ -356,11 +408,12 @@ def busy(summary: Summary, neighbours: Programs | None) -> Busy | None:
     Args:
         summary: of all blocks.
         neighbours: who ran meanwhile; None: not known.
+        state: how far the machine is from its usual state; None: it is in it, or that is not known.
     """
     reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
     if (summary.steal_share or 0.0) > BUSY_STEAL:
         reasons.append("steal")
-    if not reasons:
+    if not reasons and state is None:
         return None
     loaded = "foreign_load" in reasons
     cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
@@ -371,12 +424,14 @@ def busy(summary: Summary, neighbours: Programs | None) -> Busy | None:
         "throttled": f"the container's CPU quota stopped it during {_percent(throttled)} of the blocks",
         "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) were on the GPU",
     }
+    words = ["on a busy machine: " + "; ".join(said[name] for name in reasons)] if reasons else []
+    words += [state.words] if state is not None else []
     return {
-        "words": "on a busy machine: " + "; ".join(said[name] for name in reasons),
+        "words": "; ".join(words),
         "cores": cores,
         "programs": neighbours.to_dict()["programs"] if neighbours and loaded else [],
         "steal_share": summary.steal_share,
-        "reasons": reasons,
+        "reasons": [*reasons, *([OTHER_STATE] if state is not None else [])],
     }
 
 

@@ -36,6 +36,7 @@ from core.evidence.interference import (
     busy,
     flag_blocks,
     grade,
+    moved,
     stands,
     summarize,
 )
@@ -109,6 +110,7 @@ class Evidence:
     environment: wire.Environment | None
     comparison: str = ""  # id
     apart: Pairs = field(default_factory=dict)  # of the originals, where they are several
+    usual_s: Sequence[float] = ()  # p50 of the anchor in earlier races of this machine
 
     def to_dict(self) -> ComparisonResult:
         """Return the result of the comparison as plain JSON data."""
@@ -321,8 +323,12 @@ class Evidence:
 
     @cached_property
     def busy(self) -> documents.Busy | None:
-        """Who else used the machine meanwhile, see `interference.busy`."""
-        return busy(self.interference, self.record.neighbours)
+        """Who else used the machine meanwhile, and whether it is as usual; see `interference.busy`."""
+        own = [
+            t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
+        ]
+        state = moved(statistics.median(own) if own else None, self.usual_s)
+        return busy(self.interference, self.record.neighbours, state)
 
     @cached_property
     def interference(self) -> Summary:

@@ -20,7 +20,7 @@ from core.evidence.result import Entrant, Evidence, self_test_result
 from core.run.different_models import Origin, hold_apart, refuse
 from core.run.job import Ending, Outcome, Service
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
-from core.run.prior import prior_of
+from core.run.prior import prior_of, usual_s
 from core.run.race import race
 from core.run.trial import (
     Prepared,
@@ -152,7 +152,7 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
         tolerance=spec.protocol.tolerance,
         reference=None if reference is None else {"model": reference.model, "sha256": reference.sha256},
     )
-    entry = replace(_entry(contestant.label, resolved, prepared), reference=reference)
+    entry = replace(entry_of(contestant.label, resolved, prepared), reference=reference)
     return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin)
 
 
@@ -205,7 +205,8 @@ def _apart(
     return found
 
 
-def _entry(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
+def entry_of(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
+    """Return the contestant that a resolved trial is, without what its outputs should be."""
     spec = resolved.spec
     plan = contestant_plan(
         spec,
@@ -300,7 +301,13 @@ def _race(
         baseline=baseline,
         anchor=anchor,
         environment=machine,
+        usual_s=_usual_s(ready[anchor].resolved, service, machine),
     )
+
+
+def _usual_s(anchor: Resolved, service: Service, machine: wire.Environment | None) -> Sequence[float]:
+    sha256, key = anchor.record.content_sha256, anchor.spec.key()
+    return usual_s(service.store, machine, model_sha256=sha256, key=key)
 
 
 def _references(
@@ -395,7 +402,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
     resolved = resolve_trial(spec, service.store, service.run)
     prepared = prepare_trial(resolved, service.store, service.run)
     machine, _ = describe(service.environment)
-    entry = _entry("self-test", resolved, prepared)
+    entry = entry_of("self-test", resolved, prepared)
     settings = Settings(
         effort=SELF_TEST,
         budget_s=SELF_TEST.budget_s,

@@ -1,4 +1,4 @@
-"""What earlier races of a machine showed of the spread between processes, for a race that sees few of them.
+"""What earlier races of a machine showed: how far processes differ, and how long the default takes.
 
 Partial pooling: a race of many generations believes what it sees, one of few leans on what its forerunners
 saw at such latencies. Reads the store; `spread` is pure.
@@ -20,6 +20,7 @@ LEAST_TESTS = 5  # below, what is assumed is no worse
 LEAST_GENERATIONS = 4  # of a test that is believed
 NEAR = 8.0  # times as long or as short a run: a process of 40 µs differs by more than one of 10 ms
 LEAST_SIGMA = 0.001  # no machine is so even that two processes agree to a thousandth by more than luck
+EARLIER = 40  # references that are looked through
 MOST_DF = 4.0  # earlier races were of other models: they count as much as five generations, never more
 
 
@@ -57,3 +58,27 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
         return ASSUMED
     variance = max(statistics.median(seen), LEAST_SIGMA**2)
     return Prior(sigma_between=math.sqrt(variance), df=MOST_DF, source="history")
+
+
+def usual_s(
+    store: Store, machine: wire.Environment | None, *, model_sha256: str, key: str
+) -> Sequence[float]:
+    """Return the p50, seconds, of a configuration in earlier races beside which it was the reference.
+
+    Args:
+        store: holds them.
+        machine: only what was measured on it counts; None: nothing does.
+        model_sha256: of its model.
+        key: of its spec.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if machine is None:
+        return []
+    found = store.trials(model_sha256=model_sha256, kind="reference", state="COMPLETE", limit=EARLIER)
+    return [
+        one.p50_s
+        for one in found
+        if one.key == key and one.fingerprint == machine["fingerprint"] and one.p50_s is not None
+    ]

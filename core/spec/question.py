@@ -253,7 +253,7 @@ def _drop(sign: str, value: str) -> float:
 
 
 def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | None]]:
-    """Read `NAME=A,B,C` of `--vary` or `--fix`.
+    """Read `NAME=A,B,C` of `--vary` or `--fix`; on a page there is no flag to name.
 
     Raises:
         SpecError: no such setting, or a value that it does not take; the nearest name is offered.
@@ -266,7 +266,8 @@ def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | No
         if not equals or not all(parts):
             what = "an empty value" if any(parts) else "no values"
             raise SpecError(
-                f"`{flag} {text[:60]}` has {what}.", hint=f"Write `{flag} intra_op_num_threads=1,2,4`."
+                f"`{f'{flag} {text[:60]}'.strip()}` has {what}.",
+                hint=f"Write `{f'{flag} intra_op_num_threads=1,2,4'.strip()}`.",
             )
         if name == MODEL:
             found[name] = [*parts]
@@ -274,6 +275,19 @@ def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | No
             row = setting_named(name)
             found[row.name] = [parse_value(row, part) for part in parts]
     return found
+
+
+def settings_texts(vary: Mapping[str, Sequence[Value | None]]) -> list[str]:
+    """Return what `parse_settings` reads, one text for each setting."""
+    return [f"{name}={','.join(map(_value_text, values))}" for name, values in vary.items()]
+
+
+def _value_text(value: Value | None) -> str:
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def setting_named(name: str) -> Knob:

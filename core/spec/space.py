@@ -139,7 +139,8 @@ def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> l
         SpecError: a setting that says how to measure rather than what runs, or a value that it does not take.
     """
     found = []
-    for name, values in vary.items():
+    for name, listed in vary.items():
+        values = [_plain(value) for value in listed]  # chains of providers come as lists from a file
         if name != MODEL:
             row = knob(name)
             if row.target == "protocol":

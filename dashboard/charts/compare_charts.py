@@ -253,14 +253,19 @@ def live_height(info: ForestInfo) -> int:
     return 60 + LIVE_ROW_HEIGHT * (len(info.rows) - 1)
 
 
-def live_forest(info: ForestInfo, *, dark: bool = False) -> dict[str, Any]:
+def _hollow(color: str) -> dict[str, Any]:
+    return {"color": "transparent", "borderColor": color, "borderWidth": 2}
+
+
+def live_forest(info: ForestInfo, *, dark: bool = False, hollow: bool = False) -> dict[str, Any]:
     """Return the running forest for Apache ECharts, the one chart that is not Plotly's.
 
     Streamlit counts the figure among what a Plotly chart is known by, so that each look replaces the whole
     chart, which goes blank for a moment; that of ECharts moves in place. It comes with Streamlit.
     Its text is painted, so it has to be told whether the page is `dark`.
-    The verdicts of a running race are not final, so they have no colours here. Places are logarithms of
-    ratios; the ticks are lines with labels of their own, because no label of an axis can be computed.
+    A glimpse is drawn `hollow`. The verdicts of a running race are not final, so they have no colours here.
+    Places are logarithms of ratios; the ticks are lines with labels of their own, because no label of an axis
+    can be computed.
     """
     text = ON_DARK if dark else ON_LIGHT
     rows = [row for row in info.rows if row.verdict != BASELINE]
@@ -279,7 +284,7 @@ def live_forest(info: ForestInfo, *, dark: bool = False) -> dict[str, Any]:
     points = {
         "type": "scatter",
         "data": [[math.log(row.ratio), index] for index, row in enumerate(rows)],
-        "itemStyle": {"color": PALETTE[1]},
+        "itemStyle": _hollow(PALETTE[1]) if hollow else {"color": PALETTE[1]},
         "symbolSize": 11,
         "markArea": {
             "silent": True,

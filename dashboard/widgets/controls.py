@@ -13,14 +13,14 @@ from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
 from core.show.settings import summary
 from core.spec import TrialSpec
-from core.spec.knobs import ENTRIES, KNOBS, Knob
+from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets import chain, feeding
 from dashboard.widgets import protocol as race
-from dashboard.widgets.setting import DEFAULTS, is_changed, one
+from dashboard.widgets.setting import DEFAULTS, help_text, is_changed, one
 
 GROUPS: tuple[tuple[str, str, bool], ...] = (
     # group of the table -> icon, open at first
@@ -96,6 +96,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     effects = specs.without_effect(spec) if spec is not None else {}
     presets()
     changes()
+    switches()
     if error is not None:
         state.report(error)
     for group, icon, is_open in GROUPS:
@@ -222,6 +223,40 @@ def changes() -> None:
             on_click=state.reset,
             help="Set every setting back to its default. The model stays.",
         )
+
+
+_SWITCHES = {
+    # setting -> its name on the switch
+    "precision": "FP16",
+    "use_io_binding": "I/O binding",
+    "enable_cpu_mem_arena": "Arena",
+    "enable_mem_pattern": "Pattern",
+}
+
+
+def switches() -> None:
+    """Draw the settings that people turn on and off most, in one row; each has its full control below."""
+    with st.container(horizontal=True, gap="small", key="switches"):
+        for name, label in _SWITCHES.items():
+            setting, own = knob(name), f"switch.{name}"
+            st.session_state[own] = _is_on(setting, st.session_state[fields.key(name)])
+            st.toggle(label, key=own, on_change=_switched, args=(own, setting), help=help_text(setting))
+
+
+def _is_on(setting: Knob, value: object) -> bool:
+    if fields.is_tristate(setting) and value == fields.DEFAULT:
+        return bool(setting.default)
+    return value in (True, fields.ON, *setting.choices[1:])
+
+
+def _switched(own: str, setting: Knob) -> None:
+    on = bool(st.session_state[own])
+    if fields.is_tristate(setting):
+        other = fields.ON if on else fields.OFF
+        value: object = fields.DEFAULT if on is bool(setting.default) else other
+    else:
+        value = setting.choices[int(on)] if setting.kind == "choice" else on
+    st.session_state[fields.key(setting.name)] = value
 
 
 def changed_settings() -> list[str]:

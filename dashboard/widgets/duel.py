@@ -336,3 +336,20 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
         height=compare_charts.live_height(info),
         alt="Speed against each reference so far, with its 95 % interval",
     )
+
+
+def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:
+    """Draw a ratio that a few rounds of one process of each showed: hollow, for it is no verdict.
+
+    Args:
+        found: contrasts as `Status.live` of a live race tells them.
+        labels: what its sides are called.
+        margin: of equivalence.
+    """
+    info = _forest_info(found, labels, margin=margin, per_row=False, final=False)
+    st.echarts_chart(
+        compare_charts.live_forest(info, dark=state.is_dark(), hollow=True),
+        key="duel.glimpse",
+        height=compare_charts.live_height(info),
+        alt="Speed against ONNX Runtime's default by a glimpse, with its 95 % interval",
+    )

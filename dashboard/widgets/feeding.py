@@ -10,23 +10,26 @@ import streamlit as st
 from core import wire
 from core.evidence import fed
 from core.spec.knobs import knob
+from core.spec.knobs.stops import dim_stops
 from core.store import ModelRecord, home
 from dashboard import fields, format
 from dashboard.server import upload
 from dashboard.widgets.setting import help_text, one
+from dashboard.widgets.slider import stepped
 
 
 def dims(record: ModelRecord) -> None:
     """Draw a size for each free dimension besides the batch; a guess is marked as one."""
     guessed = fields.guesses(st.session_state, record.info)  # type: ignore[arg-type] # keys of widgets
     for dim in fields.other_dims(record.info):
-        st.number_input(
-            _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
-            step=1,
-            key=fields.dim_key(dim),
-            persist_state="session",
-            help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
-        )
+        is_side = bool(fields.image_side(dim, record.info))
+        with st.container(horizontal=True, wrap=False, vertical_alignment="bottom", gap="small"):
+            stepped(
+                _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
+                fields.dim_key(dim),
+                dim_stops(is_image_side=is_side),
+                help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
+            )
     if guessed:
         st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
 

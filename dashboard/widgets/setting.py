@@ -6,11 +6,12 @@ import streamlit as st
 
 from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
-from core.spec.knobs import ENTRIES, KNOWN_OPTIMIZERS, Knob
+from core.spec.knobs import ENTRIES, KNOWN_OPTIMIZERS, Knob, Place
 from core.store import ModelRecord
 from core.wire.doors import EXPERT_VARIABLE, expert_allowed
 from core.wire.engines import ENGINES
 from dashboard import fields, format, state
+from dashboard.widgets.slider import AUTO, stepped
 
 
 def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
@@ -133,6 +134,11 @@ def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
 def _choice(setting: Knob, label: str, key: str, text: str) -> None:
     own_default = DEFAULTS[key] == ""
     options = ["", *setting.choices] if own_default else list(setting.choices)
+    if setting.few:
+        st.segmented_control(
+            label, options, key=key, help=text, required=True, persist_state="session", format_func=_brief
+        )
+        return
     st.selectbox(
         label,
         options,
@@ -143,20 +149,37 @@ def _choice(setting: Knob, label: str, key: str, text: str) -> None:
     )
 
 
+def _brief(choice: str) -> str:
+    """A choice without what all of them begin with: "extended" of ORT_ENABLE_EXTENDED."""
+    plain = choice.removeprefix("ORT_ENABLE_").removeprefix("ORT_")
+    return plain.replace("_", " ").lower() if plain != choice else choice.upper() or "default"
+
+
 def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
     fixed = setting.name == "batch_size" and record is not None and record.info["batch_dim"] is None
     if fixed and record is not None:
         _fixed_batch(record)
         return
     optional = DEFAULTS[key] is None
+    placeholder = _placeholder(setting) if optional else None
+    if stops := setting.stops(setting, Place(threads=state.environment()["cpu"]["usable"])):
+        stepped(label, key, stops, help=text, auto=_auto(setting), placeholder=placeholder and AUTO)
+        return
     st.number_input(  # no bounds: the browser would show a number beyond them and send the one before
         label,
         step=1,
         key=key,
         help=text,
         persist_state="session",
-        placeholder=_placeholder(setting) if optional else None,
+        placeholder=placeholder,
     )
+
+
+def _auto(setting: Knob) -> str:
+    """What ONNX Runtime takes where it is not told, as far as that is a number."""
+    if setting.name == "intra_op_num_threads":
+        return f"{AUTO} ({state.environment()['cpu']['ort_default_threads']})"
+    return AUTO
 
 
 def _fixed_batch(record: ModelRecord) -> None:

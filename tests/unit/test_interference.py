@@ -22,6 +22,7 @@ from core.evidence.interference import (
     discard_reason,
     flag_blocks,
     grade,
+    moved,
     stands,
     summarize,
     windows,
@@ -383,6 +384,41 @@ def test_a_fifth_of_the_blocks_is_the_limit(odd: dict[str, Any], limit: int) -> 
 
     assert of(limit) is None
     assert of(limit + 1) is not None
+
+
+USUAL_S = [13.2e-6, 13.1e-6, 13.4e-6, 16.3e-6, 13.2e-6, 13.3e-6, 13.0e-6, 13.2e-6]
+
+
+@pytest.mark.parametrize("own_s", [13.2e-6, 14.8e-6, 16.0e-6, 11.0e-6])
+def test_the_usual_state_of_a_machine_is_none_to_tell(own_s: float) -> None:
+    assert moved(own_s, USUAL_S) is None
+
+
+@pytest.mark.parametrize(
+    ("own_s", "words"), [(22.9e-6, "took 1.7 times as long"), (6.6e-6, "took only 50 % of the time")]
+)
+def test_another_state_of_the_machine_stands_beside_its_numbers(own_s: float, words: str) -> None:
+    state = moved(own_s, USUAL_S)
+    assert state is not None
+    assert words in state.words
+    assert "8 earlier races" in state.words
+    blocks = [counters() for _ in range(20)]
+    quiet = summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2))
+    assert busy(quiet, None) is None
+    told = busy(quiet, None, state)
+    assert told is not None
+    assert told["words"] == state.words
+    assert told["reasons"] == ["other_state"]
+
+
+def test_two_earlier_races_show_no_usual_state_and_neither_does_a_race_without_the_default() -> None:
+    assert moved(22.9e-6, USUAL_S[:2]) is None
+    assert moved(None, USUAL_S) is None
+
+
+def test_a_state_that_a_quarter_of_the_races_were_in_is_usual() -> None:
+    assert moved(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 2) is not None
+    assert moved(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 3) is None
 
 
 def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:

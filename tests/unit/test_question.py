@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -21,6 +22,7 @@ from core.spec.question import (
     parse_value,
     question_from_dict,
     setting_named,
+    settings_texts,
 )
 from core.wire.errors import SpecError
 
@@ -166,6 +168,21 @@ def test_values_that_cannot_be_are_refused(text: str, says: str) -> None:
     with pytest.raises(SpecError, match=says) as caught:
         parse_settings([text], "--vary")
     assert caught.value.hint
+
+
+def test_what_varies_is_written_as_it_is_read() -> None:
+    lines = [
+        "intra_op_num_threads=1,2,4",
+        "enable_cpu_mem_arena=on,off",
+        "graph_optimization_level=ORT_ENABLE_ALL,ORT_ENABLE_BASIC",
+        "session.intra_op.spin_duration_us=default,100",
+        "providers=CUDAExecutionProvider+CPUExecutionProvider,CPUExecutionProvider",
+        "model=digits int8",
+    ]
+    read = parse_settings(lines, "--vary")
+    assert settings_texts(read) == lines
+    kept = question_from_dict({"vary": json.loads(json.dumps(read))})  # as a study keeps it
+    assert settings_texts(kept.vary) == lines
 
 
 def test_a_setting_has_the_name_of_the_table_or_of_its_option() -> None:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
-from core.run.search.plan import Known, Strategy, at_random, designed, in_order
+from core.run.search.plan import (
+    Known,
+    Strategy,
+    at_random,
+    designed,
+    divided_by,
+    in_order,
+    next_step,
+)
+from core.spec.question import question_from_dict
 from core.spec.space import Choice
 from tests.searching import MARGIN, Machine, Run, gains, large_space, small_space
 
@@ -230,6 +240,18 @@ def test_whoever_breaks_a_limit_is_not_confirmed() -> None:
     ).go()
     assert best in run.tried
     assert best not in run.confirmed
+
+
+def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half_the_doubt() -> None:
+    machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
+    run = Run(machine=machine, strategy=designed, budget_s=60).go()
+    bounded = question_from_dict({"budget_s": 60, "limits": [{"metric": "peak_rss", "at_most": 1e9}]})
+    tried = list(run.tried)
+    known = replace(run.known(), question=bounded, rivals=tried, settled=False, spent_s=20.0)
+    assert next_step(replace(known, confirmed=tried[:3]), designed) is not None
+    assert next_step(replace(known, confirmed=tried[:4]), designed) is None
+    assert divided_by(bounded) == 2
+    assert divided_by(run.question) == 1
 
 
 # --- other objectives, other strategies -----------------------------------------------------------------

@@ -139,6 +139,50 @@ def test_what_stays_and_what_is_never_tried_make_the_space_smaller(
     assert [one.name for one in started[0].space.axes] == ["intra_op_num_threads"]
 
 
+def test_values_of_ones_own_are_tried_and_nothing_else_varies(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    at.multiselect(key=form.VARY).set_value(["enable_mem_pattern"]).run()  # threads are held
+    at.text_area(key=form.OWN).set_value("intra_op_num_threads=1,3\nuse_io_binding=on,off").run()
+    assert not at.exception
+    assert not at.error
+    click(at, RUN)
+    axes = {one.name: one.values for one in started[0].space.axes}
+    assert axes == {"intra_op_num_threads": (0, 1, 3), "use_io_binding": (False, True)}
+    at.text_area(key=form.OWN).set_value("").run()
+    assert "intra_op_num_threads" in at.session_state[form.VARY]
+    assert len(at.session_state[form.VARY]) > 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("intra_op_num_thread=1", "Did you mean intra_op_num_threads"), ("use_io_binding", "has no values")],
+)
+def test_a_value_that_cannot_be_read_is_said_beneath_it(
+    open_page: Open, mlp: ModelRecord, text: str, words: str
+) -> None:
+    at = open_page("search", model=mlp)
+    at.text_area(key=form.OWN).set_value(text).run()
+    assert not at.exception
+    assert "A setting cannot be read" in texts(at)
+    assert words in texts(at).replace("`", "").replace("\\", "")
+    assert len(at.error) == 1
+    assert at.button(key=RUN).disabled
+    assert at.text_area(key=form.OWN).value == text
+
+
+def test_a_search_that_is_opened_brings_its_own_values(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    vary = {"intra_op_num_threads": [1, 2], "enable_cpu_mem_arena": [True, False]}
+    study = put(mlp, machine, question={"vary": vary})
+    at = open_page("search", study=study.id)
+    assert not at.exception
+    assert at.text_area(key=form.OWN).value == "intra_op_num_threads=1,2\nenable_cpu_mem_arena=on,off"
+    assert sorted(at.session_state[form.VARY]) == ["enable_cpu_mem_arena", "intra_op_num_threads"]
+
+
 def test_the_form_survives_a_visit_to_another_page(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("search", model=mlp)
     at.pills(key=form.PRESET).set_value("smallest that keeps the answers").run()

@@ -138,15 +138,24 @@ def place_of(machine: wire.Environment | None, resolved: Resolved, question: Que
     )
 
 
+def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -> list[Axis]:
+    """Return what may change before the user holds or forbids anything.
+
+    Raises:
+        SpecError: an unknown setting or value.
+    """
+    vary = {name: values for name, values in question.vary.items() if name != MODEL}
+    found = asked_axes(base, vary) if question.vary else worth_trying(base, place)
+    return [*found, *([models.axis] if models.axis is not None else [])]
+
+
 def space_of(base: TrialSpec, question: Question, place: Place, models: Models = NO_VARIANTS) -> Space:
     """Return the space of a question.
 
     Raises:
         SpecError: nothing is left to vary, an unknown value, or too many configurations.
     """
-    vary = {name: values for name, values in question.vary.items() if name != MODEL}
-    axes = asked_axes(base, vary) if question.vary else worth_trying(base, place)
-    axes += [models.axis] if models.axis is not None else []
+    axes = axes_of(base, question, place, models)
     axes, _ = without([one for one in axes if one.name not in question.fix], question.without)
     check_left(axes)
     found = space(base, axes, models=models.refs)

@@ -30,7 +30,8 @@ MOST_RIVALS = 8
 LEAST_HEAT_GENERATIONS = 4
 LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time; the rest confirms
 PROMISING = 0.05  # times the margin: a look at less than that is not worth its time
-MOST_CONFIRMED = 2  # that ran, where there are no limits: each is another chance to be wrong
+MOST_CONFIRMED = 2  # that ran: each is another chance to be wrong
+MOST_WITHIN_LIMITS = 4  # where the best may break one; then each has half the chance to be wrong
 SEVERAL = 4  # generations of two candidates that the time must hold, or one is confirmed alone
 LATE = 0.9  # of what a confirmation of one generation takes must be left
 DESIGN = 24  # balanced first looks, or as many as the axes have values beyond their first, and 4
@@ -297,15 +298,20 @@ def _heat(known: Known) -> Step | None:
 def _is_flat(known: Known, best: Choice) -> bool:
     """Whether the best promises no more than equals differ by: then all time is for saying so."""
     model = model_of(known)
-    if known.default is None or model is None or _is_bounded(known.question):
+    if known.default is None or model is None or is_bounded(known.question):
         return False
     mean, deviation = model.at(np.array([best], dtype=np.int16))
     return bool(mean[0] - deviation[0] < FLAT * math.log1p(known.margin))
 
 
-def _is_bounded(question: Question) -> bool:
+def is_bounded(question: Question) -> bool:
     """Whether there are limits: then the default itself may be no answer."""
     return bool(question.limits) or question.same_latency or question.accuracy
+
+
+def divided_by(question: Question) -> int:
+    """Return by what the 5 % of a confirming race are divided, because so many more may be confirmed."""
+    return MOST_WITHIN_LIMITS // MOST_CONFIRMED if is_bounded(question) else 1
 
 
 def simplified(known: Known, choice: Choice) -> Choice:
@@ -344,7 +350,8 @@ def _promises(known: Known, choice: Choice) -> bool:
 def _confirm(known: Known) -> Step | None:
     """The best that was not confirmed yet; where there are limits, which it may break, the next best, too."""
     held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
-    if not _is_bounded(known.question) and len(held) >= MOST_CONFIRMED:
+    most = MOST_WITHIN_LIMITS if is_bounded(known.question) else MOST_CONFIRMED
+    if len(held) >= most:
         return None
     order = known.rivals or [choice for choice, _ in standing(known)]
     if not order and not known.confirmed:  # none keeps the limits: the best of them shows by how much
@@ -355,7 +362,7 @@ def _confirm(known: Known) -> Step | None:
     if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
         return None
     left_s = known.left_s - known.fixed_s
-    together = _is_bounded(known.question) and left_s >= SEVERAL * 4 * known.each_s
+    together = is_bounded(known.question) and left_s >= SEVERAL * 4 * known.each_s
     if left_s < 3 * known.each_s * LATE:
         return None  # the time does not hold one process of each
     choices = left[: 2 if together else 1]

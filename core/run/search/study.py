@@ -28,7 +28,7 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search.accuracies import right
 from core.run.search.choices import Models, make_variants, models_of, place_of, space_of
-from core.run.search.plan import Known, Step, gain_of, next_step, standing
+from core.run.search.plan import Known, Step, divided_by, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.spec import TrialSpec, anchor, effective, is_provider_option, spec_from_dict
@@ -211,13 +211,16 @@ class Search:
         )
         confirms = step.stage == "confirm"
         budget_s = step.budget_s - (self.after_s if confirms else 0.0)
+        protocol = protocol_of(self.base.protocol, stage="" if confirms else step.stage)
+        protocol["budget_s"] = max(2.0, budget_s)
+        if confirms and (parts := divided_by(self.question)) > 1:
+            protocol["splits"] = parts * max(1, len(protocol["looks"]))
         job = kinds.race(
             [*asked, default],
             study=self.record.id,
             model_name=self.record.model_name,
             what=f"search on {self.record.model_name}: {step.why}",
-            protocol=protocol_of(self.base.protocol, stage="" if confirms else step.stage)
-            | {"budget_s": max(2.0, budget_s)},
+            protocol=protocol,
         )
         self.doing = step.why
         self.service.on_live(self.live())

@@ -21,6 +21,7 @@ from core.spec.knobs.config_entries import (
     MIRROR_CONFIG_ENTRIES,
 )
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.spec.knobs.stops import batch_stops, no_stops, stops_at, thread_stops
 from core.spec.knobs.worth import (
     Place,
     Worth,
@@ -84,6 +85,8 @@ class Knob(Setting):
     group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
     target: Target
     worth: Worth = by_kind  # trying: which values a search varies, see `worth`
+    stops: Worth = no_stops  # of its slider, see `stops`
+    few: bool = False  # choices that are all shown at once
 
     @property
     def field(self) -> str:
@@ -126,6 +129,7 @@ ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
 MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
+SPIN_US = (None, 0, 100, 200, 500, 1000, 2000, 5000, 10_000)  # None: ONNX Runtime counts loops
 
 
 def _of_each(value: Callable[[Effort], str]) -> str:
@@ -163,6 +167,7 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default="ORT_ENABLE_ALL",
         choices=GRAPH_OPTIMIZATION_LEVELS,
+        few=True,
         help="How far the graph is rewritten before it runs. BASIC folds constants, EXTENDED adds fusions, "
         "LAYOUT the CPU's NCHWc layout, ALL everything. ALL is not always the fastest: measure.",
     ),
@@ -236,6 +241,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Threads inside one operator, the caller included. 0: ONNX Runtime decides, one per physical "
         "core, pinned, blind to container limits. 1: no pool at all.",
         worth=threads,
+        stops=thread_stops,
     ),
     Knob(
         name="inter_op_num_threads",
@@ -248,6 +254,7 @@ KNOBS: tuple[Knob, ...] = (
         high=MAX_THREADS,
         help="Threads across operators; used by ORT_PARALLEL only.",
         worth=inter_threads,
+        stops=thread_stops,
     ),
     Knob(
         name="session.intra_op.allow_spinning",
@@ -283,6 +290,7 @@ KNOBS: tuple[Knob, ...] = (
         "instead of time, some tens of milliseconds. 0: no waiting. 500 to 2000 are usual.",
         advanced=True,
         worth=these(None, 100, 1000),
+        stops=stops_at(*SPIN_US),
     ),
     Knob(
         name="session.inter_op.spin_duration_us",
@@ -296,6 +304,7 @@ KNOBS: tuple[Knob, ...] = (
         unit="µs",
         help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
         advanced=True,
+        stops=stops_at(*SPIN_US),
     ),
     Knob(
         name="session.force_spinning_stop",
@@ -334,6 +343,7 @@ KNOBS: tuple[Knob, ...] = (
         "0: even blocks. 4 is the usual value to try.",
         advanced=True,
         worth=these(0, 4),
+        stops=stops_at(None, 2, 4, 8, 16, 32),
     ),
     Knob(
         name="session.intra_op_thread_affinities",
@@ -464,6 +474,7 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default="fp32",
         choices=("fp32", "fp16"),
+        few=True,
         help="fp32: the model as it is. fp16: a copy made by ONNX Runtime's own converter. On an x86 CPU the "
         "copy is computed in FP32 behind inserted Casts; the result says so.",
     ),
@@ -488,6 +499,7 @@ KNOBS: tuple[Knob, ...] = (
         high=MAX_BATCH,
         help="Rows fed in one run. Counted on the feeds after the run, never taken on trust.",
         worth=batches,
+        stops=batch_stops,
     ),
     Knob(
         name="dims",

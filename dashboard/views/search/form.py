@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.run.search import place_of
-from core.run.search.choices import Models, models_of
+from core.run.search.choices import Models, axes_of, models_of
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.show.format import duration
@@ -22,9 +22,11 @@ from core.spec.question import (
     STRATEGIES,
     Question,
     parse_limits,
+    parse_settings,
     question_from_dict,
+    settings_texts,
 )
-from core.spec.space import Axis, changes_words, worth_trying
+from core.spec.space import Axis, changes_words
 from core.spec.targets import limit_text
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -38,6 +40,7 @@ OBJECTIVE, SECOND, WEIGHT = "search.objective", "search.second", "search.weight"
 LIMITS, SAME = "search.limits", "search.same_latency"
 BUDGET, EFFORT, GIVE_WAY = "search.budget_s", "search.precision", "search.give_way"
 VARIANTS = "search.variants"
+OWN = "search.own"  # values of the user's own, as they are typed
 VARY, FIXED, NEVER = "search.vary", "search.fixed", "search.never"  # FIXED: what the user took out of VARY
 STRATEGY, WARM, SEED = "search.strategy", "search.warm_start", "search.seed"
 
@@ -53,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     EFFORT: QUICK,
     GIVE_WAY: False,
     VARIANTS: "existing",
+    OWN: "",
     FIXED: [],
     NEVER: [],
     STRATEGY: "race",
@@ -77,6 +81,7 @@ def fill(question: Question, precision: str) -> None:
     st.session_state[EFFORT] = precision
     st.session_state[GIVE_WAY] = question.give_way
     st.session_state[VARIANTS] = question.variants
+    st.session_state[OWN] = "\n".join(settings_texts(question.vary))
     st.session_state[FIXED] = [*question.fix, *(one for one in question.without if "=" not in one)]
     st.session_state[NEVER] = [one for one in question.without if "=" in one]
     st.session_state[STRATEGY], st.session_state[WARM] = question.strategy, question.warm_start
@@ -109,14 +114,24 @@ def _limit_lines(question: Question) -> list[str]:
 
 def limits() -> dict[str, Any]:
     """Return the typed limits as parts of a question; raises `SpecError` as `parse_limits` does."""
-    text = str(st.session_state.get(LIMITS) or "")
-    return parse_limits([line for line in text.splitlines() if line.strip()])
+    return parse_limits(_lines(LIMITS))
 
 
-def are_limits_read() -> bool:
-    """Whether every limit can be read; where not, `goal` has said so beneath them."""
+def own_values() -> dict[str, list[Value | None]]:
+    """Return the values of the user's own, none where nothing is typed; raises as `parse_settings` does."""
+    return parse_settings(_lines(OWN), "")
+
+
+def _lines(name: str) -> list[str]:
+    text = str(st.session_state.get(name) or "")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def is_typed_well() -> bool:
+    """Whether all that is typed can be read; where not, it was said beneath it."""
     try:
         limits()
+        own_values()
     except TunerError:
         return False
     return True
@@ -145,7 +160,7 @@ def asked(record: ModelRecord) -> Asked:
     spec = start_spec(whole)
     place = place_of(state.environment(), Resolved(record=record, spec=spec), whole)
     models = models_of(state.store(), record, whole)
-    axes = [*worth_trying(spec, place), *([models.axis] if models.axis is not None else [])]
+    axes = axes_of(spec, whole, place, models)
     held = [one for one in st.session_state[FIXED] if one in {axis.name for axis in axes}]
     values = _values([one for one in axes if one.name not in held])
     never = [one for one in st.session_state[NEVER] if one in values]
@@ -157,7 +172,7 @@ def question() -> Question:
     """Return the question of the form, without what is held: that takes the settings worth trying.
 
     Raises:
-        SpecError: a limit that cannot be read, or parts that contradict each other.
+        SpecError: a limit or a value that cannot be read, or parts that contradict each other.
     """
     return question_from_dict(
         {
@@ -168,6 +183,7 @@ def question() -> Question:
             "strategy": st.session_state[STRATEGY],
             "give_way": bool(st.session_state[GIVE_WAY]),
             "variants": st.session_state[VARIANTS],
+            "vary": own_values(),
             "warm_start": bool(st.session_state[WARM]),
             "seed": int(st.session_state[SEED] or 0),
         }
@@ -339,6 +355,25 @@ def what_stays(record: ModelRecord) -> None:
         feeding.feeds(record, {})
 
 
+def values_of_ones_own() -> None:
+    """Draw what may change in the user's own words, for who knows which values to try."""
+    with st.expander("Values of your own", icon=":material/edit:", key="search.own_values"):
+        st.text_area(
+            "Settings and the values to try, one setting per line",
+            key=OWN,
+            height=96,
+            placeholder="intra_op_num_threads=1,2,4\nsession.intra_op.allow_spinning=on,off",
+            persist_state="session",
+            on_change=_take_own,
+            help="As `--vary` takes them. Once a setting stands here, nothing else varies. Leave it empty to "
+            "try all that is worth trying.",
+        )
+        try:
+            own_values()
+        except TunerError as error:
+            state.report(error, "A setting cannot be read")
+
+
 def what_changes(axes: Sequence[Axis]) -> None:
     """Draw which settings may change, and which values never."""
     names = [one.name for one in axes]
@@ -387,6 +422,15 @@ def _take_vary(names: Sequence[str]) -> None:
     chosen = st.session_state[VARY]
     others = [one for one in st.session_state[FIXED] if one not in names]
     st.session_state[FIXED] = [*others, *(one for one in names if one not in chosen)]
+
+
+def _take_own() -> None:
+    """Whatever is named may change, even if it was held before."""
+    try:
+        named = own_values()
+    except TunerError:
+        return  # said beneath the field
+    st.session_state[FIXED] = [one for one in st.session_state[FIXED] if one not in named]
 
 
 def _all_may_change() -> None:

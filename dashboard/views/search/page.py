@@ -130,11 +130,12 @@ def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
     asked, error = _asked(model)
     if asked is not None and asked.question.accuracy:
         form.labelled_data(model)
-    if error is not None and form.are_limits_read():
+    if error is not None and form.is_typed_well():
         state.report(error)
     if asked is not None:
         form.what_changes(asked.axes)
         asked, error = _asked(model)  # what was never to be tried may be gone with its setting
+    form.values_of_ones_own()
     form.what_stays(model)
     form.strategy()
     return asked, "" if error is None else f"{error.message} {error.hint}"

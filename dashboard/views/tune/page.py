@@ -15,11 +15,12 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
-from dashboard.widgets import chain, controls, duel, earlier, feeding, going_on, results, tables
+from dashboard.widgets import chain, controls, duel, earlier, feeding, glimpse, going_on, results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
+SETTINGS_PX = 400
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
 
@@ -30,12 +31,12 @@ def page() -> None:
     if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
         trial = _newest(record)
     _run_bar(record, trial)
-    left, right = st.columns([2, 3], gap="large")
-    with left:
-        if (picked := controls.model_picker()) is not None:
-            controls.settings(picked)
-    with right:
-        _result_side(record, trial)
+    with st.container(horizontal=True, gap="medium", key="panes"):
+        with st.container(width=SETTINGS_PX, key="pane.settings"):
+            if (picked := controls.model_picker()) is not None:
+                controls.settings(picked)
+        with st.container(key="pane.result"):
+            _result_side(record, trial)
 
 
 def _shown() -> Trial | None:
@@ -93,6 +94,7 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
             _against(spec)
         if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
             st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
+        glimpse.switch()
         st.button(
             "Run",
             key="run",
@@ -177,6 +179,9 @@ def run() -> None:
 
 def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
     state.show_kept_error()
+    if record is not None:
+        spec, _ = _ready(record, None)
+        glimpse.draw(record, spec, busy=trial is not None and _is_active(trial))
     if trial is None:
         _empty(record)
         return

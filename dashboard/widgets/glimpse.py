@@ -1,0 +1,180 @@
+"""Live on the Tune page: a glimpse of what the settings do, a moment after a slider rests.
+
+The race itself is `core.run.live`; this leaves wishes with it and shows what it tells. A browser that goes
+away leaves nothing behind: without a wish the race ends within a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.measurement import Trial
+from core.evidence.verdict import so_far
+from core.run import live
+from core.run.job import Status
+from core.show import settings
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.charts import glimpse_charts
+from dashboard.widgets import duel, results
+
+# keys of the session
+ON = "tune.live"
+JOB, WISHES, WISHED = "tune.live.job", "tune.live.wishes", "tune.live.wished"
+
+SOON_S, LATER_S = 0.25, 3.0  # between two looks: at a race, and at one that rests
+MOVING = ("starts", "races")
+
+
+def switch() -> None:
+    """Draw the switch."""
+    st.toggle(
+        "Live",
+        key=ON,
+        persist_state="session",
+        on_change=_switched,
+        help="Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
+        "which stays warm meanwhile. Others who wait for this machine go first. *Run* confirms.",
+    )
+
+
+def _switched() -> None:
+    if not st.session_state[ON]:
+        stop()
+
+
+def stop() -> None:
+    """End the live race of this session."""
+    if job := st.session_state.pop(JOB, None):
+        state.scheduler().cancel(job)
+    st.session_state.pop(WISHES, None)
+    st.session_state.pop(WISHED, None)
+
+
+def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool) -> None:
+    """Draw the glimpse of the settings as they stand; nothing while Live is off.
+
+    Args:
+        record: the model.
+        spec: what the settings ask for; None: they cannot be used, which is said beside them.
+        busy: a run of this page waits or races; the glimpse comes after it.
+    """
+    if not st.session_state.get(ON):
+        return
+    with st.container(border=True, key="glimpse"):
+        if spec is None:
+            st.caption(":material/bolt: Live waits for settings that can be used.")
+            return
+        if (known := _known(record, spec)) is not None:
+            _draw_known(known)
+            return
+        if not busy:
+            try:
+                _wish(record, spec)
+            except TunerError as error:
+                state.report(error)
+                return
+        every_s = SOON_S if _is_moving(_status(), spec) else LATER_S
+        st.fragment(_watch, run_every=every_s)(spec, every_s)
+
+
+def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
+    fingerprint = state.environment()["fingerprint"]
+    return state.store().find_complete(spec.key(), fingerprint, model_sha256=record.content_sha256)
+
+
+def _draw_known(trial: Trial) -> None:
+    st.markdown(f":material/verified: **Measured before:** {format.plain(results.trial_label(trial))}")
+    st.button(
+        "Show it",
+        key="glimpse.known",
+        icon=":material/visibility:",
+        on_click=state.own_trial,
+        args=(trial.id,),
+        help="The whole result, instead of a glimpse.",
+    )
+
+
+def _wish(record: ModelRecord, spec: TrialSpec) -> None:
+    key = spec.key()
+    if st.session_state.get(WISHED) == key and state.is_active(_status()):
+        return
+    state.check_before(spec)
+    words = ", ".join(settings.summary(spec)) or "ONNX Runtime's defaults"
+    wish = live.Wish(spec=spec, label=format.short(words, 60))
+    wishes: live.Wishes | None = st.session_state.get(WISHES)
+    if wishes is None or not wishes.put(wish):
+        wishes = st.session_state[WISHES] = live.Wishes()
+        job = live.job(wishes, wish, model_name=record.name)
+        st.session_state[JOB] = state.scheduler().submit(job)
+    st.session_state[WISHED] = key
+
+
+def _status() -> Status | None:
+    job = st.session_state.get(JOB)
+    return state.status(job) if job else None
+
+
+def _is_moving(status: Status | None, spec: TrialSpec) -> bool:
+    """Whether something new may be there a moment later."""
+    if not state.is_active(status) or status is None:
+        return False
+    told = status.live or {}
+    return told.get("key") != spec.key() or told.get("state") in MOVING
+
+
+def _watch(spec: TrialSpec, every_s: float) -> None:
+    status = _status()
+    if (SOON_S if _is_moving(status, spec) else LATER_S) != every_s:
+        st.rerun()  # one full run changes how often to look
+    if status is None or not state.is_active(status):
+        _ended(status)
+        return
+    told = status.live or {}
+    if told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
+        waits = (
+            f" behind {format.plain(status.holder)}" if status.state == "WAITING" and status.holder else ""
+        )
+        st.caption(f":material/bolt: Glimpse: {'waits' if waits else 'starts'}{waits} …")
+    elif told.get("error"):
+        state.report_record(told["error"])
+    else:
+        _draw_glimpse(told, spec)
+    _draw_trail(told)
+
+
+def _ended(status: Status | None) -> None:
+    if status is not None and status.error is not None and status.state == "FAIL":
+        state.report_record(status.error)
+        return
+    st.caption(":material/bolt: Live rests: the machine is free again. Move a setting to go on.")
+
+
+def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
+    [contrast] = told["contrasts"]
+    ratio, interval = so_far(contrast)
+    st.markdown(
+        f":material/bolt: **Glimpse: {ratio}** than ONNX Runtime's default, {interval} · "
+        f"p50 {format.ms(told['p50_s'])} (default {format.ms(told['default_s'])}) · "
+        f"{format.count(round(told['rows_per_s']))} rows/s"
+    )
+    labels = {live.WISH: told["label"], live.DEFAULT: "ONNX Runtime's default"}
+    duel.glimpse([contrast], labels, margin=spec.protocol.margin)
+    st.caption("One process of each and a few rounds; outputs are not compared. **Run** confirms it.")
+
+
+def _draw_trail(told: Mapping[str, Any]) -> None:
+    points = told.get("trail") or []
+    if len(points) < 2:
+        return
+    st.echarts_chart(
+        glimpse_charts.trail(points, str(told.get("key")), dark=state.is_dark()),
+        key="glimpse.trail",
+        height=glimpse_charts.HEIGHT,
+        alt="Throughput over latency of the glimpses so far, joined in their order",
+    )

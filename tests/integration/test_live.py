@@ -1,0 +1,144 @@
+"""Live races for real: a baseline that stays warm, wishes shown at once, others first, nothing left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.run import kinds, live
+from core.run.job import Status
+from core.run.scheduler import Scheduler
+from core.spec import TrialSpec, spec_from_dict
+from core.store import Store
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    one = Scheduler(Store(), owner="tester")
+    one.environment()
+    yield one
+    one.close()
+
+
+def asked(model: Path | str, **session: Any) -> TrialSpec:
+    return spec_from_dict({"model": {"path": str(model)}, "session": session})
+
+
+def wish(spec: TrialSpec, label: str = "mine") -> live.Wish:
+    return live.Wish(spec=spec, label=label)
+
+
+def until(scheduler: Scheduler, job: str, holds: Callable[[Status], Any]) -> Status:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        status = scheduler.status(job)
+        assert status is not None
+        if holds(status):
+            return status
+        time.sleep(0.01)
+    raise AssertionError(f"it never came to that: {scheduler.status(job)}")
+
+
+def shown(key: str) -> Callable[[Status], bool]:
+    return lambda status: (status.live or {}).get("key") == key and status.live["state"] == "shown"  # type: ignore[index]
+
+
+def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.Wishes]:
+    wishes = live.Wishes()
+    return scheduler.submit(live.job(wishes, wish(spec), model_name="m")), wishes
+
+
+def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = live.start_loaded
+
+    def counted(workers: Any, entry: Any, *args: Any, **how: Any) -> Any:
+        started.append(entry.label)
+        return start(workers, entry, *args, **how)
+
+    monkeypatch.setattr(live, "start_loaded", counted)
+    first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
+    job, wishes = begun(scheduler, first)
+    told = until(scheduler, job, shown(first.key())).live
+    assert told is not None
+    [contrast] = told["contrasts"]
+    assert contrast["ratio_low"] < contrast["ratio"] < contrast["ratio_high"]
+    assert told["rounds"] >= live.LEAST_ROUNDS
+    assert told["p50_s"] > 0
+    assert told["after_s"] > 0
+    assert wishes.put(wish(second, "no pattern"))
+    until(scheduler, job, shown(second.key()))
+    assert wishes.put(wish(first))  # back again: it is still warm
+    told = until(scheduler, job, shown(first.key())).live
+    assert told is not None
+    assert [one["label"] for one in told["trail"]] == ["no pattern", "mine"]
+    assert started == ["ONNX Runtime's default"] * 2 + ["mine", "no pattern"]
+
+
+def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, mlp: str) -> None:
+    one = asked(mlp, intra_op_num_threads=1)
+    larger = one.model_copy(update={"workload": one.workload.model_copy(update={"batch_size": 8})})
+    job, wishes = begun(scheduler, one)
+    until(scheduler, job, shown(one.key()))
+    wishes.put(wish(larger))
+    told = until(scheduler, job, shown(larger.key())).live
+    assert told is not None
+    assert told["rows_per_s"] == pytest.approx(8 / told["p50_s"])
+    assert len(told["trail"]) == 1  # ratios to another baseline are no trail
+
+
+def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> None:
+    spec = asked(square, intra_op_num_threads=1)
+    job, wishes = begun(scheduler, spec)
+    until(scheduler, job, shown(spec.key()))
+    done = threading.Event()
+
+    def work(run: Any) -> dict[str, Any]:
+        done.set()
+        return {}
+
+    other = scheduler.submit(kinds.task(work, kind="other", what="somebody else"))
+    assert done.wait(PATIENCE_S)
+    until(scheduler, other, lambda status: status.state == "COMPLETE")
+    again = asked(square, enable_cpu_mem_arena=False)
+    assert wishes.put(wish(again))
+    until(scheduler, job, shown(again.key()))
+
+
+def test_without_a_wish_it_ends_and_takes_no_more(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "IDLE_S", 0.3)
+    job, wishes = begun(scheduler, asked(square, intra_op_num_threads=1))
+    status = until(scheduler, job, lambda one: one.state == "COMPLETE")
+    assert status.result == {"glimpses": 1}
+    assert not wishes.put(wish(asked(square)))
+
+
+def test_a_wish_that_cannot_run_is_said_and_the_next_one_is_shown(scheduler: Scheduler, square: Path) -> None:
+    bad, good = asked(square, providers=[{"name": "CUDAExecutionProvider"}]), asked(square)
+    job, wishes = begun(scheduler, bad)
+    told = until(scheduler, job, lambda status: (status.live or {}).get("state") == "failed").live
+    assert told is not None
+    assert told["error"]["message"]
+    wishes.put(wish(good))
+    until(scheduler, job, shown(good.key()))
+
+
+def test_switching_it_off_in_the_middle_ends_it(scheduler: Scheduler, square: Path) -> None:
+    spec = asked(square, intra_op_num_threads=1)
+    job, wishes = begun(scheduler, spec)
+    until(scheduler, job, lambda status: (status.live or {}).get("state") in ("starts", "races"))
+    scheduler.cancel(job)
+    assert scheduler.join(PATIENCE_S)
+    assert until(scheduler, job, lambda status: status.state == "CANCELLED")
+    assert not wishes.put(wish(spec))

@@ -1,0 +1,87 @@
+"""Configurations that crash, hang or take more memory than there is, inside a search that runs for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.evidence.tried import Tried, tried_from_dict
+from core.process.runner import run_job
+from core.run import search
+from core.run.race import crew
+from core.run.scheduler import Scheduler
+from core.run.search import study
+from core.spec import spec_from_dict
+from core.spec.question import question_from_dict
+from core.store import Store
+from tests import tiny_models
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    one = Scheduler(Store(), owner="tester")
+    yield one
+    one.close()
+
+
+def searched(scheduler: Scheduler, model: Path, **asked: Any) -> tuple[Mapping[str, Any], list[Tried]]:
+    """The answer of a search to its end, and all that it tried."""
+    store = scheduler.store
+    question = question_from_dict({"budget_s": 12, **asked})
+    spec = spec_from_dict({"model": {"path": str(model)}})
+    prepared = search.prepare(spec, question, store, run_job, scheduler.environment())
+    name = scheduler.submit(search.job(prepared))
+    scheduler.join()
+    found = store.study(name)
+    assert found.state == "COMPLETE", found.error
+    assert found.answer is not None
+    return found.answer, [tried_from_dict(one) for one in found.tried]
+
+
+def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: Any, words: str) -> None:
+    """Whoever has this value has failed with these words, nobody else has, and the search has an answer."""
+    failed = [one for one in tried if one.failed]
+    assert failed
+    assert {one.changes.get(setting) for one in failed} == {value}
+    assert all(words in str(one.looks[-1].error) for one in failed)
+    sound = [one for one in tried if one.changes.get(setting) != value]
+    assert sound
+    assert all(one.looks and one.gain("latency_p50") is not None for one in sound)
+    assert answer["failed"] == len([one for one in failed if not one.twin])
+    assert answer["outcome"] in ("FOUND", "NO_DIFFERENCE", "UNDECIDED")
+    assert answer["winner"] is None or answer["winner"]["changes"].get(setting) != value
+
+
+@pytest.mark.parametrize(("how", "words"), [("hang", "2 s"), ("memory", "out of memory")])
+def test_a_size_that_fails_is_marked_and_the_search_goes_on(
+    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, words: str
+) -> None:
+    monkeypatch.setattr(study, "LEAST_TIMEOUT_S", 2)
+    monkeypatch.setattr(study, "LOOK_TIMEOUT_SHARE", 0.0)
+    model = tiny_models.fails_from_three_rows(tmp_path / "moody.onnx", how)
+    vary = {"batch_size": [1, 2, 4], "use_io_binding": [False, True]}
+    answer, tried = searched(scheduler, model, vary=vary, objective={"throughput": 1.0}, budget_s=20)
+    check(answer, tried, "batch_size", 4, words)
+
+
+def test_a_crash_is_marked_and_the_search_goes_on(
+    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = crew.start_loaded
+
+    def crashing(workers: Any, entry: Any, *args: Any, **how: Any) -> Any:
+        worker, reply = start(workers, entry, *args, **how)
+        if "arena off" in entry.label:
+            os.kill(worker.pid, signal.SIGSEGV)
+        return worker, reply
+
+    monkeypatch.setattr(crew, "start_loaded", crashing)
+    model = tiny_models.mul(tmp_path / "square.onnx")
+    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
+    answer, tried = searched(scheduler, model, vary=vary)
+    check(answer, tried, "enable_cpu_mem_arena", False, "SIGSEGV")

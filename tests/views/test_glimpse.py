@@ -1,0 +1,181 @@
+"""Live on the Tune page, and its sliders: what is shown, what is asked, what a slider writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.run import live
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from dashboard import fields, state
+from dashboard.widgets import glimpse
+from tests.views import invented
+from tests.views.page import Jobs, Open, click, status, texts, widget
+
+CONTRAST = {
+    "candidate": live.WISH,
+    "baseline": live.DEFAULT,
+    "label": "one thread",
+    "ratio": 1.32,
+    "ratio_low": 1.2,
+    "ratio_high": 1.45,
+    "verdict": "FASTER",
+}
+
+
+def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
+    """`Status.live` of a live race that has shown a wish."""
+    point = {"key": spec.key(), "label": "one thread", "p50_s": 1e-3, "rows_per_s": 1000.0, "ratio": 1.32}
+    facts = {"state": "shown", "contrasts": [CONTRAST], "default_s": 1.32e-3, "rounds": 9, "trail": [point]}
+    return {**point, **facts, **changes}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.Wish]:
+    """What pages wish; nothing runs."""
+    wishes: list[live.Wish] = []
+
+    def job(box: live.Wishes, first: live.Wish, *, model_name: str) -> str:
+        wishes.append(first)
+        return f"live-{len(wishes)}"
+
+    monkeypatch.setattr(live, "job", job)
+    monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
+    monkeypatch.setattr(live.Wishes, "put", lambda self, wish: wishes.append(wish) or True)
+    return wishes
+
+
+def switch_on(at: AppTest) -> AppTest:
+    return at.toggle(key=glimpse.ON).set_value(True).run()
+
+
+# --- live -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_wished_until_live_is_on(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    at = open_page(model=mlp)
+    assert asked == []
+    at = switch_on(at)
+    assert not at.exception
+    assert [one.spec.key() for one in asked] == [invented.spec_for(mlp).key()]
+
+
+def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    wanted = invented.spec_for(mlp, intra_op_num_threads=1)
+    jobs(status("live-1", kind="live", live=told(wanted)))
+    at = switch_on(open_page(model=mlp))
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
+    assert not at.exception
+    assert at.session_state["knob.intra_op_num_threads"] == 1
+    assert [one.spec.key() for one in asked][-1] == wanted.key()
+    number = len(asked)
+    said = texts(at)
+    assert "Glimpse: 1.32× faster" in said
+    assert "95 % [1.20, 1.45]" in said
+    assert "outputs are not compared" in said
+    at.run()
+    assert len(asked) == number
+
+
+def test_a_result_from_before_is_shown_instead_of_a_glimpse(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    known = invented.put_run(state.store(), mlp, fingerprint=state.environment()["fingerprint"])
+    at = switch_on(open_page(model=mlp))
+    assert not at.exception
+    assert "Measured before" in texts(at)
+    assert asked == []
+    click(at, "glimpse.known")
+    assert at.query_params["trial"] == known.id
+
+
+def test_settings_that_cannot_be_used_are_not_wished(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    at = open_page(model=mlp)
+    widget(at, "intra_op_num_threads").set_value(1_000_000).run()
+    at = switch_on(at)
+    assert "Live waits for settings that can be used" in texts(at)
+    assert asked == []
+
+
+def test_what_a_wish_failed_of_is_said(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    error = {"type": "WorkerError", "message": "Killed by SIGSEGV.", "hint": "Use fewer settings."}
+    failed = told(invented.spec_for(mlp), state="failed", contrasts=[], error=error)
+    jobs(status("live-1", kind="live", live=failed))
+    at = switch_on(open_page(model=mlp))
+    at.run()
+    assert "Killed by SIGSEGV" in at.error[0].value
+
+
+def test_switching_it_off_cancels_and_a_race_that_rests_says_so(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    cancelled = jobs(status("live-1", kind="live", state="COMPLETE"))
+    at = switch_on(open_page(model=mlp))
+    assert "Live rests" in texts(at)
+    at.toggle(key=glimpse.ON).set_value(False).run()
+    assert cancelled
+    assert "Live rests" not in texts(at)
+
+
+# --- sliders --------------------------------------------------------------------------------------------
+
+
+def test_a_slider_stops_where_this_machine_does_and_beyond(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    usable = state.environment()["cpu"]["usable"]
+    slider = at.select_slider(key="slide.knob.intra_op_num_threads")
+    stops = [int(one) for one in slider.options[1:]]
+    assert slider.options[0].startswith("auto")
+    assert {1, usable, 2 * usable} <= set(stops)
+    assert stops == sorted(stops)
+
+
+def test_a_typed_number_moves_the_slider_and_the_slider_the_number(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    widget(at, "batch_size").set_value(5).run()
+    assert at.select_slider(key="slide.knob.batch_size").value == "5"  # no stop, and shown all the same
+    at.select_slider(key="slide.knob.batch_size").set_value("16").run()
+    assert widget(at, "batch_size").value == 16
+    assert "5" not in at.select_slider(key="slide.knob.batch_size").options
+    widget(at, "intra_op_num_threads").set_value(2).run()
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("auto").run()
+    assert widget(at, "intra_op_num_threads").value is None
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "off"),
+    [
+        ("precision", "fp16", "fp32"),
+        ("use_io_binding", True, False),
+        ("enable_cpu_mem_arena", fields.DEFAULT, fields.OFF),
+        ("enable_mem_pattern", fields.DEFAULT, fields.OFF),
+    ],
+)
+def test_a_switch_turns_its_setting_on_and_off(
+    open_page: Open, mlp: ModelRecord, name: str, on: Any, off: Any
+) -> None:
+    at = open_page(model=mlp)
+    for wanted in (True, False, True):
+        at.toggle(key=f"switch.{name}").set_value(wanted).run()
+        assert not at.exception
+        assert at.session_state[fields.key(name)] == (on if wanted else off)
+        assert at.toggle(key=f"switch.{name}").value is wanted
+
+
+def test_a_switch_follows_what_was_chosen_below(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    widget(at, "enable_mem_pattern").set_value(fields.OFF).run()
+    assert at.toggle(key="switch.enable_mem_pattern").value is False
+    widget(at, "enable_mem_pattern").set_value(fields.ON).run()
+    assert at.toggle(key="switch.enable_mem_pattern").value is True
