@@ -48,7 +48,10 @@ GRID: Mapping[str, list[Any]] = {
     "use_io_binding": [False, True],
     "enable_cpu_mem_arena": [True, False],
 }
-DIMS: Mapping[str, Mapping[str, int]] = {"tiny_transformer": {"sequence": 128}}
+DIMS: Mapping[str, Mapping[str, int]] = {
+    "tiny_transformer": {"sequence": 128},
+    "control_flow": {"length": 16},
+}
 GENERATIONS = 36
 BUDGET_S = 3600
 CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0")
@@ -126,7 +129,7 @@ def model_path(name: str, folder: Path) -> Path:
     if path.is_file():
         return path
     if name == "control_flow":  # int64 in and out, a loop with a branch
-        return tiny_models.loop_model(path, trips=50, size=64)
+        return tiny_models.ids_in_a_loop(path)
     plan = export_plan(path, name=name)
     run_job(wire.EXPORT, plan, timeout_s=1800)
     return path

@@ -48,7 +48,7 @@ from core.run.race.blocks import SWITCH_S, pace  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402
 from core.run.search.plan import Strategy  # noqa: E402
 from core.run.search.strategies import strategy_named  # noqa: E402
-from core.spec.question import question_from_dict  # noqa: E402
+from core.spec.question import LEAST_BUDGET_S, question_from_dict  # noqa: E402
 from core.spec.space import Choice  # noqa: E402
 from core.store import Store  # noqa: E402
 from tests.searching import Machine, Run  # noqa: E402
@@ -56,7 +56,7 @@ from tests.searching import Machine, Run  # noqa: E402
 STRATEGIES = ("race", "random", "optuna-tpe")
 RIVALS = ("optuna", "olive")
 RIVAL_TIMEOUT = 3  # times its time
-TIMES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time
+TIMES = (0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time, but no less than the shortest search
 WARM_UPS, TIMED = 10, 20  # of the sequential grid: Olive's protocol
 FIXED_S = 0.7  # of a race beside its processes, as live ones show
 TARGET_REGRET = 0.02
@@ -69,6 +69,7 @@ class Recorded(Machine):
     truth_of: Truth
     at: dict[Choice, int] = field(default_factory=dict)
     lives: Sequence[Sequence[float]] = ()
+    shown: Sequence[float] = ()  # ln(gain) by the open generations
     overall: Sequence[float] = ()  # ln(gain) by all generations: a live search has seen none of them
     disturbances: Sequence[float] = ()  # of blocks, as they were seen
 
@@ -79,11 +80,16 @@ class Recorded(Machine):
         held = self.truth_of.centers(self.truth_of.held_back)
         self.truths = {choice: held[i] for choice, i in self.at.items()}
         self.best = held[self.truth_of.best]
+        self.shown = self.truth_of.centers(self.truth_of.open)
         self.overall = self.truth_of.centers(range(len(self.lives)))
 
     def life(self, rng: random.Random, choice: Choice) -> float:
         """ln(latency) of a process that there was, less what all had in common in its generation."""
         return -self.lives[rng.choice(self.truth_of.open)][self.at[choice]]
+
+    def drawn_from(self, choice: Choice) -> float:
+        """ln(gain) by the generations that a replay draws from."""
+        return self.shown[self.at[choice]]
 
     def disturbance(self, rng: random.Random) -> float:
         """What some block was off by."""
@@ -129,18 +135,24 @@ def replay(truth: Truth, seeds: int) -> list[dict[str, Any]]:
     """Return one row for each strategy and time."""
     machine, rows = machine_of(truth), []
     whole_s = grid_s(truth)
-    for share in TIMES:
-        budget_s = max(5.0, share * whole_s)
+    for budget_s in dict.fromkeys(max(float(LEAST_BUDGET_S), share * whole_s) for share in TIMES):
+        share = budget_s / whole_s
         for name in STRATEGIES:
             strategy = strategy_named(name)
             found = [_one(machine, strategy, budget_s, seed) for seed in range(seeds)]
-            rows.append(
-                _row(truth, name, share, [run.regret for run in found], [run.spent_s for run in found])
-            )
+            regrets, spent = [run.regret for run in found], [run.spent_s for run in found]
+            said = statistics.fmean(run.said == "FOUND" for run in found)
+            covers = [run.covers for run in found if run.covers is not None]
+            row = {"found": said, "covers": sum(covers), "intervals": len(covers)}
+            rows.append(_row(truth, name, share, regrets, spent) | row)
         choices = [sequential(truth, seed, budget_s) for seed in range(seeds)]
         regrets = [machine.best - machine.truths[choice] for choice, _ in choices]
         rows.append(_row(truth, "sequential grid", share, regrets, [cost_s for _, cost_s in choices]))
     return rows
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    return f"{row['found']:.0%} | {row['covers']} of {row['intervals']}" if "found" in row else "– | –"
 
 
 def _one(machine: Recorded, strategy: Strategy, budget_s: float, seed: int) -> Run:
@@ -346,7 +358,7 @@ def _replayed(truth: Truth, seeds: int) -> list[dict[str, Any]]:
         regret = f"{row['regret']:.2%} [{row['regret_low']:.2%}, {row['regret_high']:.2%}]"
         print(
             f"| {row['model']} | {row['strategy']} | {row['share']:.0%} | {row['seconds']:.1f} | {regret} | "
-            f"{row['within_2']:.0%} |",
+            f"{row['within_2']:.0%} | {_said(row)} |",
             flush=True,
         )
     return rows

@@ -33,9 +33,9 @@ PATIENCE_S = 120.0
 POLL_MS = 200
 
 
-def earlier_trial(model: str, home: Path) -> str:
+def earlier_trial(model: str, home: Path, *more: str) -> str:
     """Id of a race on the command line: whoever opens it in the browser has its settings."""
-    command = [sys.executable, "-m", "core", "bench", model, "--intra-op-num-threads", "1"]
+    command = [sys.executable, "-m", "core", "bench", model, "--intra-op-num-threads", "1", *more]
     done = subprocess.run(
         [*command, "--json", "--quiet"],
         env={**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")},
@@ -43,6 +43,8 @@ def earlier_trial(model: str, home: Path) -> str:
         text=True,
         check=False,
     )
+    if done.returncode == 2:  # bad input
+        raise SystemExit(done.stderr)
     return str(json.loads(done.stdout)["trial"])
 
 

@@ -1,4 +1,4 @@
-"""Take README's screenshot of a real duel: one thread against ORT's default. Wants a quiet machine."""
+"""Take README's screenshots: a real duel against ORT's default, then Live. Wants a quiet machine."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def main() -> None:
                     executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
                     args=BROWSER_FLAGS,
                 )
-                page = browser.new_page(viewport={"width": 1500, "height": 1400}, color_scheme="light")
+                page = browser.new_page(viewport={"width": 1500, "height": 1150}, color_scheme="light")
                 _duel(page)
                 page.screenshot(path=ROOT / "docs" / "tune.png")
+                _live(page)
+                page.screenshot(path=ROOT / "docs" / "live.png")
                 browser.close()
         finally:
             server.terminate()
@@ -64,6 +66,17 @@ def _duel(page: Page) -> None:
     page.wait_for_function("before => location.href !== before", arg=before, timeout=60_000)
     expect(page.locator(".st-key-verdict")).to_be_visible(timeout=180_000)
     page.wait_for_timeout(3000)  # charts draw after their data arrived
+
+
+def _live(page: Page) -> None:
+    page.set_viewport_size({"width": 1500, "height": 800})
+    page.locator(".st-key-tune-live label").first.click()
+    page.wait_for_timeout(4000)
+    slider = page.locator(".st-key-slide-knob-batch_size input")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight"):
+        slider.focus()
+        slider.press(key)
+        page.wait_for_timeout(4000)
 
 
 if __name__ == "__main__":

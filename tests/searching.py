@@ -109,6 +109,10 @@ class Machine:
             self.truths[choice] = float(self.gain(np.array([choice]))[0])
         return self.truths[choice]
 
+    def drawn_from(self, choice: Choice) -> float:
+        """ln(gain) of what `life` draws, which is the truth here."""
+        return self.truth(choice)
+
     def process(self, rng: random.Random) -> float:
         """What the life of a process adds to ln(latency)."""
         slow = rng.uniform(*self.slow_by) if rng.random() < self.slow_share else 0.0
@@ -162,6 +166,15 @@ class Run:
     def regret(self) -> float:
         """What the choice falls short of the best, in ln(gain)."""
         return self.machine.best - self.machine.truth(self.chosen)
+
+    @property
+    def covers(self) -> bool | None:
+        """Whether the printed interval of the winner's gain holds what its processes truly gain."""
+        gain = self.confirmed[self.winner]["gain"] if self.winner in self.confirmed else {}
+        low, high = gain.get("ratio_low"), gain.get("ratio_high")
+        if self.winner is None or low is None or high is None:
+            return None
+        return bool(low <= math.exp(self.machine.drawn_from(self.winner)) <= high)
 
     @property
     def looked_at(self) -> int:
@@ -268,7 +281,12 @@ class Run:
             said[choice] = {
                 "error": "It failed." if index in race.failed else "",
                 "limits": [],
-                "gain": {"verdict": verdict, "ratio": found[index].ratio if index in found else 1.0},
+                "gain": {
+                    "verdict": verdict,
+                    "ratio": found[index].ratio if index in found else 1.0,
+                    "ratio_low": found[index].ratio_low if index in found else None,
+                    "ratio_high": found[index].ratio_high if index in found else None,
+                },
                 "choice": choice,
             }
         self.confirmed |= said

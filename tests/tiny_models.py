@@ -294,6 +294,55 @@ def loop_model(path: Path, *, trips: int = 5, size: int = 8) -> Path:
     return save(path, [node], [value("x", ["batch", size])], [value("y", ["batch", size])], parameters)
 
 
+def ids_in_a_loop(path: Path, *, trips: int = 50, size: int = 64, vocabulary: int = 100) -> Path:
+    """Embedded ids through a Loop with a branch in it; ids int64 [batch, length] to top int64 [batch]."""
+
+    def branch(name: str, operator: str) -> onnx.GraphProto:
+        node = helper.make_node(operator, ["next"], [f"{name}_out"], name)
+        return helper.make_graph([node], name, [], [value(f"{name}_out", ["batch", size])])
+
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["state", "w"], ["next"], "body_matmul"),
+            helper.make_node("ReduceSum", ["next"], ["total"], "body_sum", keepdims=0),
+            helper.make_node("Greater", ["total", "zero"], ["positive"], "body_greater"),
+            helper.make_node(
+                "If",
+                ["positive"],
+                ["chosen"],
+                "body_if",
+                then_branch=branch("then", "Tanh"),
+                else_branch=branch("else", "Neg"),
+            ),
+            helper.make_node("Identity", ["cond_in"], ["cond_out"], "body_cond"),
+        ],
+        "body",
+        [value("i", [], "int64"), value("cond_in", [], "bool"), value("state", ["batch", size])],
+        [value("cond_out", [], "bool"), value("chosen", ["batch", size])],
+    )
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["embedded"], "embed", axis=0),
+        helper.make_node("ReduceMean", ["embedded", "one"], ["x"], "mean", keepdims=0),
+        helper.make_node("Loop", ["trips", "go", "x"], ["y"], "repeat", body=body),
+        helper.make_node("ArgMax", ["y"], ["top"], "top", axis=1, keepdims=0),
+    ]
+    parameters = [
+        weights("table", [vocabulary, size]),
+        weights("w", [size, size], seed=1),
+        constant("one", np.array([1], np.int64)),
+        constant("trips", np.int64(trips)),
+        constant("go", np.bool_(True)),
+        constant("zero", np.float32(0)),
+    ]
+    return save(
+        path,
+        nodes,
+        [value("ids", ["batch", "length"], "int64")],
+        [value("top", ["batch"], "int64")],
+        parameters,
+    )
+
+
 def scan_model(path: Path) -> Path:
     """Running sum over the first axis by Scan; x float32 [length, 4] to last [4] and sums [length, 4]."""
     body = helper.make_graph(

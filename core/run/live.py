@@ -31,12 +31,14 @@ from core.run.race.blocks import Pace, pace, park, run_block, start_loaded
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import TrialSpec, anchor
 from core.spec.effort import Effort
-from core.wire.errors import Cancelled, TunerError, record_from_error
+from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error
 
 IDLE_S = 60.0  # without a wish: then it ends
 TICK_S = 0.05  # how late a wish is noticed that came while it gave way
 MOST_WARM = 4  # contestants that stay alive: moving back costs no start
-LEAST_ROUNDS, MOST_ROUNDS = 3, 24  # of a glimpse
+MOST_REFERENCES = 2  # models and workloads whose default stays alive, with its twin
+MOST_TOLD = 32  # visitors whose last glimpse is remembered
+LEAST_ROUNDS, MOST_ROUNDS = 2, 24  # of a glimpse, whose number moves while more come
 LEAST_S, MOST_S = 1.0, 2.5  # that it goes on for; a new wish ends it after its first number
 WARM_CAP_S = 0.5
 MOST_TRAIL = 24
@@ -47,8 +49,9 @@ WISH, DEFAULT = "wish", "default"  # the sides of a glimpse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What to show next."""
+    """What to show somebody next."""
 
+    visitor: str  # who wishes it
     spec: TrialSpec
     label: str  # what stands beside its point
     at: float = field(default_factory=time.monotonic)
@@ -60,39 +63,59 @@ class Wish:
 
 
 class Wishes:
-    """Where a page leaves its latest wish and the live race takes it; older ones are gone."""
+    """Where pages leave their latest wishes and the live race takes them, the first one first.
+
+    Of each visitor the latest counts; an older one that was not taken is gone.
+    """
 
     def __init__(self) -> None:
         """Begin without one."""
         self._changed = threading.Condition()
-        self._next: Wish | None = None
+        self._next: OrderedDict[str, Wish] = OrderedDict()
+        self._visitors: set[str] = set()
         self._is_open = True
 
     def put(self, wish: Wish) -> bool:
         """Leave a wish; False: nobody will take it, the live race has ended."""
         with self._changed:
             if self._is_open:
-                self._next = wish
+                self._next[wish.visitor] = wish
+                self._visitors.add(wish.visitor)
                 self._changed.notify_all()
             return self._is_open
 
-    def take(self, timeout_s: float) -> Wish | None:
-        """Return the latest wish, waiting so long for one."""
+    def leave(self, visitor: str) -> None:
+        """Somebody wants no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._next is not None, timeout_s)
-            found, self._next = self._next, None
-            return found
+            self._next.pop(visitor, None)
+            self._visitors.discard(visitor)
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float) -> Wish | None:
+        """Return the next wish, waiting so long for one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._next or not self._visitors, timeout_s)
+            return self._next.popitem(last=False)[1] if self._next else None
 
     @property
-    def waits(self) -> bool:
-        """Whether there is a newer wish."""
+    def wait(self) -> bool:
+        """Whether there are others."""
         with self._changed:
-            return self._next is not None
+            return bool(self._next)
 
-    def close(self) -> None:
-        """Take no more wishes."""
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody still looks on."""
         with self._changed:
+            return bool(self._visitors)
+
+    def close(self, *, even_so: bool = False) -> bool:
+        """Take no more wishes; False: there is one, and it is not refused unless `even_so`."""
+        with self._changed:
+            if self._next and not even_so:
+                return False
             self._is_open = False
+            return True
 
 
 def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
@@ -113,7 +136,7 @@ def _work(wishes: Wishes, service: Service) -> Outcome:
                 whole=Ending(state="COMPLETE", result={"glimpses": _Live(wishes, service, workers).run()})
             )
     finally:
-        wishes.close()
+        wishes.close(even_so=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,17 +155,16 @@ class _Live:
         self.wishes, self.service, self.workers = wishes, service, workers
         self.rng = random.Random(0)  # noqa: S311 - an order of rounds
         self.prior_at = prior_of(service.store, service.environment())
-        self.references: dict[Key, _Warm] = {}
-        self.reference_key = ""
-        self.warm: OrderedDict[str, _Warm] = OrderedDict()  # the longest unused first
+        # the longest unused first: the default and its twin of a model and a workload, and who was wished
+        self.references: OrderedDict[str, dict[Key, _Warm]] = OrderedDict()
+        self.warm: OrderedDict[str, _Warm] = OrderedDict()
         self.known_ns: dict[str, int] = {}
-        self.trail: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self.told: dict[str, Any] = {"state": "waits", "trail": []}
+        self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> what it is shown
 
     def run(self) -> int:
-        """Show wishes until there was none for a minute; return how many were shown."""
+        """Show wishes until there was none for a minute, or nobody looks on; return how many were shown."""
         shown, last = 0, time.monotonic()
-        while time.monotonic() - last < IDLE_S:
+        while (time.monotonic() - last < IDLE_S and self.wishes.wanted) or not self.wishes.close():
             self.service.on_progress(Progress(stage="live", done=shown, total=0))
             wish = self.wishes.take(TICK_S)
             if self.service.cancel.is_set():
@@ -164,9 +186,9 @@ class _Live:
 
     def _glimpse(self, wish: Wish) -> None:
         self._tell(wish, state="starts")
-        self._refer_to(anchor(wish.spec), wish)
+        references = self._referred_to(wish)
         candidate = self._warmed(wish)
-        racing = {**self.references, CANDIDATE: candidate}
+        racing = {**references, CANDIDATE: candidate}
         standing = Standing(
             Settings(
                 effort=GLIMPSE,
@@ -178,21 +200,23 @@ class _Live:
                 anchor=0,
             )
         )
-        standing.prior = self.prior_at(candidate.pace.expected_s)
+        standing.prior = self.prior_at(self.known_ns[wish.key] / 1e9)
         began, rounds, tries = time.monotonic(), 0, 0
         while rounds < MOST_ROUNDS and tries < 2 * MOST_ROUNDS:
             tries += 1
-            rounds += self._round(racing, standing, rounds)
+            rounds += self._round(wish, racing, standing, rounds)
             spent_s = time.monotonic() - began
             if rounds >= LEAST_ROUNDS or (rounds and spent_s > LEAST_S):
                 self._tell_standing(wish, standing, candidate, rounds)
-                if self.wishes.waits or spent_s > MOST_S:
+                if self.wishes.wait or spent_s > MOST_S:
                     break
-            elif self.wishes.waits and not rounds:
-                return
+        if not rounds:
+            raise WorkerError(
+                "Every round of the glimpse was disturbed.", hint="Move the setting again, or press Run."
+            )
         self._tell(wish, state="shown")
 
-    def _round(self, racing: Mapping[Key, _Warm], standing: Standing, number: int) -> int:
+    def _round(self, wish: Wish, racing: Mapping[Key, _Warm], standing: Standing, number: int) -> int:
         """One block of everybody; 0: the counters say that it must not count."""
         found: dict[Key, float] = {}
         void = False
@@ -201,7 +225,7 @@ class _Live:
             try:
                 reply = run_block(one.worker, one.pace)
             except TunerError:
-                self._forget(key)
+                self._forget(wish, key)
                 raise
             park(one.worker)
             seconds = statistics.median(reply["latencies_ns"]) / 1e9 / max(1, one.rows)
@@ -213,33 +237,29 @@ class _Live:
             standing.add(key, 0, number, seconds)
         return 1
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, wish: Wish, key: Key) -> None:
         """A process died: it is started anew for the next wish."""
         if key == CANDIDATE:
-            _, gone = self.warm.popitem()
-            gone.worker.kill()
+            self.warm.pop(wish.key).worker.kill()
         else:
-            self._end_references()
+            for one in self.references.pop(anchor(wish.spec).key()).values():
+                one.worker.kill()
 
     # --- who is warm ----------------------------------------------------------------------------------------
 
-    def _refer_to(self, spec: TrialSpec, wish: Wish) -> None:
-        """Have ONNX Runtime's default and its twin warm for this model and workload."""
-        if self.reference_key == spec.key():
-            return
-        self._end_references()
-        while self.warm:
-            self.warm.popitem()[1].worker.kill()
-        self.trail.clear()
-        entry = self._entry(spec, "ONNX Runtime's default")
-        for key in (BASELINE, TWIN):
-            self.references[key] = self._start(entry, spec.key(), float(wish.spec.protocol.timeout_s))
-        self.reference_key = spec.key()
-
-    def _end_references(self) -> None:
-        for one in self.references.values():
-            one.worker.kill()
-        self.references, self.reference_key = {}, ""
+    def _referred_to(self, wish: Wish) -> Mapping[Key, _Warm]:
+        """ONNX Runtime's default and its twin, warm, for the model and the workload of a wish."""
+        spec = anchor(wish.spec)
+        key = spec.key()
+        if key in self.references:
+            self.references.move_to_end(key)
+            return self.references[key]
+        if len(self.references) >= MOST_REFERENCES:
+            for one in self.references.popitem(last=False)[1].values():
+                one.worker.kill()
+        entry, timeout_s = self._entry(spec, "ONNX Runtime's default"), float(wish.spec.protocol.timeout_s)
+        self.references[key] = {one: self._start(entry, key, timeout_s) for one in (BASELINE, TWIN)}
+        return self.references[key]
 
     def _warmed(self, wish: Wish) -> _Warm:
         if wish.key in self.warm:
@@ -273,35 +293,42 @@ class _Live:
 
     def _tell_standing(self, wish: Wish, standing: Standing, candidate: _Warm, rounds: int) -> None:
         found: Contrast | None = standing.contrasts([0, 1], {0, 1}).get(1)
-        per_row_s, default_s = standing.p50_s(1), standing.p50_s(0)
-        if found is None or per_row_s is None or default_s is None:
+        per_row_s = standing.p50_s(1)
+        if found is None or per_row_s is None:
             return
-        run_s = per_row_s * max(1, candidate.rows)
-        point = {"key": wish.key, "label": wish.label, "p50_s": run_s, "rows_per_s": 1 / per_row_s}
-        self.trail.pop(wish.key, None)
-        self.trail[wish.key] = {**point, "ratio": found.ratio}
-        while len(self.trail) > MOST_TRAIL:
-            self.trail.popitem(last=False)
+        point = {
+            "key": wish.key,
+            "label": wish.label,
+            "p50_s": per_row_s * max(1, candidate.rows),
+            "rows_per_s": 1 / per_row_s,
+        }
+        told = self.told[wish.visitor]
         self._tell(
             wish,
             state="races",
-            **point,
+            **{name: point[name] for name in ("p50_s", "rows_per_s")},
             contrasts=[
                 {"candidate": WISH, "baseline": DEFAULT, "label": wish.label, **found.to_dict()},
             ],
-            default_s=default_s * max(1, candidate.rows),
             rounds=rounds,
-            after_s=self.told.get("after_s") if self.told.get("rounds") else time.monotonic() - wish.at,
+            after_s=told.get("after_s") or time.monotonic() - wish.at,
+            trail=[*(one for one in told["trail"] if one["key"] != wish.key), point][-MOST_TRAIL:],
         )
 
     def _tell(self, wish: Wish, *, state: str, **facts: Any) -> None:
-        before = self.told if self.told.get("key") == wish.key and state in ("races", "shown") else {}
-        self.told = {
-            **before,
+        before = self.told.pop(wish.visitor, {})
+        reference = anchor(wish.spec).key()
+        trail = before.get("trail", []) if before.get("reference") == reference else []
+        own = before if before.get("key") == wish.key and state in ("races", "shown") else {}
+        self.told[wish.visitor] = {
+            **own,
             "key": wish.key,
             "label": wish.label,
+            "reference": reference,
+            "trail": trail,  # ratios to another default are none of it
             "state": state,
             **facts,
-            "trail": list(self.trail.values()),
         }
-        self.service.on_live(self.told)
+        while len(self.told) > MOST_TOLD:
+            self.told.popitem(last=False)
+        self.service.on_live({"told": dict(self.told)})

@@ -223,6 +223,26 @@ def changes() -> None:
             on_click=state.reset,
             help="Set every setting back to its default. The model stays.",
         )
+        for name in changed:
+            if name != _OPTIONS:
+                _chip(knob(name))
+
+
+def _chip(setting: Knob) -> None:
+    """A changed setting with its value; pressed, it goes back to its default."""
+    key = fields.key(setting.name)
+    value = format.short(format.value(st.session_state[key]), 24)
+    st.button(
+        f"{setting.label}: {format.plain(value)}",
+        key=f"chip.{setting.name}",
+        icon=":material/close:",
+        on_click=state.reset,
+        args=(key,),
+        help=f"Reset {setting.label} to the default",
+    )
+
+
+_OPTIONS = "provider_options"  # of whatever provider
 
 
 _SWITCHES = {
@@ -267,7 +287,7 @@ def changed_settings() -> list[str]:
         for key, value in st.session_state.items()
         if str(key).startswith(("option.", "options."))
     )
-    return names + (["provider_options"] if options else [])
+    return names + ([_OPTIONS] if options else [])
 
 
 def badges(spec: TrialSpec, model: str = "") -> None:

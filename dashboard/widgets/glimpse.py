@@ -1,12 +1,15 @@
 """Live on the Tune page: a glimpse of what the settings do, a moment after a slider rests.
 
-The race itself is `core.run.live`; this leaves wishes with it and shows what it tells. A browser that goes
-away leaves nothing behind: without a wish the race ends within a minute.
+The race itself is `core.run.live`, one for all visitors of this server; this leaves wishes with it and shows
+what it tells. A browser that goes away leaves nothing behind: without a wish the race ends within a minute.
 """
 
 from __future__ import annotations
 
+import secrets
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
@@ -25,9 +28,9 @@ from dashboard.widgets import duel, results
 
 # keys of the session
 ON = "tune.live"
-JOB, WISHES, WISHED = "tune.live.job", "tune.live.wishes", "tune.live.wished"
+VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
 
-SOON_S, LATER_S = 0.25, 3.0  # between two looks: at a race, and at one that rests
+SOON_S, LATER_S = 0.15, 3.0  # between two looks: at a race, and at one that rests
 MOVING = ("starts", "races")
 
 
@@ -49,11 +52,30 @@ def _switched() -> None:
 
 
 def stop() -> None:
-    """End the live race of this session."""
-    if job := st.session_state.pop(JOB, None):
-        state.scheduler().cancel(job)
-    st.session_state.pop(WISHES, None)
+    """Want no more glimpses in this session."""
+    shared = _shared()
+    with shared.lock:
+        if shared.wishes is not None:
+            shared.wishes.leave(_visitor())
     st.session_state.pop(WISHED, None)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """The live race of this server."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    wishes: live.Wishes | None = None
+    job: str = ""
+
+
+@st.cache_resource(show_spinner=False)
+def _shared() -> _Shared:
+    return _Shared()
+
+
+def _visitor() -> str:
+    return str(st.session_state.setdefault(VISITOR, secrets.token_hex(8)))
 
 
 def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool) -> None:
@@ -106,25 +128,33 @@ def _wish(record: ModelRecord, spec: TrialSpec) -> None:
         return
     state.check_before(spec)
     words = ", ".join(settings.summary(spec)) or "ONNX Runtime's defaults"
-    wish = live.Wish(spec=spec, label=format.short(words, 60))
-    wishes: live.Wishes | None = st.session_state.get(WISHES)
-    if wishes is None or not wishes.put(wish):
-        wishes = st.session_state[WISHES] = live.Wishes()
-        job = live.job(wishes, wish, model_name=record.name)
-        st.session_state[JOB] = state.scheduler().submit(job)
+    wish = live.Wish(visitor=_visitor(), spec=spec, label=format.short(words, 60))
+    shared = _shared()
+    with shared.lock:
+        if shared.wishes is None or not shared.wishes.put(wish):
+            wishes = live.Wishes()
+            shared.job = state.scheduler().submit(live.job(wishes, wish, model_name=record.name))
+            shared.wishes = wishes
     st.session_state[WISHED] = key
 
 
 def _status() -> Status | None:
-    job = st.session_state.get(JOB)
+    job = _shared().job
     return state.status(job) if job else None
+
+
+def _told(status: Status | None) -> Mapping[str, Any]:
+    """What the live race tells this visitor."""
+    live_now = (status.live if status is not None else None) or {}
+    found: Mapping[str, Any] = live_now.get("told", {}).get(_visitor(), {})
+    return found
 
 
 def _is_moving(status: Status | None, spec: TrialSpec) -> bool:
     """Whether something new may be there a moment later."""
-    if not state.is_active(status) or status is None:
+    if not state.is_active(status):
         return False
-    told = status.live or {}
+    told = _told(status)
     return told.get("key") != spec.key() or told.get("state") in MOVING
 
 
@@ -135,7 +165,7 @@ def _watch(spec: TrialSpec, every_s: float) -> None:
     if status is None or not state.is_active(status):
         _ended(status)
         return
-    told = status.live or {}
+    told = _told(status)
     if told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
         waits = (
             f" behind {format.plain(status.holder)}" if status.state == "WAITING" and status.holder else ""
@@ -160,7 +190,7 @@ def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
     ratio, interval = so_far(contrast)
     st.markdown(
         f":material/bolt: **Glimpse: {ratio}** than ONNX Runtime's default, {interval} · "
-        f"p50 {format.ms(told['p50_s'])} (default {format.ms(told['default_s'])}) · "
+        f"p50 {format.ms(told['p50_s'])} · "
         f"{format.count(round(told['rows_per_s']))} rows/s"
     )
     labels = {live.WISH: told["label"], live.DEFAULT: "ONNX Runtime's default"}

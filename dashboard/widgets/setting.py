@@ -98,6 +98,7 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
         st.text_input(label, key=key, help=text, persist_state="session", placeholder="none")
 
 
+MOST_IN_A_ROW = 4
 LINES = "key=value, one per line"
 STEP = 0.001  # of a share; any other can be typed
 
@@ -135,7 +136,8 @@ def _choice(setting: Knob, label: str, key: str, text: str) -> None:
     own_default = DEFAULTS[key] == ""
     options = ["", *setting.choices] if own_default else list(setting.choices)
     if setting.few:
-        st.segmented_control(
+        shown_at_once = st.segmented_control if len(options) <= MOST_IN_A_ROW else st.pills  # these wrap
+        shown_at_once(
             label, options, key=key, help=text, required=True, persist_state="session", format_func=_brief
         )
         return

@@ -31,8 +31,17 @@ def asked(model: Path | str, **session: Any) -> TrialSpec:
     return spec_from_dict({"model": {"path": str(model)}, "session": session})
 
 
-def wish(spec: TrialSpec, label: str = "mine") -> live.Wish:
-    return live.Wish(spec=spec, label=label)
+ANN, BEN = "Ann", "Ben"
+
+
+def wish(spec: TrialSpec, label: str = "mine", visitor: str = ANN) -> live.Wish:
+    return live.Wish(visitor=visitor, spec=spec, label=label)
+
+
+def told(status: Status, visitor: str = ANN) -> dict[str, Any]:
+    """What a visitor is shown."""
+    found: dict[str, Any] = (status.live or {}).get("told", {}).get(visitor, {})
+    return found
 
 
 def until(scheduler: Scheduler, job: str, holds: Callable[[Status], Any]) -> Status:
@@ -46,8 +55,10 @@ def until(scheduler: Scheduler, job: str, holds: Callable[[Status], Any]) -> Sta
     raise AssertionError(f"it never came to that: {scheduler.status(job)}")
 
 
-def shown(key: str) -> Callable[[Status], bool]:
-    return lambda status: (status.live or {}).get("key") == key and status.live["state"] == "shown"  # type: ignore[index]
+def shown(key: str, visitor: str = ANN) -> Callable[[Status], bool]:
+    return lambda status: (
+        told(status, visitor).get("key") == key and told(status, visitor)["state"] == "shown"
+    )
 
 
 def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.Wishes]:
@@ -68,20 +79,33 @@ def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
     monkeypatch.setattr(live, "start_loaded", counted)
     first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
     job, wishes = begun(scheduler, first)
-    told = until(scheduler, job, shown(first.key())).live
-    assert told is not None
-    [contrast] = told["contrasts"]
+    found = told(until(scheduler, job, shown(first.key())))
+    [contrast] = found["contrasts"]
     assert contrast["ratio_low"] < contrast["ratio"] < contrast["ratio_high"]
-    assert told["rounds"] >= live.LEAST_ROUNDS
-    assert told["p50_s"] > 0
-    assert told["after_s"] > 0
+    assert found["rounds"] >= live.LEAST_ROUNDS
+    assert found["p50_s"] > 0
+    assert found["after_s"] > 0
     assert wishes.put(wish(second, "no pattern"))
     until(scheduler, job, shown(second.key()))
     assert wishes.put(wish(first))  # back again: it is still warm
-    told = until(scheduler, job, shown(first.key())).live
-    assert told is not None
-    assert [one["label"] for one in told["trail"]] == ["no pattern", "mine"]
+    found = told(until(scheduler, job, shown(first.key())))
+    assert [one["label"] for one in found["trail"]] == ["no pattern", "mine"]
     assert started == ["ONNX Runtime's default"] * 2 + ["mine", "no pattern"]
+
+
+def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler, square: Path) -> None:
+    first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
+    job, wishes = begun(scheduler, first)
+    assert wishes.put(wish(second, "Ben's", BEN))
+    until(scheduler, job, shown(second.key(), BEN))
+    status = until(scheduler, job, shown(first.key()))
+    assert [one["label"] for one in told(status)["trail"]] == ["mine"]
+    assert [one["label"] for one in told(status, BEN)["trail"]] == ["Ben's"]
+    wishes.leave(ANN)
+    assert wishes.put(wish(first, "again", BEN))
+    until(scheduler, job, shown(first.key(), BEN))
+    wishes.leave(BEN)
+    until(scheduler, job, lambda one: one.state == "COMPLETE")  # nobody looks on: at once, not in a minute
 
 
 def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, mlp: str) -> None:
@@ -90,10 +114,9 @@ def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, m
     job, wishes = begun(scheduler, one)
     until(scheduler, job, shown(one.key()))
     wishes.put(wish(larger))
-    told = until(scheduler, job, shown(larger.key())).live
-    assert told is not None
-    assert told["rows_per_s"] == pytest.approx(8 / told["p50_s"])
-    assert len(told["trail"]) == 1  # ratios to another baseline are no trail
+    found = told(until(scheduler, job, shown(larger.key())))
+    assert found["rows_per_s"] == pytest.approx(8 / found["p50_s"])
+    assert len(found["trail"]) == 1  # ratios to another baseline are no trail
 
 
 def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> None:
@@ -127,9 +150,8 @@ def test_without_a_wish_it_ends_and_takes_no_more(
 def test_a_wish_that_cannot_run_is_said_and_the_next_one_is_shown(scheduler: Scheduler, square: Path) -> None:
     bad, good = asked(square, providers=[{"name": "CUDAExecutionProvider"}]), asked(square)
     job, wishes = begun(scheduler, bad)
-    told = until(scheduler, job, lambda status: (status.live or {}).get("state") == "failed").live
-    assert told is not None
-    assert told["error"]["message"]
+    found = told(until(scheduler, job, lambda status: told(status).get("state") == "failed"))
+    assert found["error"]["message"]
     wishes.put(wish(good))
     until(scheduler, job, shown(good.key()))
 
@@ -137,7 +159,7 @@ def test_a_wish_that_cannot_run_is_said_and_the_next_one_is_shown(scheduler: Sch
 def test_switching_it_off_in_the_middle_ends_it(scheduler: Scheduler, square: Path) -> None:
     spec = asked(square, intra_op_num_threads=1)
     job, wishes = begun(scheduler, spec)
-    until(scheduler, job, lambda status: (status.live or {}).get("state") in ("starts", "races"))
+    until(scheduler, job, lambda status: told(status).get("state") in ("starts", "races"))
     scheduler.cancel(job)
     assert scheduler.join(PATIENCE_S)
     assert until(scheduler, job, lambda status: status.state == "CANCELLED")

@@ -26,11 +26,14 @@ CONTRAST = {
 }
 
 
+ME = "a visitor"
+
+
 def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
-    """`Status.live` of a live race that has shown a wish."""
+    """`Status.live` of a live race that has shown a wish of this visitor."""
     point = {"key": spec.key(), "label": "one thread", "p50_s": 1e-3, "rows_per_s": 1000.0, "ratio": 1.32}
-    facts = {"state": "shown", "contrasts": [CONTRAST], "default_s": 1.32e-3, "rounds": 9, "trail": [point]}
-    return {**point, **facts, **changes}
+    facts = {"state": "shown", "contrasts": [CONTRAST], "rounds": 9, "trail": [point]}
+    return {"told": {ME: {**point, **facts, **changes}}}
 
 
 @pytest.fixture
@@ -49,6 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.Wish]:
 
 
 def switch_on(at: AppTest) -> AppTest:
+    at.session_state[glimpse.VISITOR] = ME
     return at.toggle(key=glimpse.ON).set_value(True).run()
 
 
@@ -117,14 +121,16 @@ def test_what_a_wish_failed_of_is_said(
     assert "Killed by SIGSEGV" in at.error[0].value
 
 
-def test_switching_it_off_cancels_and_a_race_that_rests_says_so(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+def test_switching_it_off_leaves_and_a_race_that_rests_says_so(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancelled = jobs(status("live-1", kind="live", state="COMPLETE"))
+    left: list[str] = []
+    monkeypatch.setattr(live.Wishes, "leave", lambda self, visitor: left.append(visitor))
+    jobs(status("live-1", kind="live", state="COMPLETE"))
     at = switch_on(open_page(model=mlp))
     assert "Live rests" in texts(at)
     at.toggle(key=glimpse.ON).set_value(False).run()
-    assert cancelled
+    assert left == [ME]
     assert "Live rests" not in texts(at)
 
 

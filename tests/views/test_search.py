@@ -15,6 +15,7 @@ from core.spec.question import PRESETS, question_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import SpecError
 from dashboard import fields, state
+from dashboard.views.scorecard import targets
 from dashboard.views.search import answer, form, handing, live
 from tests import tiny_models
 from tests.views import invented
@@ -85,6 +86,26 @@ def test_a_limit_that_cannot_be_read_is_said_beneath_it_and_nothing_starts(
     at.text_area(key=form.LIMITS).set_value("p99<=3ms\nmemory<=100MB").run()
     assert not at.error
     assert not at.button(key=RUN).disabled
+
+
+def test_the_scorecards_targets_become_limits(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("search", model=mlp)
+    assert not buttons(at, "search.targets")
+    values = {
+        "a": ("latency_p99", "3 ms", None),
+        "b": ("peak_rss", "100 MiB", None),
+        "c": ("latency_p50", "1 ms", 8),
+    }
+    at.session_state[targets.IDS] = list(values)
+    for line, (metric, limit, batch) in values.items():
+        for name, value in (("metric", metric), ("limit", limit), ("batch", batch)):
+            at.session_state[targets.key(line, name)] = value
+    at.run()
+    click(at, "search.targets")
+    assert not at.exception
+    assert at.text_area(key=form.LIMITS).value == "latency_p99<=3 ms\npeak_rss<=100 MiB"
+    assert "1 of 3 targets hold at another batch size" in texts(at) + str([one.value for one in at.toast])
+    assert not at.error
 
 
 @pytest.mark.parametrize("name", PRESETS)

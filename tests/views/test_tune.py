@@ -119,6 +119,18 @@ def test_a_changed_setting_is_marked_and_can_be_reset_alone(open_page: Open, mlp
     assert widget(at, "runs").value == 50
 
 
+def test_a_chip_names_a_changed_setting_and_takes_it_back(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp)
+    assert not buttons(at, "chip.")
+    widget(at, "intra_op_num_threads").set_value(3)
+    widget(at, "enable_mem_pattern").set_value(fields.OFF).run()
+    assert buttons(at, "chip.") == ["chip.intra_op_num_threads", "chip.enable_mem_pattern"]
+    assert at.button(key="chip.intra_op_num_threads").label == "Intra-op threads: 3"
+    at.button(key="chip.intra_op_num_threads").click().run()
+    assert widget(at, "intra_op_num_threads").value is None
+    assert buttons(at, "chip.") == ["chip.enable_mem_pattern"]
+
+
 def test_reset_all_sets_every_setting_back(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     widget(at, "providers").set_value(["CUDAExecutionProvider"]).run()

@@ -27,10 +27,11 @@ from core.spec.question import (
     settings_texts,
 )
 from core.spec.space import Axis, changes_words
-from core.spec.targets import limit_text
+from core.spec.targets import TargetSpec, limit_text
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
+from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, feeding, setting
 from dashboard.widgets.protocol import QUICK, effort
 
@@ -99,14 +100,17 @@ def _fill_goal(question: Question) -> None:
 
 def _limit_lines(question: Question) -> list[str]:
     """The limits as they are typed."""
-    lines = []
-    for one in question.limits:
-        at = "" if one.threshold is None else f"@{one.threshold:g}"
-        sign = "<=" if one.about.smaller_is_better else ">="
-        lines.append(f"{one.metric}{at}{sign}{limit_text(one.about, one.limit)}")
+    lines = [_limit_line(one) for one in question.limits]
     if question.accuracy_drop is not None:
         lines.append(f"accuracy>=-{100 * question.accuracy_drop:g}%")
     return lines
+
+
+def _limit_line(one: TargetSpec) -> str:
+    at = "" if one.threshold is None else f"@{one.threshold:g}"
+    return (
+        f"{one.metric}{at}{'<=' if one.about.smaller_is_better else '>='}{limit_text(one.about, one.limit)}"
+    )
 
 
 # --- what is asked ------------------------------------------------------------------------------------------
@@ -259,12 +263,32 @@ def goal() -> None:
         limits()
     except TunerError as error:
         state.report(error, "A limit cannot be read")
+    if scorecard_targets.read():
+        st.button(
+            "Take the scorecard's targets",
+            key="search.targets",
+            icon=":material/checklist:",
+            type="tertiary",
+            on_click=_take_targets,
+            help="Its targets become the limits; those at another batch size, or of one class, cannot.",
+        )
     st.toggle(
         "No slower than by default",
         key=SAME,
         persist_state="session",
         help="The p50 latency may be no longer than that of ONNX Runtime's default.",
     )
+
+
+def _take_targets() -> None:
+    rows = st.session_state.get(fields.key("batch_size"))
+    targets = scorecard_targets.read()
+    fitting = [one for one in targets if one.batch_size in (None, rows) and one.positive_class is None]
+    st.session_state[LIMITS] = "\n".join(map(_limit_line, fitting))
+    if left := len(targets) - len(fitting):
+        state.notify(
+            f"{left} of {len(targets)} targets hold at another batch size or of one class: left out."
+        )
 
 
 def _presets() -> None:

@@ -217,13 +217,19 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
+    """The first thing that anybody sees: what to do, in three steps."""
     name = format.plain(record.name) if record else "a model"
-    with st.container(border=True):
+    with st.container(border=True, key="first"):
         st.markdown("#### :material/rocket_launch: Nothing measured yet")
+        st.markdown(f"**1 · A model.** **{name}** is chosen. Yours goes to the library first.")
+        st.page_link("views/models/page.py", label="Add a model", icon=":material/deployed_code:")
         st.markdown(
-            f"**{name}** is ready. Change a setting on the left and press **Run** (Ctrl+Enter): it races in "
-            "short turns against ONNX Runtime's default, until the difference is known or the budget is used."
+            "**2 · Better settings.** Let ORTune find the best within your limits, in a minute; or turn on "
+            "**Live** and move the sliders; or change a setting and press **Run** (Ctrl+Enter): it races in "
+            "short turns against ONNX Runtime's default, until the difference is known."
         )
+        st.page_link("views/search/page.py", label="Find the best", icon=":material/manage_search:")
+        st.markdown("**3 · Take them away** as YAML or a Python script, from any result.")
         st.page_link("views/history/page.py", label="Or reopen an earlier trial", icon=":material/history:")
 
 

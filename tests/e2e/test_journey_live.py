@@ -1,0 +1,84 @@
+"""Sliders live, by the keyboard alone: three values, their trail, Run, and the YAML of the last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from core.spec import spec_from_yaml
+from tests.e2e.conftest import finished, number, run, visit
+
+pytestmark = pytest.mark.e2e
+Open = Callable[..., Page]
+
+SHOWN = re.compile(r"Glimpse: (about )?\d")
+
+
+def slider(page: Page, name: str) -> Locator:
+    """The slider of a setting, by its ORT name; it is read out by the label of its field."""
+    return page.locator(f".st-key-slide-knob-{name}").get_by_role("slider")
+
+
+def glimpse(page: Page) -> Locator:
+    return page.locator(".st-key-glimpse")
+
+
+def move(page: Page, name: str, key: str, wanted: str) -> None:
+    """Press a key on a slider, and wait for the glimpse of where it stands then."""
+    one = slider(page, name)
+    one.focus()
+    one.press(key)
+    expect(number(page, name)).to_have_value(wanted)
+    finished(page)
+    expect(glimpse(page)).to_contain_text(SHOWN)
+
+
+def test_a_slider_moved_by_the_keyboard_is_answered_run_and_exported(
+    open_browser: Open, tmp_path: Path
+) -> None:
+    page = open_browser()
+    switch = page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live"))
+    switch.first.focus()
+    page.keyboard.press("Space")
+    expect(glimpse(page)).to_contain_text(SHOWN)
+    for wanted in ("2", "4", "8"):
+        move(page, "batch_size", "ArrowRight", wanted)
+    expect(page.locator(".st-key-glimpse-trail canvas").first).to_be_visible()
+    expect(glimpse(page)).to_contain_text("Run confirms it")
+    run(page)  # the live race lets it go first
+    visit(page, "Export")
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile(r"Download .*\.yaml")).first.click()
+    target = tmp_path / "best.yaml"
+    download.value.save_as(target)
+    assert spec_from_yaml(target.read_text()).workload.batch_size == 8
+
+
+def test_live_off_gives_the_machine_back(open_browser: Open) -> None:
+    page = open_browser()
+    toggle = page.locator(".st-key-tune-live label").first
+    toggle.click()
+    expect(glimpse(page)).to_contain_text(SHOWN)
+    expect(page.get_by_text("live sliders on")).to_be_visible()
+    toggle.click()
+    expect(glimpse(page)).to_have_count(0)
+    expect(page.get_by_text("Nothing is being measured")).to_be_visible()
+
+
+def test_on_a_narrow_screen_the_result_comes_before_the_settings(open_browser: Open) -> None:
+    page = open_browser()
+    page.set_viewport_size({"width": 800, "height": 900})
+    settings, result = (page.locator(f".st-key-pane-{one}").bounding_box() for one in ("settings", "result"))
+    assert settings is not None
+    assert result is not None
+    assert result["y"] < settings["y"]
+    page.set_viewport_size({"width": 1440, "height": 900})
+    settings, result = (page.locator(f".st-key-pane-{one}").bounding_box() for one in ("settings", "result"))
+    assert settings is not None
+    assert result is not None
+    assert settings["x"] + settings["width"] <= result["x"]
+    assert settings["y"] + settings["height"] <= 900

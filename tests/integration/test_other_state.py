@@ -1,0 +1,63 @@
+"""A machine that is not as it was: what is usual is learnt, and the remark stands with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.evidence.measurement import Trial
+from core.run import comparison, kinds
+from core.run.prior import usual_s
+from core.run.scheduler import Scheduler
+from core.spec import TrialSpec, anchor, spec_from_dict
+from core.store import Store
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
+    one = Scheduler(Store(tmp_path / "ortune.db"), owner="tester")  # what others raced is none of it
+    yield one
+    one.close()
+
+
+def asked(model: Path) -> TrialSpec:
+    session = {"intra_op_num_threads": 1}
+    return spec_from_dict({"model": {"path": str(model)}, "session": session, "protocol": {"runs": 40}})
+
+
+def raced(scheduler: Scheduler, spec: TrialSpec) -> Trial:
+    trial = scheduler.submit(kinds.duel(spec))
+    assert scheduler.join(120)
+    found = scheduler.store.trial(trial)
+    assert found.state == "COMPLETE", found.error
+    return found
+
+
+def test_what_is_usual_is_what_the_default_took_in_earlier_races(scheduler: Scheduler, square: Path) -> None:
+    trial = raced(scheduler, asked(square))
+    [reference] = [one for one in scheduler.store.trials_of(trial.comparison) if one.id != trial.id]
+    known = anchor(asked(square)).model_copy(update={"model": spec_from_dict(reference.spec).model})
+    machine = scheduler.environment()
+    same: dict[str, Any] = {"model_sha256": trial.model_sha256, "key": reference.key}
+    assert known.key() == reference.key
+    assert usual_s(scheduler.store, machine, **same) == [reference.p50_s]
+    assert usual_s(scheduler.store, None, **same) == []
+    assert usual_s(scheduler.store, machine, **(same | {"key": trial.key})) == []
+    elsewhere: Any = {**machine, "fingerprint": "another"}
+    assert usual_s(scheduler.store, elsewhere, **same) == []
+
+
+def test_another_state_is_remarked_and_the_result_is_none_to_reuse(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "usual_s", lambda *where, **what: [1.0] * 5)  # a second a run
+    trial = raced(scheduler, asked(square))
+    busy = trial.facts["busy"]
+    assert "other_state" in busy["reasons"]
+    assert "in another state than usual: ONNX Runtime's default took only 0 % of the time" in busy["words"]
+    assert "5 earlier races" in busy["words"]
+    store = scheduler.store
+    assert store.find_complete(trial.key, trial.fingerprint, model_sha256=trial.model_sha256) is None
