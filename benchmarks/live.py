@@ -41,7 +41,7 @@ ACTIONS = [  # through auto, 1, 2, 4, 8 threads and back; in between a switch ma
     *(2 * RIGHT),
 ]
 
-# Notes when the glimpse has a ratio that was not there before; one of other settings is never shown as theirs.
+# Notes when the glimpse has a ratio that was not there before; that of other settings is never shown.
 WATCH = r"""() => {
     const text = () => document.querySelector(".st-key-glimpse")?.innerText ?? "";
     const before = text();

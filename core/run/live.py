@@ -317,15 +317,15 @@ class _Live:
 
     def _tell(self, wish: Wish, *, state: str, **facts: Any) -> None:
         before = self.told.pop(wish.visitor, {})
-        reference = anchor(wish.spec).key()
-        trail = before.get("trail", []) if before.get("reference") == reference else []
+        model = wish.spec.model.sha256 or wish.spec.model.path
+        trail = before.get("trail", []) if before.get("model") == model else []
         own = before if before.get("key") == wish.key and state in ("races", "shown") else {}
         self.told[wish.visitor] = {
             **own,
             "key": wish.key,
             "label": wish.label,
-            "reference": reference,
-            "trail": trail,  # ratios to another default are none of it
+            "model": model,
+            "trail": trail,
             "state": state,
             **facts,
         }
