@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from core.spec import spec_from_yaml
-from tests.e2e.conftest import finished, number, run, visit
+from tests.e2e.conftest import PATIENCE_MS, finished, number, run
 
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
@@ -50,7 +50,8 @@ def test_a_slider_moved_by_the_keyboard_is_answered_run_and_exported(
     expect(page.locator(".st-key-glimpse-trail canvas").first).to_be_visible()
     expect(glimpse(page)).to_contain_text("Run confirms it")
     run(page)  # the live race lets it go first
-    visit(page, "Export")
+    page.get_by_role("link", name="Export YAML").click()
+    expect(page.get_by_role("heading", name="Export", level=1)).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("button", name=re.compile(r"Download .*\.yaml")).first.click()
     target = tmp_path / "best.yaml"
@@ -66,7 +67,8 @@ def test_live_off_gives_the_machine_back(open_browser: Open) -> None:
     expect(page.get_by_text("live sliders on")).to_be_visible()
     toggle.click()
     expect(glimpse(page)).to_have_count(0)
-    expect(page.get_by_text("Nothing is being measured")).to_be_visible()
+    # at once where nobody else looks on; a browser that was closed counts for a minute
+    expect(page.get_by_text("Nothing is being measured")).to_be_visible(timeout=1.5 * PATIENCE_MS)
 
 
 def test_on_a_narrow_screen_the_result_comes_before_the_settings(open_browser: Open) -> None:
