@@ -16,6 +16,7 @@ from core.run import search
 from core.run.race import crew
 from core.run.scheduler import Scheduler
 from core.run.search import study
+from core.run.search.plan import Step
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.store import Store
@@ -85,3 +86,30 @@ def test_a_crash_is_marked_and_the_search_goes_on(
     vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
     answer, tried = searched(scheduler, model, vary=vary)
     check(answer, tried, "enable_cpu_mem_arena", False, "SIGSEGV")
+
+
+@pytest.mark.parametrize("stage", ["screen", "heat", "confirm"])
+def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    do = study.Search._do
+
+    def cancelled(self: study.Search, step: Step) -> None:
+        if step.stage == stage:
+            self.service.cancel.set()
+        do(self, step)
+
+    monkeypatch.setattr(study.Search, "_do", cancelled)
+    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
+    question = question_from_dict({"budget_s": 25, "vary": vary, "warm_start": False})
+    spec = spec_from_dict({"model": {"path": str(square)}})
+    store = scheduler.store
+    prepared = search.prepare(spec, question, store, run_job, scheduler.environment())
+    name = scheduler.submit(search.job(prepared))
+    assert scheduler.join(120)
+    found = store.study(name)
+    assert found.state == "CANCELLED"
+    assert found.answer is None
+    assert bool(found.tried) is (stage != "screen")
+    again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
+    assert len(again.record.tried) == len(found.tried)
