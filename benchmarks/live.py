@@ -21,7 +21,7 @@ from playwright.sync_api import Locator, Page, TimeoutError, sync_playwright  # 
 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.harness import mobilenet  # noqa: E402
-from benchmarks.waiting import earlier_trial  # noqa: E402
+from benchmarks.waiting import earlier_trial, opened  # noqa: E402
 from tests.e2e.conftest import ARGUMENTS, _executable, serving  # noqa: E402
 
 MOST_S = {"digits_cnn": 1.0, "tiny_transformer": 1.0, "MobileNetV3-Small": 2.5}
@@ -104,10 +104,7 @@ def main() -> int:
         with serving(home) as (url, _):
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
             for name, trial in trials.items():
-                page = browser.new_page(viewport={"width": 1440, "height": 900})
-                page.goto(f"{url}/?trial={trial}")
-                page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
-                page.wait_for_timeout(2000)
+                page = opened(browser, url, trial)
                 values = sorted(moves(page))
                 page.close()
                 median, late = statistics.median(values), values[round(0.95 * (len(values) - 1))]

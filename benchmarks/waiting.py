@@ -22,7 +22,7 @@ from typing import Any
 # The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from playwright.sync_api import Page, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.harness import mobilenet  # noqa: E402
@@ -46,6 +46,15 @@ def earlier_trial(model: str, home: Path, *more: str) -> str:
     if done.returncode == 2:  # bad input
         raise SystemExit(done.stderr)
     return str(json.loads(done.stdout)["trial"])
+
+
+def opened(browser: Browser, url: str, trial: str) -> Page:
+    """Return a new window that shows a trial, drawn to its end."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{url}/?trial={trial}")
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    page.wait_for_timeout(2000)
+    return page
 
 
 # Asked within the page, five times a second: whoever asks more often slows down what is measured.
@@ -89,10 +98,7 @@ def main() -> int:
         with serving(home) as (url, _):
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
             for name, trial in trials.items():
-                page = browser.new_page(viewport={"width": 1440, "height": 900})
-                page.goto(f"{url}/?trial={trial}")
-                page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
-                page.wait_for_timeout(2000)
+                page = opened(browser, url, trial)
                 rows[name] = [one_race(page) for _ in range(given.times)]
                 page.close()
             browser.close()

@@ -301,13 +301,17 @@ def _race(
         baseline=baseline,
         anchor=anchor,
         environment=machine,
-        usual_s=_usual_s(ready[anchor].resolved, service, machine),
+        usual_s=_usual_s(comparison, ready[anchor].resolved, service, machine),
     )
 
 
-def _usual_s(anchor: Resolved, service: Service, machine: wire.Environment | None) -> Sequence[float]:
+def _usual_s(
+    comparison: Comparison, anchor: Resolved, service: Service, machine: wire.Environment | None
+) -> Sequence[float]:
+    if comparison.protocol["precision"] in STAGES:  # none of its numbers is a result
+        return ()
     sha256, key = anchor.record.content_sha256, anchor.spec.key()
-    return usual_s(service.store, machine, model_sha256=sha256, key=key)
+    return usual_s(service.store, machine, model_sha256=sha256, key=key, study=comparison.study)
 
 
 def _references(

@@ -61,24 +61,27 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
 
 
 def usual_s(
-    store: Store, machine: wire.Environment | None, *, model_sha256: str, key: str
+    store: Store, machine: wire.Environment | None, *, model_sha256: str, key: str, study: str = ""
 ) -> Sequence[float]:
     """Return the p50, seconds, of a configuration in earlier races beside which it was the reference.
+
+    The races of one search lie seconds apart, in one state of the machine: they count as one.
 
     Args:
         store: holds them.
         machine: only what was measured on it counts; None: nothing does.
         model_sha256: of its model.
         key: of its spec.
+        study: whose race asks; none of its own races is an earlier one. Empty: it belongs to none.
 
     Raises:
         StoreError: the store cannot be read.
     """
     if machine is None:
         return []
-    found = store.trials(model_sha256=model_sha256, kind="reference", state="COMPLETE", limit=EARLIER)
-    return [
-        one.p50_s
-        for one in found
-        if one.key == key and one.fingerprint == machine["fingerprint"] and one.p50_s is not None
-    ]
+    found: dict[str, float] = {}
+    for one in store.trials(model_sha256=model_sha256, kind="reference", state="COMPLETE", limit=EARLIER):
+        is_same = one.key == key and one.fingerprint == machine["fingerprint"]
+        if is_same and one.p50_s is not None and (not study or one.study != study):
+            found.setdefault(one.study or one.id, one.p50_s)  # of a search the newest, its confirmation
+    return list(found.values())

@@ -330,12 +330,7 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
     if not found:
         return
     info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
-    st.echarts_chart(
-        compare_charts.live_forest(info, dark=state.is_dark()),
-        key="duel.live",
-        height=compare_charts.live_height(info),
-        alt="Speed against each reference so far, with its 95 % interval",
-    )
+    _running_forest(info, key="duel.live", alt="Speed against each reference so far, with its 95 % interval")
 
 
 def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:
@@ -347,9 +342,14 @@ def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, ma
         margin: of equivalence.
     """
     info = _forest_info(found, labels, margin=margin, per_row=False, final=False)
+    alt = "Speed against ONNX Runtime's default by a glimpse, with its 95 % interval"
+    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True)
+
+
+def _running_forest(info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False) -> None:
     st.echarts_chart(
-        compare_charts.live_forest(info, dark=state.is_dark(), hollow=True),
-        key="duel.glimpse",
+        compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow),
+        key=key,
         height=compare_charts.live_height(info),
-        alt="Speed against ONNX Runtime's default by a glimpse, with its 95 % interval",
+        alt=alt,
     )

@@ -163,9 +163,8 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
         _fixed_batch(record)
         return
     optional = DEFAULTS[key] is None
-    placeholder = _placeholder(setting) if optional else None
     if stops := setting.stops(setting, Place(threads=state.environment()["cpu"]["usable"])):
-        stepped(label, key, stops, help=text, auto=_auto(setting), placeholder=placeholder and AUTO)
+        stepped(label, key, stops, help=text, auto=_auto(setting), placeholder=AUTO if optional else None)
         return
     st.number_input(  # no bounds: the browser would show a number beyond them and send the one before
         label,
@@ -173,7 +172,7 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
         key=key,
         help=text,
         persist_state="session",
-        placeholder=placeholder,
+        placeholder=_placeholder(setting) if optional else None,
     )
 
 

@@ -61,3 +61,19 @@ def test_another_state_is_remarked_and_the_result_is_none_to_reuse(
     assert "5 earlier races" in busy["words"]
     store = scheduler.store
     assert store.find_complete(trial.key, trial.fingerprint, model_sha256=trial.model_sha256) is None
+
+
+def test_races_of_one_search_are_one_and_its_own_are_none(scheduler: Scheduler, square: Path) -> None:
+    """All of them lie in the same seconds: a state that lasts as long would call itself usual."""
+
+    def referred(study: str) -> Trial:
+        trial = scheduler.submit(kinds.duel(asked(square), study=study))
+        assert scheduler.join(120)
+        of = scheduler.store.trials_of(scheduler.store.trial(trial).comparison)
+        return next(one for one in of if one.id != trial)
+
+    first, second, other = (referred(study) for study in ("a", "a", "b"))
+    where: dict[str, Any] = {"model_sha256": first.model_sha256, "key": first.key}
+    machine = scheduler.environment()
+    assert usual_s(scheduler.store, machine, **where) == [other.p50_s, second.p50_s]
+    assert usual_s(scheduler.store, machine, **where, study="a") == [other.p50_s]
