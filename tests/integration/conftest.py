@@ -15,6 +15,7 @@ from core.process.runner import run_job
 from core.run import race
 from core.run.race import blocks, passes, schedule
 from core.run.scheduler import Scheduler
+from core.store import Store
 from core.wire.files import ROOT
 from tests import tiny_models
 from tests.command_line import CommandLine
@@ -82,3 +83,11 @@ def acquainted(tmp_path_factory: pytest.TempPathFactory, mlp: str, square: Path)
 def cli(tmp_path: Path, acquainted: Path) -> CommandLine:
     """A command line of its own."""
     return CommandLine(tmp_path, acquainted)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
+    """A queue on a store of its own: what others raced is none of it."""
+    one = Scheduler(Store(tmp_path / "ortune.db"), owner="tester")
+    yield one
+    one.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,8 @@ from core.run import kinds, live
 from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
-from core.store import Store
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def scheduler() -> Iterator[Scheduler]:
-    one = Scheduler(Store(), owner="tester")
-    one.environment()
-    yield one
-    one.close()
 
 
 def asked(model: Path | str, **session: Any) -> TrialSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,6 @@ from core.run import comparison, kinds
 from core.run.prior import usual_s
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, anchor, spec_from_dict
-from core.store import Store
-
-
-@pytest.fixture
-def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
-    one = Scheduler(Store(tmp_path / "ortune.db"), owner="tester")  # what others raced is none of it
-    yield one
-    one.close()
 
 
 def asked(model: Path) -> TrialSpec:

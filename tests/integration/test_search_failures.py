@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,7 @@ from core.run.search import study
 from core.run.search.plan import Step
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
-from core.store import Store
 from tests import tiny_models
-
-
-@pytest.fixture
-def scheduler() -> Iterator[Scheduler]:
-    one = Scheduler(Store(), owner="tester")
-    yield one
-    one.close()
 
 
 def searched(scheduler: Scheduler, model: Path, **asked: Any) -> tuple[Mapping[str, Any], list[Tried]]:
