@@ -31,7 +31,7 @@ def answered(done: Done) -> dict[str, Any]:
 
 def test_binding_is_found_confirmed_and_written(cli: CommandLine, square: Path, tmp_path: Path) -> None:
     best = tmp_path / "best.yaml"
-    enough = ("--budget", "30s")  # it ends when the answer is known, beside a neighbour later
+    enough = ("--budget", "60s")  # it ends when the answer is known, beside a neighbour later
     done = cli.run("search", str(square), *FEW[:-2], *enough, "-o", str(best), "--json")
     found = answered(done)
     assert found["outcome"] == "FOUND"  # binding halves a run of two microseconds

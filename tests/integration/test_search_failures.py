@@ -15,6 +15,7 @@ from core.process.runner import run_job
 from core.run import search
 from core.run.race import crew
 from core.run.scheduler import Scheduler
+from core.run.search import answer as answers
 from core.run.search import study
 from core.run.search.plan import Step
 from core.spec import spec_from_dict
@@ -105,3 +106,20 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     assert bool(found.tried) is (stage != "screen")
     again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
     assert len(again.record.tried) == len(found.tried)
+
+
+def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, asked = answers.outcome, list[str]()
+
+    def open_at_first(candidates: Any, *others: Any) -> Any:
+        asked.append(candidates[0]["comparison"])
+        return outcome(candidates, *others) if len(asked) > 1 else ("UNDECIDED", candidates[0])
+
+    monkeypatch.setattr(answers, "outcome", open_at_first)
+    answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]}, budget_s=30)
+    assert len(set(asked)) == 2
+    assert answer["outcome"] == "FOUND"
+    assert answer["winner"]["comparison"] == asked[1]
+    assert answer["others"] == []

@@ -254,6 +254,21 @@ def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half
     assert divided_by(run.question) == 1
 
 
+def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() -> None:
+    machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
+    run = Run(machine=machine, strategy=designed, budget_s=60).go()
+    best, *_, low = sorted(run.tried, key=lambda one: -(run.tried[one].gain("latency_p50") or (0, 0))[0])
+    known = replace(run.known(), rivals=[best, low], confirmed=[best], settled=False, spent_s=20.0)
+    again = next_step(replace(known, undecided=best), designed)
+    assert again is not None
+    assert again.choices == [best]
+    assert next_step(replace(known, undecided=best, confirmed=[best, best]), designed) is None
+    level = replace(known, undecided=low, confirmed=[low])
+    other = next_step(level, designed)
+    assert other is not None
+    assert other.choices == [best]
+
+
 # --- other objectives, other strategies -----------------------------------------------------------------
 
 

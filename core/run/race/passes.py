@@ -25,6 +25,8 @@ FOOTPRINT_RUNS = 3
 SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to try other shapes
 SLOW_RUN_S = LONG_RUN_S  # such a race has few runs, and its own processes show the memory of a run
 MOST_RUNS = 1_000_000
+# what a first run of another shape may take: no budget knows it, and some sizes never come back
+NEW_SHAPES_S, NEW_SHAPE_FACTOR = 2.0, 20
 REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
 
 
@@ -192,7 +194,9 @@ def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout
         ran.footprint = found
         ran.load_peak_rss_bytes = max(ran.load_peak_rss_bytes or 0, load["load_peak_rss_bytes"])
         if entry.shapes and not ran.shapes:
-            reply = worker.ask(wire.NEW_SHAPES, {"feeds": list(entry.shapes)}, timeout_s=timeout_s)
+            first_s = len(entry.shapes) * load["first_run_ns"] / 1e9
+            most_s = min(timeout_s, NEW_SHAPES_S + NEW_SHAPE_FACTOR * first_s)
+            reply = worker.ask(wire.NEW_SHAPES, {"feeds": list(entry.shapes)}, timeout_s=most_s)
             ran.shapes = reply["shapes"]
     finally:
         worker.kill()

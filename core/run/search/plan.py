@@ -51,7 +51,7 @@ class Known:
     space: Space
     codes: Codes  # the space's choices
     tried: Mapping[Choice, Tried]  # without controls
-    confirmed: Sequence[Choice]  # that raced against the default in fresh processes, in order
+    confirmed: Sequence[Choice]  # who raced in fresh processes, in order; once for each of their races
     margin: float
     time_s: float  # for all of it
     spent_s: float
@@ -61,6 +61,7 @@ class Known:
     hints: Sequence[Choice] = ()  # what earlier studies found best
     priors: Sequence[tuple[Choice, float, float]] = ()  # earlier: ln(gain) and how little it is believed
     infeasible: Callable[[Tried], bool] = field(default=lambda one: False)  # surely breaks a limit
+    undecided: Choice | None = None  # confirmed, and what its race said leaves it open
     settled: bool = False  # what was confirmed answers the question
     before_s: float = 0.0  # of the time, that had been spent before this search was resumed
     default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
@@ -347,8 +348,20 @@ def _promises(known: Known, choice: Choice) -> bool:
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
+def _is_ahead(known: Known, one: Choice, others: Sequence[Choice]) -> bool:
+    """Whether all looks at `one` together promise more than the margin, and than any of the others by it."""
+    own = gain_of(known.tried[one], known.question) if one in known.tried else None
+    gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
+    rest = max((gain[0] for gain in gains if gain is not None), default=0.0)
+    return own is not None and own[0] > max(0.0, rest) + math.log1p(known.margin)
+
+
 def _confirm(known: Known) -> Step | None:
-    """The best that was not confirmed yet; where there are limits, which it may break, the next best, too."""
+    """The best that was not confirmed yet; where there are limits, which it may break, the next best, too.
+
+    Who was left open and still promises more than the rest is asked once more: one slow process among few is
+    enough to leave twice the speed open, and then a smaller gain, however sure, is the worse answer.
+    """
     held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
     most = MOST_WITHIN_LIMITS if is_bounded(known.question) else MOST_CONFIRMED
     if len(held) >= most:
@@ -359,6 +372,8 @@ def _confirm(known: Known) -> Step | None:
     left = [one for one in order if one not in known.confirmed]
     if known.confirmed and not known.question.limits and not known.question.same_latency:
         left = [one for one in left if _promises(known, one)]
+    if known.undecided is not None and _is_ahead(known, known.undecided, left):
+        left = [known.undecided]
     if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
         return None
     left_s = known.left_s - known.fixed_s

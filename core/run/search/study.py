@@ -88,6 +88,7 @@ class Search:
         self.twins: list[Tried] = []
         self.rivals: list[Choice] = []
         self.confirmed: dict[Choice, Confirmed] = {}
+        self.confirmings: list[Choice] = []  # once for each race
         self.default_said: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
         self.outcome: SearchOutcome = "UNDECIDED"
@@ -129,7 +130,8 @@ class Search:
             space=self.space,
             codes=self.codes,
             tried=self.tried,
-            confirmed=list(self.confirmed),
+            confirmed=self.confirmings,
+            undecided=self._left_open(),
             margin=self.base.protocol.margin,
             time_s=self.spent_before_s + self.question.budget_s,
             spent_s=self.spent_s(),
@@ -429,10 +431,12 @@ class Search:
                 self.notes.append(f"Nothing could be confirmed: {ending.error.message}")
             self.settled = True  # what was confirmed before stands
             return
+        again = self._left_open() in step.choices
         self.confirmed |= {choice: said[choice] for choice in step.choices}
+        self.confirmings += step.choices
         in_order = [said[choice] for choice in step.choices]
         found, winner = answers.outcome(in_order, default_said, race.facts)
-        if self.default_said is None or RANKED.index(found) <= RANKED.index(self.outcome):
+        if again or self.default_said is None or RANKED.index(found) <= RANKED.index(self.outcome):
             self.outcome, self.winner = found, winner
             self.default_said, self.last_result = default_said, race.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
@@ -440,6 +444,12 @@ class Search:
         if lost and not self.settled:
             gone = " and ".join(f"`{changes_words(one['changes'])}`" for one in lost)
             self.notes.append(f"{gone} looked better before and did not hold in fresh processes.")
+
+    def _left_open(self) -> Choice | None:
+        """Who answers the question so far, where the answer is open."""
+        if self.outcome != "UNDECIDED" or self.winner is None:
+            return None
+        return next((choice for choice, one in self.confirmed.items() if one is self.winner), None)
 
     def _gain_before(self, one: Tried) -> Gain | None:
         return gain_of(
