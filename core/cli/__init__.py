@@ -87,6 +87,7 @@ COMMANDS = {
         "library", "machine", "Show this machine and which providers load on it, or test how quiet it is."
     ),
     "schema": Command("schema", "schema", "Print the JSON Schema of what commands print with --json."),
+    "glossary": Command("glossary", "glossary", "Say what the words mean that stand beside numbers."),
     "backup": Command(
         "backup",
         "backup",

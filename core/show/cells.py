@@ -17,6 +17,7 @@ from core.show import format
 from core.show import verdict as verdicts
 from core.show.table import Column, Table
 from core.spec.knobs import KNOBS
+from core.wire import CUDA_PROVIDERS
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, WARNING, breach, not_judged
 from core.wire.provenance import fingerprint_difference
@@ -103,11 +104,19 @@ def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
 def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
     """Return what a run costs beside its latency; `per_row` as for `latency_cells`."""
     rows = rows_differ(result, baseline) if per_row is None else per_row
+    gpu = any(_has_gpu(one) for one in (result, baseline) if one)
+    shown = [one for one in COSTS if gpu or one.name != GPU_MEMORY]  # no card for what is not there
     return [
-        *(_single(one, result, baseline, per_row=rows) for one in COSTS),
+        *(_single(one, result, baseline, per_row=rows) for one in shown),
         _idle(result, baseline),
         _energy(result, baseline, per_row=rows),
     ]
+
+
+def _has_gpu(result: Result) -> bool:
+    """Whether a GPU was asked for or has told anything."""
+    asked = {*(result.get("requested_providers") or ()), *(result.get("effective_providers") or ())}
+    return result.get(GPU_MEMORY) is not None or bool(asked & {*CUDA_PROVIDERS})
 
 
 def outputs_cell(result: Result) -> Cell | None:
@@ -214,6 +223,7 @@ class Single:
     missing: str = ""
 
 
+GPU_MEMORY = "gpu_memory_bytes"
 COSTS = (
     Single(
         label="CPU time",
@@ -236,7 +246,7 @@ COSTS = (
     ),
     Single(
         label="GPU memory",
-        name="gpu_memory_bytes",
+        name=GPU_MEMORY,
         text=size,
         help="Of the worker process, as the driver counts it (NVML).",
         missing="no GPU in use",

@@ -58,9 +58,8 @@ def model_picker() -> ModelRecord | None:
         key=_PICKED,
         format_func=lambda sha: records[sha].name if sha in records else sha[:12],
         on_change=_picked,
-        help="Models of the library. Add more on the Models page.",
+        help=f"{format.plain(model_line(current))}. Add more on the Models page.",
     )
-    st.caption(format.plain(model_line(current)))
     return current
 
 
@@ -91,11 +90,10 @@ def model_line(record: ModelRecord) -> str:
 
 def settings(record: ModelRecord) -> TrialSpec | None:
     """Draw every setting; return what they ask for, or None when it cannot be used (the reason is shown)."""
-    _seed(record)
+    seed(record)
     spec, error = _try_spec()
     effects = specs.without_effect(spec) if spec is not None else {}
     presets()
-    changes()
     switches()
     if error is not None:
         state.report(error)
@@ -107,7 +105,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     return spec
 
 
-def _seed(record: ModelRecord) -> None:
+def seed(record: ModelRecord) -> None:
     """Give every widget its value before it is drawn; a value that is there stays."""
     for name, value in fields.defaults().items():
         st.session_state.setdefault(name, value)

@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import is_rejected
+from core.evidence.verdict import is_rejected, so_far
 from core.show import cells, verdict
 from core.wire.errors import TunerError
+from core.wire.guard import breach
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import live_text, results
+from dashboard.widgets import glossary, live_text, results
 from dashboard.widgets.live_text import Field
 
-PLAIN_GRADES = ("A",)  # their reason needs no sentence of its own on the card
 QUIET_PAGE = "views/machine/page.py"
+WORDS = ("round", "generation", "A/A test", "95 % interval", "margin", "per row", "grade", "busy machine")
 COMPARE_PAGE = "views/compare/page.py"
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
 
@@ -90,17 +92,27 @@ def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
         said = verdict.card(duel.comparison, duel.contrasts[0])
         _headline(format.icon(said.icon), said.headline, duel, actions)
         st.caption(format.plain(" · ".join([said.against, *said.facts])))
-        if said.noise:
-            st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
-        results.busy_note(duel.comparison.result)
         for contrast in duel.contrasts[1:]:
             _further(duel, contrast)
-        _trust(duel, said)
+        _forest(duel)
+        _advice(said)
         for line in said.warnings:
             st.markdown(f":orange[:material/warning:] {format.plain(line)}")
-        for note in duel.comparison.facts.get("notes") or []:
-            st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
-        _forest(duel)
+        with st.expander("How sure this is, and why", icon=":material/help_center:", key="sure"):
+            _sure(duel, said)
+
+
+def _sure(duel: Duel, said: verdict.Card) -> None:
+    """What the interval rests on, who else used the machine, what the grade means."""
+    result = duel.comparison.facts
+    if said.noise:
+        st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
+    results.busy_note(duel.comparison.result)
+    if not said.rejected and (reason := str(result.get("grade_reason") or "")):
+        st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
+    for note in result.get("notes") or []:
+        st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
+    glossary.words(*WORDS)
 
 
 def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> None:
@@ -121,19 +133,15 @@ def _further(duel: Duel, contrast: verdict.Contrast) -> None:
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
-def _trust(duel: Duel, said: verdict.Card) -> None:
-    """Why there is no verdict, or what there is to know of the grade; and what would help."""
-    result = duel.comparison.facts
-    reason = "" if result.get("grade") in PLAIN_GRADES else str(result.get("grade_reason") or "")
+def _advice(said: verdict.Card) -> None:
+    """Why there is no verdict, and what would help."""
     if said.rejected:
         st.error(
             format.plain(f"{said.reason} {said.advice}".strip()),
             title="Why it was rejected",
             icon=":material/block:",
         )
-    elif reason:
-        st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
-    if said.advice and not said.rejected:
+    elif said.advice:
         st.markdown(f":material/lightbulb: {format.plain(said.advice)}")
     if said.advice:
         st.page_link(QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:")
@@ -285,22 +293,38 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
 
 def cost(trial: Trial, duel: Duel | None) -> None:
     """Draw what a run costs beside its latency."""
-    results.grid(cells.cost_cells(trial.facts, _result(duel)), key="cost")
+    found = cells.cost_cells(trial.facts, _result(duel))
+    results.grid([one for one in found if not one.label.startswith(FIRST)], key="cost")
 
 
 def _result(duel: Duel | None) -> Mapping[str, Any] | None:
     return duel.baseline.result if duel is not None and duel.baseline is not None else None
 
 
+FIRST = ("p50", "p95", "Throughput", "Peak memory")  # what their labels begin with
+
+
 def numbers(trial: Trial, duel: Duel | None) -> None:
-    """Draw latency, throughput and output error, with the verdict and the numbers of what raced beside it."""
+    """Draw the four numbers that are asked for first, with the verdict and those of what raced beside it."""
     result = trial.facts
-    results.outputs(result)
+    results.outputs(result, agree=False)
     if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
         results.busy_note(result)
-    shown = cells.latency_cells(result, _result(duel), duel.contrast if duel is not None else None)
-    outputs = cells.outputs_cell(result)
-    results.grid([*shown, *([outputs] if outputs is not None else [])], key="numbers")
+    shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
+    results.grid([one for one in shown if one.label.startswith(FIRST)], key="numbers")
+
+
+def latency(trial: Trial, duel: Duel | None) -> None:
+    """Draw the other latencies, and how far the outputs are from what they should be."""
+    outputs = cells.outputs_cell(trial.facts)
+    shown = [one for one in _latency(trial, duel) if not one.label.startswith(FIRST)]
+    results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
+    if not breach(trial.facts):
+        results.outputs(trial.facts)
+
+
+def _latency(trial: Trial, duel: Duel | None) -> list[cells.Cell]:
+    return cells.latency_cells(trial.facts, _result(duel), duel.contrast if duel is not None else None)
 
 
 # --- while it runs ------------------------------------------------------------------------------------------
@@ -331,6 +355,13 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
         return
     info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
     _running_forest(info, key="duel.live", alt="Speed against each reference so far, with its 95 % interval")
+
+
+def live_ratio(place: DeltaGenerator, trial_id: str, race: Mapping[str, Any]) -> None:
+    """Draw the ratio so far against the first reference into a place of its own, once there is one."""
+    for found in live_text.contrasts_of(race, trial_id)[:1]:
+        words, interval = so_far(found)
+        place.badge(f"{words} so far, {interval}", icon=":material/timer:", color="gray")
 
 
 def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.evidence.verdict import so_far
@@ -78,13 +79,14 @@ def _visitor() -> str:
     return str(st.session_state.setdefault(VISITOR, secrets.token_hex(8)))
 
 
-def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool) -> None:
+def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: DeltaGenerator) -> None:
     """Draw the glimpse of the settings as they stand; nothing while Live is off.
 
     Args:
         record: the model.
         spec: what the settings ask for; None: they cannot be used, which is said beside them.
         busy: a run of this page waits or races; the glimpse comes after it.
+        ratio: where the ratio stands once more, in the bar.
     """
     if not st.session_state.get(ON):
         return
@@ -102,7 +104,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool) -> None:
                 state.report(error)
                 return
         every_s = SOON_S if _is_moving(_status(), spec) else LATER_S
-        st.fragment(_watch, run_every=every_s)(spec, every_s)
+        st.fragment(_watch, run_every=every_s)(spec, every_s, ratio)
 
 
 def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
@@ -158,7 +160,7 @@ def _is_moving(status: Status | None, spec: TrialSpec) -> bool:
     return told.get("key") != spec.key() or told.get("state") in MOVING
 
 
-def _watch(spec: TrialSpec, every_s: float) -> None:
+def _watch(spec: TrialSpec, every_s: float, ratio: DeltaGenerator) -> None:
     status = _status()
     if (SOON_S if _is_moving(status, spec) else LATER_S) != every_s:
         st.rerun()  # one full run changes how often to look
@@ -174,7 +176,7 @@ def _watch(spec: TrialSpec, every_s: float) -> None:
     elif told.get("error"):
         state.report_record(told["error"])
     else:
-        _draw_glimpse(told, spec)
+        _draw_glimpse(told, spec, ratio)
     _draw_trail(told)
 
 
@@ -185,11 +187,12 @@ def _ended(status: Status | None) -> None:
     st.caption(":material/bolt: Live rests: the machine is free again. Move a setting to go on.")
 
 
-def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
+def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec, ratio: DeltaGenerator) -> None:
     [contrast] = told["contrasts"]
-    ratio, interval = so_far(contrast)
+    words, interval = so_far(contrast)
+    ratio.badge(f"glimpse: {words}, {interval}", icon=":material/bolt:", color="gray")
     st.markdown(
-        f":material/bolt: **Glimpse: {ratio}** than ONNX Runtime's default, {interval} · "
+        f":material/bolt: **Glimpse: {words}** than ONNX Runtime's default, {interval} · "
         f"p50 {format.ms(told['p50_s'])} · "
         f"{format.count(round(told['rows_per_s']))} rows/s"
     )

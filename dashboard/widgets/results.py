@@ -110,13 +110,12 @@ def header(trial: Trial, *, live: bool = False) -> None:
             ran = ", ".join(format.provider(name) for name in result["effective_providers"])
             st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
             st.badge(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}", color="gray")
-    st.caption(
-        f"Trial `{trial.id[:12]}` · {format.when(trial.finished_at or trial.created_at)} · "
-        f"{format.plain(trial.owner)}"
-    )
+    facts = [f"Trial `{trial.id[:12]}`", format.when(trial.finished_at or trial.created_at)]
+    facts.append(format.plain(trial.owner))
     if shown := result.get("fed"):
         words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
-        st.caption(f":material/input: Fed: {format.plain(words)}")
+        facts.append(f"fed {format.plain(words)}")
+    st.caption(" · ".join(facts))
     try:
         controls.badges(state.trial_spec(trial), model_words(trial.result))
     except TunerError as error:
@@ -165,7 +164,7 @@ def _rows(result: Result) -> str:
 
 def grid(shown: Sequence[Cell], key: str) -> None:
     """Draw numbers side by side, each with how sure it is, and with the baseline's."""
-    with st.container(key=key), st.grid(4, min_column_width=165):
+    with st.container(key=key), st.grid(4, min_column_width=140):
         for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
                 st.metric(
@@ -183,8 +182,13 @@ def grid(shown: Sequence[Cell], key: str) -> None:
                     st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
 
 
-def outputs(result: Result) -> None:
-    """Draw how far the outputs are from what they should be, and what to do where that is too far."""
+def outputs(result: Result, *, agree: bool = True) -> None:
+    """Draw how far the outputs are from what they should be, and what to do where that is too far.
+
+    Args:
+        result: that tells it.
+        agree: draw it where they agree, too.
+    """
     words = error_in_words(result)
     if why := breach(result):
         said = dict.fromkeys(verdict.sentence(one) for one in (why, words) if one)
@@ -193,7 +197,7 @@ def outputs(result: Result) -> None:
             title="Outputs differ",
             icon=":material/warning:",
         )
-    elif words:
+    elif words and agree:
         st.caption(f":material/fact_check: Outputs: {format.plain(verdict.sentence(words))}")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +35,7 @@ MOST_WITHIN_LIMITS = 4  # where the best may break one; then each has half the c
 SEVERAL = 4  # generations of two candidates that the time must hold, or one is confirmed alone
 LATE = 0.9  # of what a confirmation of one generation takes must be left
 DESIGN = 24  # balanced first looks, or as many as the axes have values beyond their first, and 4
+SINGLES_SHARE = 0.5  # of a look, that change one value of the start alone
 DESIGN_SHARE = 0.5  # of all looks that the time holds, at most
 FLAT = 0.5  # of the margin, below which the best is no promise
 SIMPLIFIED = 2  # of the best, whose plainer twins race, too
@@ -151,10 +152,12 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
         return [choices[int(i)] for i in open_]
     if len(taken) < wanted:
         count = min(count, max(wanted - len(taken), BATCH))
+        near = _single_changes(known, open_, count)
+        taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
         rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
         seen = range(len(taken))
         chosen = balanced(known.codes[rows], count, seed=known.question.seed, taken=seen)
-        return [choices[int(rows[i])] for i in chosen]
+        return [choices[i] for i in (*near, *(int(rows[i]) for i in chosen))]
     model = model_of(known)
     if model is None:
         return ()
@@ -162,6 +165,20 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
     if not found or max(gain for _, gain in found) < PROMISING * known.margin:
         return ()
     return [choices[int(open_[i])] for i, _ in found]
+
+
+def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]:
+    """Return half a look of those that change one value alone, where a look would hold them all.
+
+    Few looks at few values learn more from them than from a balance of everything; of twenty values they
+    would leave most unseen.
+    """
+    single = np.count_nonzero(known.codes, axis=1) == 1
+    if single.sum() > max(count, BATCH):
+        return []
+    rng = np.random.default_rng((known.question.seed, len(known.tried)))
+    near = rng.permutation([i for i in open_ if single[i]])
+    return [int(i) for i in near[: round(SINGLES_SHARE * count)]]
 
 
 def _affordable(known: Known, count: int) -> int:

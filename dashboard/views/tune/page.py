@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
@@ -20,7 +21,8 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
-SETTINGS_PX = 400
+SETTINGS_PX, MODEL_PX = 400, 240
+DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
 
@@ -30,13 +32,15 @@ def page() -> None:
     record = state.current_model()
     if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
         trial = _newest(record)
-    _run_bar(record, trial)
+    ratio = _run_bar(record, trial)
     with st.container(horizontal=True, gap="medium", key="panes"):
         with st.container(width=SETTINGS_PX, key="pane.settings"):
-            if (picked := controls.model_picker()) is not None:
-                controls.settings(picked)
+            if record is not None:
+                st.caption(format.plain(controls.model_line(record)))
+                controls.settings(record)
         with st.container(key="pane.result"):
-            _result_side(record, trial)
+            _result_side(record, trial, ratio)
+    _foot(record, trial)
 
 
 def _shown() -> Trial | None:
@@ -84,10 +88,16 @@ def _load_linked(trial: Trial | None) -> None:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
+def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
+    """Draw the bar that stays: model, changes, Run or Cancel; return the place of the ratio so far."""
+    if record is not None:
+        controls.seed(record)
     spec, reason = _ready(record, trial)
-    with st.container(horizontal=True, vertical_alignment="center", key="runbar"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runbar"):
         st.title("Tune", anchor=False, width="content")
+        with st.container(width=MODEL_PX, key="bar.model"):
+            controls.model_picker()
+        ratio = st.empty()
         st.space("stretch")
         if spec is not None and not reason:
             _guessed(record)
@@ -95,16 +105,51 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> None:
         if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
             st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
         glimpse.switch()
+        _run_or_cancel(trial, reason, key="run")
+    if record is not None:
+        controls.changes()
+    return ratio
+
+
+def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
+    if trial is not None and _is_active(trial):
         st.button(
-            "Run",
-            key="run",
-            type="primary",
-            icon=":material/play_arrow:",
-            shortcut="Ctrl+Enter",
-            disabled=bool(reason),
-            help=reason or "Race these settings against the baseline.",
-            on_click=run,
+            "Cancel",
+            key=key.replace("run", "cancel"),
+            icon=":material/stop_circle:",
+            on_click=state.scheduler().cancel,
+            args=(trial.id,),
+            help="Stops the worker process; the trial is kept as cancelled.",
         )
+        return
+    st.button(
+        "Run",
+        key=key,
+        type="primary",
+        icon=":material/play_arrow:",
+        shortcut="Ctrl+Enter" if key == "run" else None,
+        disabled=bool(reason),
+        help=reason or "Race these settings against the baseline.",
+        on_click=run,
+    )
+
+
+def _foot(record: ModelRecord | None, trial: Trial | None) -> None:
+    """Draw what a narrow screen has at its bottom, under the thumb: the drawer of settings, and Run."""
+    is_open = bool(st.session_state.setdefault(DRAWER, False))
+    _, reason = _ready(record, trial)
+    with st.container(horizontal=True, gap="small", key="foot"):
+        st.button(
+            "Close" if is_open else "Settings",
+            key=f"drawer.{'open' if is_open else 'shut'}",
+            icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
+            on_click=_move_drawer,
+        )
+        _run_or_cancel(trial, reason, key="run.foot")
+
+
+def _move_drawer() -> None:
+    st.session_state[DRAWER] = not st.session_state[DRAWER]
 
 
 def _guessed(record: ModelRecord | None) -> None:
@@ -177,18 +222,18 @@ def run() -> None:
 # --- the result side --------------------------------------------------------------------------------------
 
 
-def _result_side(record: ModelRecord | None, trial: Trial | None) -> None:
+def _result_side(record: ModelRecord | None, trial: Trial | None, ratio: DeltaGenerator) -> None:
     state.show_kept_error()
     if record is not None:
         spec, _ = _ready(record, None)
-        glimpse.draw(record, spec, busy=trial is not None and _is_active(trial))
+        glimpse.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
     if trial is None:
         _empty(record)
         return
     if record is not None:
         _earlier(record, trial)
     if _is_active(trial):
-        _watch(trial)
+        _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
         _complete(trial)
@@ -233,14 +278,14 @@ def _empty(record: ModelRecord | None) -> None:
         st.page_link("views/history/page.py", label="Or reopen an earlier trial", icon=":material/history:")
 
 
-def _watch(trial: Trial) -> None:
+def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it."""
     results.header(trial, live=True)
     again_s = polling.race_s(state.status(trial.id))
-    st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s)
+    st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s, ratio)
 
 
-def _live(trial: Trial, field: Field, margin: float, again_s: float) -> None:
+def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: DeltaGenerator) -> None:
     status = state.status(trial.id)
     ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
     if ended or polling.race_s(status) != again_s:
@@ -255,14 +300,7 @@ def _live(trial: Trial, field: Field, margin: float, again_s: float) -> None:
         st.progress(share, text=text)
         if status.live:
             duel.live(trial.id, status.live, field, margin=margin, racing=status.stage == RACING)
-        st.button(
-            "Cancel",
-            key="cancel",
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(trial.id,),
-            help="Stops the worker process; the trial is kept as cancelled.",
-        )
+            duel.live_ratio(ratio, trial.id, status.live)
 
 
 def _is_active(trial: Trial) -> bool:
@@ -287,15 +325,27 @@ def _complete(trial: Trial) -> None:
         duel.never_raced(trial, pinned)
     duel.numbers(trial, race)
     results.notes(trial.facts)
-    duel.plots(trial, race, key="tune")
-    st.markdown("#### Cold start")
-    duel.cold_start(trial, race)
-    st.markdown("#### Cost beside latency")
-    duel.cost(trial, race)
-    st.markdown("#### What really ran")
-    results.what_ran(trial.facts)
-    if race is not None and race.baseline is not None:
-        _beside(trial, race.baseline)
+    _further(trial, race)
+
+
+def _further(trial: Trial, race: duel.Duel | None) -> None:
+    """What else there is to know, one look at a time: runs, cold start, cost, placement, both sides."""
+    baseline = race.baseline if race is not None else None
+    names = ["Latency", "More numbers", "Cold start", "Cost", "What really ran"]
+    tabs = st.tabs([*names, *(["Beside the baseline"] if baseline is not None else [])], key="further")
+    with tabs[0]:
+        duel.plots(trial, race, key="tune")
+    with tabs[1]:
+        duel.latency(trial, race)
+    with tabs[2]:
+        duel.cold_start(trial, race)
+    with tabs[3]:
+        duel.cost(trial, race)
+    with tabs[4]:
+        results.what_ran(trial.facts)
+    if baseline is not None:
+        with tabs[5]:
+            _beside(trial, baseline)
 
 
 def _go_on(trial: Trial, race: Comparison) -> None:
@@ -379,17 +429,12 @@ def _pin(trial: Trial, trial_id: str | None) -> None:
 
 
 def _beside(trial: Trial, baseline: Trial) -> None:
-    with st.expander(
-        "Beside what it raced against, measured in the same rounds",
-        icon=":material/compare:",
-        expanded=True,
-        key="beside",
-    ):
-        tables.draw(
-            cells.comparison(trial, baseline),
-            key="comparison",
-            alt="Settings that differ and the numbers of this result and of the baseline",
-        )
+    st.caption("Settings that differ and all numbers, measured in the same rounds.")
+    tables.draw(
+        cells.comparison(trial, baseline),
+        key="comparison",
+        alt="Settings that differ and the numbers of this result and of the baseline",
+    )
 
 
 page()

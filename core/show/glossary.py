@@ -1,0 +1,59 @@
+"""The words of this field and of this product, one sentence or two each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.wire.errors import SpecError, nearest
+
+TERMS: Mapping[str, str] = {
+    "run": "One call of the model, from inputs to outputs. Latency is the time of one run.",
+    "block": "Runs of one configuration in a row, some tens of milliseconds. Its median counts.",
+    "round": "One block of everybody who races, in random order. A ratio is taken within a "
+    "round, so that what slows the machine slows all of them.",
+    "generation": "A set of fresh processes, one of each configuration, that races for some rounds "
+    "and ends. Two processes of the same configuration differ by a few percent; an "
+    "interval over generations holds for new ones.",
+    "race": "Rounds and generations until the answer is known or the budget is spent.",
+    "baseline": "What a configuration is put against: ONNX Runtime's default, or a result that was pinned.",
+    "A/A test": "ONNX Runtime's default against a twin of itself in the same rounds. They are "
+    "equal, so what differs is noise; where it says otherwise, the race is rejected.",
+    "95 % interval": "Of a hundred such intervals about 95 hold the true value. Narrow is sure, wide is not.",
+    "margin": "A difference that counts as none, 2 % unless it is set. Within it two are equivalent.",
+    "verdict": "faster or slower: the interval lies beyond 1×. Equivalent: it lies within the "
+    "margin. Undecided: neither, more rounds may tell.",
+    "grade": "How fine an answer is: A within 1 %, B within 3 %, C coarser, F not to be believed.",
+    "busy machine": "Other programs used the CPUs meanwhile. Ratios stay those of the same rounds; "
+    "times are not the configuration's alone.",
+    "glimpse": "What a few rounds of one process of each show. No verdict: another process may differ.",
+    "p50, p95, p99": "Half, 95 % or 99 % of the runs took no longer. A high percentile needs many runs.",
+    "per row": "Divided by the batch size: what one input of a batch costs.",
+    "throughput": "Rows per second of one session whose runs follow one another.",
+    "cold start": "What the first answer costs: creating the session, the first run, the first run of "
+    "a new shape.",
+    "provider": "The part of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",
+    "fallback": "A provider that was asked for did not load, or did not take a node, and another "
+    "one computed it.",
+    "fingerprint": "What of a machine decides about speed: CPU, usable threads, kernel, versions. "
+    "Results of different fingerprints are not compared as equals.",
+    "steal": "CPU time that a virtual machine wanted and its host gave to others.",
+    "variant": "The same model after steps such as fusing, FP16 or INT8; its outputs are held "
+    "against the original's.",
+    "calibration": "Rows that show the ranges of values, from which static quantization takes its scales.",
+    "tolerance": "How far outputs may be from the original's before their numbers are marked.",
+}
+
+
+def meaning(word: str) -> str:
+    """Return what `word` means; capitals do not matter.
+
+    Raises:
+        SpecError: it is not in the glossary, with the nearest that are.
+    """
+    found = next((text for term, text in TERMS.items() if word.lower() in term.lower().split(", ")), None)
+    if found is None:
+        raise SpecError(
+            f"`{word[:40]}` is not in the glossary.{nearest(word, list(TERMS))}",
+            hint="`glossary` without a word lists all of them.",
+        )
+    return found

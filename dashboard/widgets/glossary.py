@@ -1,0 +1,43 @@
+"""The words of the product, one press away from where they stand."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.show.glossary import TERMS
+from dashboard import format
+
+
+def button() -> None:
+    """Draw the button that opens all of them."""
+    if st.button(
+        "Glossary",
+        key="glossary",
+        icon=":material/menu_book:",
+        type="tertiary",
+        help="What the words mean that stand beside the numbers.",
+    ):
+        _show()
+
+
+@st.dialog("Glossary", icon=":material/menu_book:", width="large")
+def _show() -> None:
+    wanted = st.text_input("Find", key="glossary.find", placeholder="round, p95, grade …").strip().lower()
+    found = [(term, text) for term, text in TERMS.items() if wanted in f"{term} {text}".lower()]
+    if not found:
+        st.caption(f"Nothing here is about `{format.plain(wanted[:40])}`.")
+    _draw(found)
+
+
+def words(*terms: str) -> None:
+    """Draw a button that opens some of them, beside where they stand.
+
+    Args:
+        terms: keys of the glossary.
+    """
+    with st.popover("What these words mean", icon=":material/menu_book:", type="tertiary"):
+        _draw([(term, TERMS[term]) for term in terms])
+
+
+def _draw(found: list[tuple[str, str]]) -> None:
+    st.markdown("\n".join(f"- **{term}**: {format.plain(text)}" for term, text in found))

@@ -1,0 +1,31 @@
+"""The glossary: every word has a meaning, wherever it is asked."""
+
+import pytest
+
+from core.cli import run
+from core.show.glossary import TERMS, meaning
+from core.wire.errors import SpecError
+from dashboard.widgets import duel
+
+
+def test_a_word_is_found_in_any_case_and_by_each_of_its_names() -> None:
+    assert meaning("Round") == TERMS["round"]
+    assert meaning("p95") == meaning("P99") == TERMS["p50, p95, p99"]
+
+
+def test_another_word_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match=r"`genertion` is not in the glossary.*`generation`"):
+        meaning("genertion")
+
+
+def test_the_words_of_a_result_are_in_it() -> None:
+    assert set(duel.WORDS) <= set(TERMS)
+
+
+def test_the_command_prints_one_or_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["glossary", "A/A", "test"]) == 0
+    assert "against a twin of itself" in " ".join(capsys.readouterr().out.split())
+    assert run(["glossary"]) == 0
+    out = capsys.readouterr().out
+    assert all(term in out for term in TERMS)
+    assert run(["glossary", "sphinx"]) == 2
