@@ -12,7 +12,7 @@ from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import drafts, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
-from dashboard.widgets import glossary, machine_line  # noqa: E402
+from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
@@ -64,6 +64,7 @@ with st.sidebar:
     drafts.button()
     glossary.button()
     login.log_out()
+    access.mend()
 state.show_notice()
 page.run()
 drafts.keep()

@@ -1,0 +1,113 @@
+"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--repeats N]`.
+
+A real dashboard; one visitor presses Run (digits_cnn, one thread against ONNX Runtime's default). While it
+races nobody looks at it (the window is empty), one visitor does, or five, each in a browser window of its
+own on this machine, in turns of random order. Told: the ratio with viewers over the ratio without, with its
+95 % interval over the repeats, and the share of races with the remark "busy machine". Target: viewers move
+the ratio by 1 % at most. Exit code 1: they move it by more, the interval considered; 3: too few repeats to
+tell.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+
+from benchmarks import experiment as lab  # noqa: E402
+from benchmarks.intervals import share_text  # noqa: E402
+from benchmarks.waiting import asked, earlier_trial, opened  # noqa: E402
+from core.evidence.statistics import t_quantile  # noqa: E402
+from core.show.verdict import busy_words  # noqa: E402
+from core.store import STORE_NAME, Store  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable, named, serving  # noqa: E402
+
+VIEWERS = (0, 1, 5)
+MOST = 0.01  # of the ratio
+PATIENCE_S = 120.0
+POLL_S = 0.5
+
+
+def one_race(browser: Browser, url: str, store: Store, trial: str, viewers: int) -> tuple[float, bool]:
+    """Run once while so many look on; ln(ratio), and whether the race has the remark on other programs."""
+    first = opened(browser, url, trial)
+    before = first.url
+    first.locator(".st-key-run button").first.click()
+    first.wait_for_function("before => location.href !== before", **asked(before))
+    [new] = named(first.url)["trial"]
+    others = []
+    if not viewers:
+        first.goto("about:blank")
+    for _ in range(viewers - 1):
+        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.goto(f"{url}/?trial={new}", wait_until="commit")
+        others.append(page)
+    until = time.monotonic() + PATIENCE_S
+    while store.trial(new).state in ("WAITING", "RUNNING"):
+        if time.monotonic() > until:
+            raise SystemExit(f"The race took longer than {PATIENCE_S:g} s.")
+        time.sleep(POLL_S)
+    for page in (first, *others):
+        page.close()
+    ended = store.trial(new)
+    if ended.comparison is None or ended.state != "COMPLETE":
+        raise SystemExit(f"The race ended as {ended.state}.")
+    race = store.comparison(ended.comparison)
+    [found] = [one for one in race.facts["contrasts"] if one["candidate"] == new]
+    return math.log(found["ratio"]), bool(busy_words(race.result))
+
+
+def main() -> int:
+    """Race in turns, and tell how far apart the ratios are."""
+    parser = lab.options(__doc__)
+    parser.add_argument("--repeats", type=int, default=12, metavar="N")
+    given = parser.parse_args()
+    lab.head(lab.this_machine())
+    ratios: dict[int, list[float]] = {count: [] for count in VIEWERS}
+    busy = dict.fromkeys(VIEWERS, 0)
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home = Path(folder)
+        trial = earlier_trial("sample_models/digits_cnn.onnx", home)
+        store = Store(home / STORE_NAME)
+        with serving(home) as (url, _):
+            browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
+            for _ in range(given.repeats):
+                for count in rng.sample(VIEWERS, len(VIEWERS)):
+                    ratio, remark = one_race(browser, url, store, trial, count)
+                    ratios[count].append(ratio)
+                    busy[count] += remark
+            browser.close()
+    moved = sure = True
+    for count in VIEWERS:
+        share = f"busy-machine remark in {share_text(busy[count], given.repeats)}"
+        if not count:
+            ratio = math.exp(statistics.fmean(ratios[0]))
+            lab.row("nobody looks on", "ratio of the race", f"{ratio:.3f}×; {share}", "")
+            continue
+        pairs = [one - other for one, other in zip(ratios[count], ratios[0], strict=True)]
+        middle = statistics.fmean(pairs)
+        half = t_quantile(0.975, len(pairs) - 1) * statistics.stdev(pairs) / math.sqrt(len(pairs))
+        moved &= abs(middle) - half <= MOST
+        sure &= abs(middle) + half <= MOST
+        interval = f"[{math.expm1(middle - half):+.1%}, {math.expm1(middle + half):+.1%}]"
+        lab.row(
+            f"{count} look on" if count > 1 else "one looks on",
+            "ratio over that without viewers",
+            f"{math.expm1(middle):+.1%} {interval}, n = {len(pairs)}; {share}",
+            f"≤ {MOST:.0%}",
+        )
+    return 1 if not moved else 0 if sure else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""What Streamlit's markup leaves out for screen readers and keyboards, added in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+_JS = Path(__file__).parents[1] / "access.js"
+_component = st.components.v2.component("ortune_access", js=_JS.read_text(encoding="utf-8"))
+
+
+def mend() -> None:
+    """Mend the page, and what appears on it later."""
+    _component(key="access", height=0)
