@@ -33,7 +33,7 @@ from core.run.verify import Request, verification
 from core.show.sheets.verifications import as_junit, as_markdown, verified
 from core.spec.effort import EFFORTS
 from core.store import Store
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, TunerError, record_from_error
 
 EXITS: Mapping[str, int] = {"CONFIRMED": 0, "FAILED": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED}
 
@@ -119,17 +119,22 @@ def verify(
     than allowed · 2 bad input · 3 something is not known or undecided · 130 Ctrl-C.
     """
     kind = _kind(format_, json_=json_)
-    request = _request(
-        file, margin=margin, effort=effort, budget=budget, against=against, fail_if_slower=fail_if_slower
-    )
-    request = replace(
-        request,
-        measure=_measures(no_measure, record, against),
-        record=record,
-        expert=expert,
-        wait_quiet_s=wait_quiet_s(wait_quiet),
-    )
-    document = _asked(request, quiet=quiet, as_json=kind == "json")
+    try:
+        request = _request(
+            file, margin=margin, effort=effort, budget=budget, against=against, fail_if_slower=fail_if_slower
+        )
+        request = replace(
+            request,
+            measure=_measures(no_measure, record, against),
+            record=record,
+            expert=expert,
+            wait_quiet_s=wait_quiet_s(wait_quiet),
+        )
+        document = _asked(request, quiet=quiet, as_json=kind == "json")
+    except TunerError as error:
+        if format_ == "json" and not json_:  # of `--json` everybody knows
+            print_json({"trial": None, "state": "FAIL", "error": record_from_error(error)})
+        raise
     _print(document, kind)
     if document["error"] is not None:
         complain(document["error"]["message"], document["error"]["hint"])

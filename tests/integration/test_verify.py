@@ -519,6 +519,7 @@ def test_a_damaged_bundle_is_refused_in_one_line(line: CommandLine, bundled: Pat
     assert done.code == EXIT_BAD_INPUT
     assert "is damaged, or no zip at all" in done.document["error"]["message"]
     assert list((line.home / "cache").glob("bundles/*")) == []
+    assert line.run("verify", str(path), "--format", "json").document == done.document
 
 
 # --- then and now -------------------------------------------------------------------------------------------
