@@ -77,7 +77,14 @@ COMMANDS = {
     "export": Command(
         "library", "export", "Export a PyTorch or TensorFlow model to ONNX and compare the two."
     ),
-    "emit": Command("library", "emit", "Write a trial as a YAML file or as a Python script."),
+    "emit": Command(
+        "library", "emit", "Write a trial as a YAML file, as a Python script, or with its model as a bundle."
+    ),
+    "verify": Command(
+        "verify",
+        "verify",
+        "Say whether a recorded configuration runs, answers the same and is as fast here.",
+    ),
     "history": Command(
         "library", "history", "List trials, newest first, or drop the raw samples of old ones."
     ),

@@ -198,7 +198,13 @@ def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
 def emit(
     trial: Annotated[str, typer.Argument(help="Id of a trial, or its first 6 or more characters.")],
     *,
-    format_: Annotated[Literal["yaml", "python"], typer.Option("--format", help="What to write.")] = "yaml",
+    format_: Annotated[
+        Literal["yaml", "python", "bundle"],
+        typer.Option(
+            "--format",
+            help="What to write; bundle: one zip with model, YAML, script and a sample, for `verify`.",
+        ),
+    ] = "yaml",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
     ] = None,
@@ -213,11 +219,16 @@ def emit(
     ] = "",
     json_: Json = False,
 ) -> None:
-    """Write a trial as a YAML file or as a Python script."""
+    """Write a trial as a YAML file, as a Python script, or with its model as a bundle."""
     from core.run.search import found_by  # here: the other commands do not need it
 
     store = Store()
     one = store.trial(trial)
+    if format_ == "bundle":
+        from core.cli.bundling import emit_bundle
+
+        emit_bundle(store, one, output, accept_breach, json_=json_)
+        return
     text = (
         emit_yaml(one, accepted_breach=accept_breach, found=found_by(store, one))
         if format_ == "yaml"

@@ -469,3 +469,63 @@ class SearchResult(TypedDict):
     own_s: float  # of it, that the search itself computed and stored
     strategy: str
     notes: list[str]
+
+
+# --- a verification -----------------------------------------------------------------------------------------
+
+
+class CheckedFact(TypedDict):
+    """One thing that is known without measuring."""
+
+    name: str
+    state: Literal["OK", "NO", "NOTE", "UNKNOWN"]  # NOTE: it runs, but is not what was recorded
+    recorded: str
+    here: str
+    why: str
+
+
+class VerificationPart(TypedDict):
+    """One of the three answers, and what it rests on."""
+
+    state: str
+    why: str
+
+
+class RatioRecord(TypedDict):
+    """How fast something is against something else; above 1 is faster."""
+
+    ratio: float
+    low: float | None  # of the 95 % interval; null: not known
+    high: float | None
+    doubt: str  # why its race must not be believed; empty: it may
+
+
+class QuotientRecord(TypedDict):
+    """A quotient of two independent estimates, with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class TransferRecord(TypedDict):
+    """A recorded gain against the same gain here."""
+
+    against: str
+    recorded: RatioRecord
+    here: RatioRecord | None  # null: it was not measured
+    between: QuotientRecord | None  # here over recorded
+    state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
+    why: str
+
+
+class ChangeRecord(TypedDict):
+    """A configuration now against a baseline that was kept on the same machine."""
+
+    between: QuotientRecord | None  # speed now over speed then, per row
+    raw: QuotientRecord | None  # before the speed of the CPUs was taken into account
+    cpus: float | None  # speed of a core now over then
+    limit: float  # slower by this share is too slow
+    state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
+    why: str
+    changed: list[str]  # what is not the same as then

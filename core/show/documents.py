@@ -13,12 +13,16 @@ from typing import Any, Literal, NotRequired, Optional, TypedDict, get_type_hint
 from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.documents import (
+    ChangeRecord,
+    CheckedFact,
     ComparisonResult,
     FedInput,
     SearchResult,
     SelfTestResult,
     SpaceFacts,
+    TransferRecord,
     TrialResult,
+    VerificationPart,
 )
 from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval
@@ -371,6 +375,52 @@ class CheckDocument(TypedDict):
     error: ErrorRecord | None
 
 
+# --- verifications --------------------------------------------------------------------------------------
+
+
+class SamePart(VerificationPart):
+    """Whether it answers the same: YES, NO, or UNKNOWN."""
+
+    error: wire.OutputError | None  # of its outputs against the recorded ones; null: they were not compared
+
+
+class FastPart(VerificationPart):
+    """Whether it is as fast: HOLDS, DIFFERS, UNDECIDED, or NOT_MEASURED."""
+
+    gains: list[TransferRecord]
+
+
+class DifferingFact(TypedDict):
+    """A fact of the machine that is not what it was."""
+
+    name: str
+    recorded: str
+    here: str
+
+
+class VerifyDocument(TypedDict):
+    """What a recorded configuration does on this machine."""
+
+    state: Literal["CONFIRMED", "FAILED", "UNDECIDED"]  # exit code 0, 1, 3
+    file: str
+    model: NamedModel
+    recorded_trial: str | None  # where it was measured
+    runs: VerificationPart  # YES, NO, or UNKNOWN
+    same: SamePart
+    fast: FastPart
+    checks: list[CheckedFact]  # what needs no measuring
+    differences: list[DifferingFact]  # of the machines
+    targets: list[JudgedTarget]
+    change: ChangeRecord | None  # against a baseline of this machine; null: none was named
+    margin: float  # a gain that differs by less from the recorded one is the same
+    trial: str | None  # of the race here
+    comparison: str | None
+    recorded_to: str | None  # file with this machine's own numbers
+    notes: list[str]
+    tool_version: str
+    error: ErrorRecord | None
+
+
 # --- models ---------------------------------------------------------------------------------------------
 
 
@@ -483,7 +533,8 @@ class EmitDocument(TypedDict):
     trial: str
     format: str
     output: str | None
-    text: str
+    text: str  # of a bundle, which is no text, empty
+    size_bytes: NotRequired[int]  # of a bundle
 
 
 # --- searches -------------------------------------------------------------------------------------------
@@ -613,6 +664,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "why": WhyDocument,
     "accuracy": AccuracyDocument,
     "check": CheckDocument,
+    "verify": VerifyDocument,
     "transform": TransformDocument,
     "node-errors": NodeErrorsDocument,
     "inspect": InspectDocument,

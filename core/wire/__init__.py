@@ -673,6 +673,61 @@ class Passes(TypedDict):
     created_at: float  # seconds since the epoch
 
 
+# --- what travels with a bundle and is asked again elsewhere: `samples`, `answers`, `settings` --------------
+
+
+class SamplesPlan(TypedDict):
+    """The job `samples`: feed a configuration once, and keep what it was fed and what came out."""
+
+    plan: ContestantPlan
+    folder: str  # where `inputs.npz` and `outputs.npz` are left
+    most_bytes: int  # of each of the two; what is larger is not kept
+
+
+class SamplesReply(TypedDict):
+    """What `samples` answers."""
+
+    rows: int  # fed
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+    refusal: str  # why nothing was kept, in a sentence; empty: it was
+
+
+class AnswersPlan(TypedDict):
+    """The job `answers`: feed a configuration once, and hold what comes out against what is recorded."""
+
+    plan: ContestantPlan
+    outputs: str  # an `.npz` that `samples` left; empty: it is only run
+
+
+class AnswersReply(TypedDict):
+    """What `answers` answers."""
+
+    effective_providers: list[str]
+    fallback: bool
+    fallback_reason: str
+    rows: int
+    error: OutputError | None  # null: nothing is recorded
+    notes: list[str]
+
+
+class SettingsPlan(TypedDict):
+    """The job `settings`: which of these names does the installed ONNX Runtime know?"""
+
+    attributes: list[str]  # of SessionOptions
+    enums: dict[str, str]  # attribute -> member
+    keys: list[str]  # of session and run config entries
+    optimizers: list[str]
+
+
+class SettingsReply(TypedDict):
+    """What `settings` answers."""
+
+    version: str
+    searched: int  # libraries whose literals were looked through; 0: there are none to be read
+    unknown: list[str]  # of all that was asked for
+
+
 # --- what the parent may ask --------------------------------------------------------------------------------
 
 Reply = TypeVar("Reply", bound=Mapping[str, Any])
@@ -700,6 +755,9 @@ TRANSFORM = Request("transform", TransformReply)
 ACCURACY = Request("accuracy", AccuracyReply)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply)
 EXPLAIN = Request("explain", ExplainReply)
+SAMPLES = Request("samples", SamplesReply)
+ANSWERS = Request("answers", AnswersReply)
+SETTINGS = Request("settings", SettingsReply)
 FORKSERVER = Request("forkserver", Nothing)
 CONTESTANT = Request("contestant", Nothing)
 

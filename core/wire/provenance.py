@@ -28,6 +28,7 @@ _HOST = {
     "hypervisor": "hypervisor",
     "huge_pages": "transparent huge pages",
 }
+_BUILD = "ONNX Runtime's build"
 _UNKNOWN, _ABSENT = "unknown", "absent"
 
 
@@ -55,13 +56,23 @@ def fingerprint_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> 
         one: `wire.Environment` of the first result.
         other: the same of the second.
     """
+    return [f"{name}: {mine} against {theirs}" for name, mine, theirs in differing_facts(one, other)]
+
+
+def differing_facts(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return what differs as (name, text of the first, text of the second); arguments as above."""
     first, second = _facts(one), _facts(other)
     names = [*first, *(name for name in second if name not in first)]
     return [
-        f"{name}: {_text(first.get(name, _ABSENT))} against {_text(second.get(name, _ABSENT))}"
+        (name, _text(first.get(name, _ABSENT)), _text(second.get(name, _ABSENT)))
         for name in names
         if first.get(name, _ABSENT) != second.get(name, _ABSENT)
     ]
+
+
+def is_software(name: str) -> bool:
+    """Whether a fact, by its name in a sentence, is of the libraries and not of the machine."""
+    return name.startswith(_LIBRARIES) or name == _BUILD
 
 
 def thread_advice(machine: Mapping[str, Any]) -> str:
@@ -109,7 +120,7 @@ def _facts(machine: Mapping[str, Any]) -> dict[str, Any]:
         "GPUs": machine["gpus"],
         "kernel": machine["kernel"],
         **libraries,
-        "ONNX Runtime's build": machine["ort_build"],
+        _BUILD: machine["ort_build"],
         **{k: v for k, v in machine["variables"].items() if k not in _VARIABLES_LEFT_OUT},
     }
 

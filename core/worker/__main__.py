@@ -99,6 +99,26 @@ def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return explain(payload, progress)
 
 
+def _samples(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.samples import record
+
+    _cap_memory(payload["plan"])
+    return record(payload)
+
+
+def _answers(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.samples import answers
+
+    _cap_memory(payload["plan"])
+    return answers(payload)
+
+
+def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.machine.settings import unknown_settings
+
+    return unknown_settings(payload)
+
+
 def _cap_memory(plan: Any) -> None:
     """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -115,6 +135,9 @@ JOBS: dict[str, Command] = {
     wire.ACCURACY: _accuracy,
     wire.NODE_ERRORS: _node_errors,
     wire.EXPLAIN: _explain,
+    wire.SAMPLES: _samples,
+    wire.ANSWERS: _answers,
+    wire.SETTINGS: _settings,
     wire.FORKSERVER: _forkserver,
     wire.CONTESTANT: _contestant,
 }

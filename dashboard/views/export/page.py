@@ -17,6 +17,7 @@ from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.guard import MARK, WARNING, breach
 from dashboard import format, state
+from dashboard.views.export import bundling, verifying
 from dashboard.widgets import results
 
 CURRENT = "current"
@@ -29,11 +30,16 @@ ACCEPTED = "export.accepted"
 def page() -> None:
     st.title("Export", anchor=False)
     state.show_kept_error()
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        _take_away()
-    with right:
-        _bring_back()
+    shown = "Verify" if verifying.JOB_PARAM in st.query_params else None
+    out, verify = st.tabs(["Take away", "Verify"], key="export.tabs", default=shown)
+    with out:
+        left, right = st.columns([3, 2], gap="large")
+        with left:
+            _take_away()
+        with right:
+            _bring_back()
+    with verify:
+        verifying.draw()
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -152,6 +158,7 @@ def _trial(trial: Trial) -> None:
     accepted = _accepted(trial)
     if accepted is None:
         return
+    bundling.draw(trial, accepted, f"{file_stem(trial.model_name)}-{trial.id[:8]}")
     _files(
         emit.emit_yaml(trial, accepted_breach=accepted, found=found_by(state.store(), trial)),
         emit.emit_python(trial, _info(trial), accepted_breach=accepted),

@@ -1,0 +1,223 @@
+"""The command that asks a recorded configuration here: does it run, answer the same, and is it as fast."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from core.cli.options import WaitQuiet, seconds, share, wait_quiet_s
+from core.cli.output import (
+    EXIT_FAILED,
+    EXIT_UNDECIDED,
+    Json,
+    Quiet,
+    Wide,
+    check_place,
+    complain,
+    exit_code,
+    print_json,
+    print_lines,
+)
+from core.cli.sheets import print_sheet
+from core.cli.signals import Interrupted
+from core.cli.watch import Progress, scheduler, watch
+from core.evidence.verification import MARGIN
+from core.run.baseline import read
+from core.run.bundle.opening import check
+from core.run.verify import Request, verification
+from core.show.sheets.verifications import as_junit, as_markdown, verified
+from core.spec.effort import EFFORTS
+from core.store import Store
+from core.wire.errors import SpecError, TunerError, record_from_error
+
+EXITS: Mapping[str, int] = {"CONFIRMED": 0, "FAILED": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED}
+
+
+def verify(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A bundle (`emit --format bundle`), or a YAML file; a YAML carries no sample of outputs.",
+            metavar="X.zip|X.yaml",
+            show_default=False,
+        ),
+    ],
+    *,
+    no_measure: Annotated[
+        bool,
+        typer.Option("--no-measure", help="No race: for a build machine. Facts and answers only."),
+    ] = False,
+    margin: Annotated[
+        str,
+        typer.Option(
+            help="A gain that differs by less than this from the recorded one is the same.",
+            metavar="SHARE|N%",
+        ),
+    ] = f"{100 * MARGIN:g}%",
+    effort: Annotated[
+        Literal["quick", "standard", "publish"] | None,
+        typer.Option(help="How exact the race is. Default: as it was recorded.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="At most so long for the race. Default: what belongs to the effort.",
+            metavar="SECONDS|30s|2m",
+            show_default=False,
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep this machine's own numbers in a file, for --against.",
+            metavar="BASELINE.json",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare with numbers that --record kept on this machine; another machine is refused.",
+            metavar="BASELINE.json",
+            show_default=False,
+        ),
+    ] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            help="With --against: exit code 1 when it is surely slower by more than this, 3 when that cannot "
+            "be told. Default: the margin.",
+            metavar="SHARE|N%",
+            show_default=False,
+        ),
+    ] = None,
+    expert: Annotated[
+        bool, typer.Option("--expert", help="Let the file turn `expert` on: for files that you trust.")
+    ] = False,
+    wait_quiet: WaitQuiet = None,
+    format_: Annotated[
+        Literal["text", "json", "junit", "md"],
+        typer.Option("--format", help="junit: XML for build machines. md: tables for a document."),
+    ] = "text",
+    wide: Wide = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say whether a recorded configuration runs, answers the same and is as fast here.
+
+    First what needs no measuring: the model's hash, ONNX Runtime's version, providers that really load,
+    settings that it knows, threads that fit, and what differs between the machines. Then one run, held
+    against the recorded outputs; then a race against ONNX Runtime's default and, where it is recorded, the
+    old baseline. HOLDS and DIFFERS come from both 95 % intervals, never from two numbers alone.
+
+    Exit codes: 0 it holds · 1 it does not run, answers otherwise, gains less, misses a target, or is slower
+    than allowed · 2 bad input · 3 something is not known or undecided · 130 Ctrl-C.
+    """
+    kind = _kind(format_, json_=json_)
+    try:
+        request = _request(
+            file, margin=margin, effort=effort, budget=budget, against=against, fail_if_slower=fail_if_slower
+        )
+        request = replace(
+            request,
+            measure=_measures(no_measure, record, against),
+            record=record,
+            expert=expert,
+            wait_quiet_s=wait_quiet_s(wait_quiet),
+        )
+        document = _asked(request, quiet=quiet, as_json=kind == "json")
+    except TunerError as error:
+        if format_ == "json" and not json_:  # of `--json` everybody knows
+            print_json({"trial": None, "state": "FAIL", "error": record_from_error(error)})
+        raise
+    _print(document, kind)
+    if document["error"] is not None:
+        complain(document["error"]["message"], document["error"]["hint"])
+        raise typer.Exit(exit_code(document["error"]))
+    raise typer.Exit(EXITS[document["state"]])
+
+
+def _kind(format_: str, *, json_: bool) -> str:
+    if json_ and format_ not in ("text", "json"):
+        raise SpecError(f"`--json` and `--format {format_}` contradict each other.", hint="Give one of them.")
+    return "json" if json_ else format_
+
+
+def _request(
+    file: Path,
+    *,
+    margin: str,
+    effort: str | None,
+    budget: str | None,
+    against: Path | None,
+    fail_if_slower: str | None,
+) -> Request:
+    allowed = _share("--margin", margin)
+    limit = None if fail_if_slower is None else _share("--fail-if-slower", fail_if_slower)
+    if limit is not None and against is None:
+        raise SpecError(
+            "`--fail-if-slower` needs to know slower than what.", hint="Add --against BASELINE.json."
+        )
+    if effort is not None and effort not in EFFORTS:
+        raise SpecError(f"There is no effort `{effort}`.", hint=f"Use {', '.join(EFFORTS)}.")
+    return Request(
+        path=file,
+        margin=allowed,
+        effort=effort,
+        budget_s=None if budget is None else seconds("--budget", budget),
+        baseline=None if against is None else read(against),
+        fail_if_slower=limit,
+    )
+
+
+def _share(flag: str, text: str) -> float:
+    value = share(flag, text)
+    if not 0 <= value < 10:
+        raise SpecError(f"`{flag}` takes a share of 0 or more, but got `{text[:40]}`.", hint="Write 5%.")
+    return value
+
+
+def _measures(no_measure: bool, record: Path | None, against: Path | None) -> bool:
+    if no_measure and (record is not None or against is not None):
+        flag = "--record" if record is not None else "--against"
+        raise SpecError(f"`--no-measure` and `{flag}` contradict each other.", hint="Leave one of them out.")
+    if record is not None:
+        check_place(record)
+    return not no_measure
+
+
+def _asked(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
+    """The answer; a file that cannot be opened is refused before anybody waits in the queue."""
+    check(request.path, expert=request.expert)
+    store = Store()
+    with scheduler(store) as service:
+        job = service.submit(verification(request))
+        try:
+            status = watch(service, job, Progress(sys.stderr, quiet=quiet))
+        except Interrupted:
+            service.cancel(job)
+            raise
+    if status.result is not None:
+        return status.result
+    error = status.error or {"type": "WorkerError", "message": "There is no answer.", "hint": ""}
+    if as_json:
+        print_json({"state": status.state, "error": error})
+    complain(error["message"], error["hint"])
+    raise typer.Exit(exit_code(error))
+
+
+def _print(document: dict[str, Any], kind: str) -> None:
+    match kind:
+        case "json":
+            print_json(document)
+        case "junit":
+            print_lines([as_junit(document)])
+        case "md":
+            print_lines([as_markdown(document)])
+        case _:
+            print_sheet(verified(document))

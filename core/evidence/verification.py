@@ -1,0 +1,305 @@
+"""Whether a recorded result holds on another machine: does it run, does it answer the same, is it as fast.
+
+Pure: what was recorded and what was found here come in, verdicts go out. Two races were made at two times on
+two machines, so nothing of them is paired: what is compared are two ratios, each against the same thing in
+its own rounds, and each with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast
+
+from core.evidence.documents import (
+    ChangeRecord,
+    CheckedFact,
+    TransferRecord,
+    VerificationPart,
+)
+from core.evidence.targets import State as TargetState
+from core.evidence.verdict import ratio_text
+
+MARGIN = 0.05  # a gain that differs by less from the recorded one is the same: two quick races know ±2 % each
+
+Answer = Literal["YES", "NO", "UNKNOWN"]
+Fact = Literal["OK", "NO", "NOTE", "UNKNOWN"]
+Speed = Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
+State = Literal["CONFIRMED", "FAILED", "UNDECIDED"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How fast something is against something else, in one race; above 1 is faster."""
+
+    ratio: float
+    low: float | None  # of the 95 % interval; None: not known
+    high: float | None
+    doubt: str = ""  # why its race must not be believed; empty: it may
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """A quotient of two independent estimates, with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A recorded gain against the same gain here."""
+
+    against: str  # what both were measured against, in words
+    recorded: Gain
+    here: Gain | None  # None: it was not measured
+    between: Between | None  # here over recorded; None: one of the two has no interval
+    state: Speed
+    why: str
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether less is gained here than was recorded, and that is sure."""
+        return self.state == "DIFFERS" and self.between is not None and self.between.ratio < 1
+
+    def to_dict(self) -> TransferRecord:
+        """Plain JSON data."""
+        return cast(TransferRecord, asdict(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that is known without measuring: what was recorded, what is here, and whether it fits."""
+
+    name: str
+    state: Fact
+    recorded: str = ""
+    here: str = ""
+    why: str = ""
+
+    def to_dict(self) -> CheckedFact:
+        """Plain JSON data."""
+        return cast(CheckedFact, asdict(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One of the three answers, and what it rests on."""
+
+    state: str
+    why: str
+
+    def to_dict(self) -> VerificationPart:
+        """Plain JSON data."""
+        return {"state": self.state, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A configuration now against a baseline that was kept earlier on the same machine; above 1 is faster."""
+
+    between: Between | None  # speed now over speed then, per row
+    raw: Between | None  # the same before the speed of the CPUs was taken into account
+    cpus: float | None  # speed of a core now over then; None: not known
+    limit: float  # slower by this share is too slow
+    state: Speed
+    why: str
+    changed: Sequence[str] = field(default=())  # what is not the same: model, ONNX Runtime, settings
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it is slower than allowed, and that is sure."""
+        return self.state == "DIFFERS"
+
+    def to_dict(self) -> ChangeRecord:
+        """Plain JSON data."""
+        return cast(ChangeRecord, {**asdict(self), "changed": list(self.changed)})
+
+
+# --- two ratios ---------------------------------------------------------------------------------------------
+
+
+def between(one: Gain, other: Gain) -> Between | None:
+    """Return `one` over `other` with its 95 % interval; None where one of them has none.
+
+    The distances of the two estimates from the ends of their own intervals, in logarithms, add up as squares:
+    each interval may lie as it likes around its estimate.
+
+    Source: Zou and Donner (2008), Statistics in Medicine 27, 1693-1702 (MOVER).
+    """
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return None
+    values = (one.ratio, one.low, one.high, other.ratio, other.low, other.high)
+    if not all(math.isfinite(value) and value > 0 for value in values):
+        return None
+    a, a_low, a_high, b, b_low, b_high = map(math.log, values)
+    down, up = math.hypot(a - a_low, b_high - b), math.hypot(a_high - a, b - b_low)
+    return Between(ratio=math.exp(a - b), low=math.exp(a - b - down), high=math.exp(a - b + up))
+
+
+def transfer(against: str, recorded: Gain, here: Gain | None, *, margin: float = MARGIN) -> Transfer:
+    """Judge whether a recorded gain is what is gained here.
+
+    HOLDS: the whole 95 % interval of their quotient lies within `margin` around 1. DIFFERS: the whole of it
+    lies on one side of 1, and not within. UNDECIDED in between, or where a race must not be believed.
+    """
+    found = None if here is None else between(here, recorded)
+    state, why = _speed(recorded, here, found, margin)
+    return Transfer(against=against, recorded=recorded, here=here, between=found, state=state, why=why)
+
+
+def _speed(recorded: Gain, here: Gain | None, found: Between | None, margin: float) -> tuple[Speed, str]:
+    if here is None:
+        return "NOT_MEASURED", f"{_ratio(recorded)} recorded; not measured here."
+    both = f"{_ratio(here)} here, {_ratio(recorded)} recorded"
+    for gain, where in ((recorded, "The recorded race"), (here, "The race here")):
+        if gain.doubt:
+            return "UNDECIDED", f"{both}. {where} gives no verdict: {gain.doubt.rstrip('.')}."
+    if found is None:
+        return "UNDECIDED", f"{both}; one of the two has no interval."
+    share = f"{_span(found)} of the recorded gain"
+    if found.low >= 1 / (1 + margin) and found.high <= 1 + margin:
+        return "HOLDS", f"{both}: {share}, within {100 * margin:g} %."
+    if found.high < 1 or found.low > 1:
+        return "DIFFERS", f"{both}: {share}, {'less' if found.high < 1 else 'more'} than recorded."
+    return (
+        "UNDECIDED",
+        f"{both}: {share}, which may be the same or not: a race of more effort here tells more.",
+    )
+
+
+def _ratio(gain: Gain) -> str:
+    return f"{ratio_text(gain.ratio, gain.low, gain.high)}×"
+
+
+def _span(found: Between) -> str:
+    """The quotient with its interval: "0.99× (95 % [0.96, 1.02])"."""
+    places = 3 if found.high - found.low < 0.02 else 2
+    return f"{found.ratio:.{places}f}× (95 % [{found.low:.{places}f}, {found.high:.{places}f}])"
+
+
+# --- then and now -------------------------------------------------------------------------------------------
+
+
+def change(
+    then: Gain,
+    now: Gain,
+    *,
+    limit: float,
+    cpus: float | None,
+    changed: Sequence[str] = (),
+) -> Change:
+    """Judge whether a configuration became slower since `then`, by more than `limit`.
+
+    The two were measured at different times, and no interval of either knows what the machine did in between.
+    What a fixed piece of work took then and now does: the interval reaches from what was measured to what
+    would have been at the same speed of the CPUs.
+
+    Args:
+        then: speed, runs a second per row, with its interval.
+        now: the same, here.
+        limit: a share: one that takes (1 + limit) times as long is too slow.
+        cpus: speed of a core now over then; None: not known.
+        changed: what is not the same as then.
+    """
+    raw = between(now, then)
+    found = raw
+    if raw is not None and cpus is not None and cpus > 0:
+        same = Between(ratio=raw.ratio / cpus, low=raw.low / cpus, high=raw.high / cpus)
+        found = Between(ratio=raw.ratio, low=min(raw.low, same.low), high=max(raw.high, same.high))
+    state, why = _changed(then, now, found, limit)
+    return Change(
+        between=found, raw=raw, cpus=cpus, limit=limit, state=state, why=why, changed=tuple(changed)
+    )
+
+
+def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tuple[Speed, str]:
+    for gain, when in ((then, "The baseline's race"), (now, "The race here")):
+        if gain.doubt:
+            return "UNDECIDED", f"{when} gives no verdict: {gain.doubt.rstrip('.')}."
+    if found is None:
+        return "UNDECIDED", "One of the two has no interval."
+    least = 1 / (1 + limit)
+    places = 3 if found.high - found.low < 0.02 else 2
+    text = (
+        f"{found.ratio:.{places}f}× as fast as the baseline, 95 % "
+        f"[{found.low:.{places}f}, {found.high:.{places}f}]"
+    )
+    if found.high < least:
+        return "DIFFERS", f"{text}: more than {100 * limit:g} % slower."
+    if found.low >= least:
+        return "HOLDS", f"{text}: not more than {100 * limit:g} % slower."
+    return "UNDECIDED", f"{text}: it may be more than {100 * limit:g} % slower, or not."
+
+
+# --- what was recorded --------------------------------------------------------------------------------------
+
+
+def recorded_gains(contrasts: Any) -> list[Gain]:
+    """Return what a file says was gained: against ORT's default, then against the baseline if there was one.
+
+    Args:
+        contrasts: `measured.contrasts` of a file, of whom nobody knows what it holds.
+    """
+    listed = contrasts if isinstance(contrasts, list) else []
+    found = [gain for one in reversed(listed[:8]) if (gain := _gain(one)) is not None]
+    return found[:2] if len(found) == len(listed) else []
+
+
+def _gain(one: Any) -> Gain | None:
+    if not isinstance(one, Mapping):
+        return None
+    ratio, low, high = (one.get(name) for name in ("ratio", "ratio_low", "ratio_high"))
+    if not _positive(ratio) or not all(bound is None or _positive(bound) for bound in (low, high)):
+        return None
+    assert ratio is not None
+    doubt = ""
+    if one.get("holds") is False or one.get("grade") == "F":
+        doubt = str(one.get("holds_reason") or "its A/A test failed")[:300]
+    elif one.get("contradicted") is True:
+        doubt = "its undisturbed rounds contradict the others"
+    return Gain(ratio=ratio, low=low, high=high, doubt=doubt)
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+# --- all together -------------------------------------------------------------------------------------------
+
+
+def fastness(transfers: Iterable[Transfer], *, otherwise: str) -> Part:
+    """Return the third answer: the worst of what was gained against each."""
+    order: tuple[Speed, ...] = ("DIFFERS", "UNDECIDED", "NOT_MEASURED", "HOLDS")
+    found = sorted(transfers, key=lambda one: (not one.is_slower, order.index(one.state)))
+    if not found:
+        return Part(state="NOT_MEASURED", why=otherwise)
+    return Part(state=found[0].state, why=f"Against {found[0].against}: {found[0].why}")
+
+
+def overall(
+    *,
+    runs: Part,
+    same: Part,
+    transfers: Sequence[Transfer],
+    targets: Sequence[TargetState],
+    change: Change | None,
+    asked_speed: bool,
+) -> State:
+    """Return what all of it comes to: FAILED where something is surely wrong, UNDECIDED where it may be.
+
+    More gain than recorded is no failure. Nothing measured is open only where it was asked for.
+    """
+    slower = any(one.is_slower for one in transfers) or (change is not None and change.is_slower)
+    if runs.state == "NO" or same.state == "NO" or slower or "MISSED" in targets:
+        return "FAILED"
+    speeds = [one.state for one in transfers] or ["NOT_MEASURED"]
+    speeds += [] if change is None else [change.state]
+    open_ = asked_speed and any(one in ("UNDECIDED", "NOT_MEASURED") for one in speeds)
+    if change is not None and change.state == "HOLDS" and not transfers:
+        open_ = False  # there was nothing else to ask
+    if runs.state == "UNKNOWN" or same.state == "UNKNOWN" or open_ or "UNKNOWN" in targets:
+        return "UNDECIDED"
+    return "CONFIRMED"

@@ -1,0 +1,230 @@
+"""This machine's own numbers, kept in a file, so that later models and later versions are held against them.
+
+keep(path, trial, …)       write them
+read(path)                 read them; of strangers, so they are checked
+against(kept, trial, …)    what changed since, judged by `core.evidence.verification.change`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import secrets
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+
+from core import __version__, wire
+from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
+from core.evidence.verification import Change, Gain, change
+from core.spec import spec_from_dict
+from core.store import ModelRecord
+from core.wire.errors import SpecError
+from core.wire.files import open_regular
+from core.wire.provenance import differing_facts, fingerprint, is_software
+
+FORMAT = 1
+MOST_BYTES = 4 << 20
+
+
+class KeptModel(TypedDict):
+    """The model that was measured."""
+
+    name: str
+    content_sha256: str
+
+
+class KeptSpeed(TypedDict):
+    """Runs a second, per row, with their 95 % interval."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    doubt: str
+
+
+class _File(TypedDict):
+    """A baseline's file."""
+
+    baseline: int  # FORMAT
+    tool_version: str
+    at: float  # seconds since the epoch
+    model: KeptModel
+    spec: dict[str, Any]
+    batch_size: int
+    speed: KeptSpeed
+    canary_s: float | None  # what a fixed piece of work took, the median over all blocks
+    environment: wire.Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A baseline."""
+
+    path: Path
+    file: _File
+
+    def check(self, machine: wire.Environment) -> None:
+        """Refuse a baseline of another machine; libraries may be others, that is what it is for.
+
+        Raises:
+            SpecError: a fact of the machine differs.
+        """
+        told = [
+            f"{name}: {then} then, {now} now"
+            for name, then, now in differing_facts(self.file["environment"], machine)
+            if not is_software(name)
+        ]
+        if told:
+            more = f" (and {len(told) - 3} more)" if len(told) > 3 else ""
+            raise SpecError(
+                f"The baseline `{self.path.name}` is of another machine: {'; '.join(told[:3])}{more}.",
+                hint="Record one here with `verify X --record baseline.json`.",
+            )
+
+
+def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environment) -> None:
+    """Write the numbers of a trial to `path`.
+
+    Raises:
+        SpecError: the file cannot be written; nothing half-written stays.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    file: _File = {
+        "baseline": FORMAT,
+        "tool_version": __version__,
+        "at": trial.finished_at or time.time(),
+        "model": {"name": record.name, "content_sha256": record.content_sha256},
+        "spec": trial.spec,
+        "batch_size": int(trial.facts["batch_size"]),
+        "speed": _kept(_speed(trial)),
+        "canary_s": _canary_s(trial),
+        "environment": machine,
+    }
+    try:
+        part.write_text(json.dumps(file, indent=1), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise SpecError(
+            f"`{path}` cannot be written: {error.strerror or error}.",
+            hint="Free disk space, or choose a file in a folder you may write.",
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Kept:
+    """Read a baseline.
+
+    Raises:
+        SpecError: it cannot be read, is none, or was written by a newer version.
+    """
+    try:
+        with open_regular(path) as opened:
+            data = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SpecError(
+            f"The baseline `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
+        ) from None
+    try:
+        loose = json.loads(data)
+        version = loose.get("baseline") if isinstance(loose, dict) else None
+        if type(version) is int and version > FORMAT:
+            raise SpecError(
+                f"The baseline `{path.name}` was made by a newer version: its format is {version}, and this "
+                f"version reads up to {FORMAT}.",
+                hint="Update ORTune, or record the baseline again.",
+            )
+        file = msgspec.convert(loose, _File)
+        fingerprint(file["environment"])
+        sound = all(
+            value is None or (math.isfinite(value) and value > 0)
+            for value in (*(file["speed"][key] for key in ("ratio", "low", "high")), file["canary_s"])
+        )
+    except SpecError:
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound or version != FORMAT:
+        raise SpecError(
+            f"`{path.name}` is no baseline of `verify --record`.", hint="Record one on this machine first."
+        )
+    return Kept(path=path, file=file)
+
+
+def against(
+    kept: Kept, trial: Trial, record: ModelRecord, machine: wire.Environment, *, limit: float
+) -> Change:
+    """Judge a trial by a baseline of the same machine.
+
+    Args:
+        kept: the baseline.
+        trial: what was measured now.
+        record: its model.
+        machine: as it is now.
+        limit: a share: one that takes (1 + limit) times as long is too slow.
+    """
+    then, file = kept.file["speed"], kept.file
+    now_s = _canary_s(trial)
+    cpus = None if file["canary_s"] is None or now_s is None else file["canary_s"] / now_s
+    return change(
+        Gain(ratio=then["ratio"], low=then["low"], high=then["high"], doubt=then["doubt"]),
+        _speed(trial),
+        limit=limit,
+        cpus=cpus,
+        changed=_changed(file, trial, record, machine),
+    )
+
+
+def _changed(file: _File, trial: Trial, record: ModelRecord, machine: wire.Environment) -> list[str]:
+    """What is not as it was: the model, the libraries, the configuration."""
+    found = [
+        f"{name}: {then} then, {now} now" for name, then, now in differing_facts(file["environment"], machine)
+    ]
+    if file["model"]["content_sha256"] != record.content_sha256:
+        found.insert(0, f"model: {file['model']['name']} then, {record.name} now, of other content")
+    if _settings(file["spec"]) != _settings(trial.spec):
+        found.append("settings: the configuration is another one")
+    return found
+
+
+def _settings(spec: dict[str, Any]) -> Any:
+    try:
+        data = spec_from_dict(spec).to_dict()
+    except SpecError:  # of another version
+        return None
+    return {name: part for name, part in data.items() if name in ("session", "workload", "engine")}
+
+
+def _speed(trial: Trial) -> Gain:
+    """Rows a second at the median latency, with its interval."""
+    result = trial.facts
+    latency, rows = result["latency"], int(result["batch_size"])
+    p50_s, low_s, high_s = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
+    doubt = str(result.get("grade_reason") or "its A/A test failed") if is_rejected(result) else ""
+    if p50_s is None:
+        return Gain(ratio=1.0, low=None, high=None, doubt="it has no p50 latency")
+    return Gain(
+        ratio=rows / p50_s,
+        low=rows / high_s if high_s else None,
+        high=rows / low_s if low_s else None,
+        doubt=doubt,
+    )
+
+
+def _kept(speed: Gain) -> KeptSpeed:
+    return {"ratio": speed.ratio, "low": speed.low, "high": speed.high, "doubt": speed.doubt}
+
+
+def _canary_s(trial: Trial) -> float | None:
+    """Seconds of the fixed piece of work that is done before every block."""
+    times = [one["counters"]["canary_ns"] for one in trial.facts.get("blocks") or []]
+    found = [value for value in times if value > 0]
+    return statistics.median(found) / 1e9 if found else None

@@ -1,0 +1,344 @@
+"""A bundle from a trial: what goes in, the sample that is recorded for it, and the zip.
+
+    contents(store, trial, run)    the files, and a sample of what the trial is fed and answers
+    write(path, held, texts)       the zip: the same contents and texts give the same bytes
+
+A bundle that cannot be written to its end is not there at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+import msgspec
+
+from core import __version__, wire
+from core.evidence.comparison import same_request
+from core.evidence.measurement import Trial
+from core.process import scratch
+from core.process.runner import Run
+from core.run.bundle import (
+    FORMAT,
+    INPUTS,
+    MANIFEST,
+    OUTPUTS,
+    PIECE,
+    BundledBaseline,
+    BundledFile,
+    BundledSample,
+    Manifest,
+    no_place,
+)
+from core.run.plan import contestant_plan, feed_plan
+from core.run.trial import prepare_trial, resolve_trial
+from core.spec import TrialSpec, anchor, spec_from_dict
+from core.store import ModelRecord, Store
+from core.wire import engines
+from core.wire.errors import ModelError, SpecError, StoreError
+from core.wire.files import open_regular
+
+MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one run, and of its outputs
+
+_KEPT = {INPUTS: "sample-inputs.npz", OUTPUTS: "sample-outputs.npz"}  # in the bundle, among a trial's files
+_FACTS = "sample.json"
+
+# --- what goes in -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a bundle of a trial holds beside its texts."""
+
+    trial: Trial  # with the spec of the bundle: paths are those in it
+    record: ModelRecord
+    model: str  # path of the model in the bundle
+    sources: Mapping[str, Path]  # path in the bundle -> file here
+    sample: BundledSample | None
+    no_sample: str
+    baseline: BundledBaseline | None
+
+
+def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
+    """Find the model of a trial and record a sample of what it is fed and answers, where there is none yet.
+
+    Args:
+        store: holds the trial and keeps the sample.
+        trial: complete.
+        run: starts a worker.
+
+    Raises:
+        SpecError: the trial has not ended well, or did not run ONNX Runtime.
+        ModelError: its model is gone, or another one stands there now.
+        TunerError: what broke while the sample was recorded.
+    """
+    spec = spec_from_dict(trial.spec)
+    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
+    if trial.state != "COMPLETE":
+        raise SpecError(
+            f"Trial {trial.id} is {trial.state}; a bundle takes what was measured along.",
+            hint="Choose a trial that is complete.",
+        )
+    resolved = resolve_trial(spec, store, run)
+    record = resolved.record
+    if trial.model_sha256 and record.content_sha256 != trial.model_sha256:
+        raise ModelError(
+            f"`{record.path}` holds another model now: `{record.content_sha256[:12]}` instead of "
+            f"`{trial.model_sha256[:12]}`.",
+            hint="Put the model back that was measured.",
+        )
+    sample, no_sample = _sample(store, trial, resolved.spec, run)
+    sources = _model_files(record)
+    model = next(iter(sources))
+    if sample is not None:
+        sources |= {name: store.artifact_path(trial.id, kept) for name, kept in _KEPT.items()}
+    bundled = _bundled(resolved.spec, model, with_sample=sample is not None)
+    return Contents(
+        trial=_with_spec(trial, bundled),
+        record=record,
+        model=model,
+        sources=sources,
+        sample=sample,
+        no_sample=no_sample,
+        baseline=_baseline(store, trial, resolved.spec, model),
+    )
+
+
+def _with_spec(trial: Trial, spec: TrialSpec) -> Trial:
+    return replace(trial, spec=spec.to_dict())
+
+
+def _model_files(record: ModelRecord) -> dict[str, Path]:
+    """The files of a model as they stand in a bundle; the model's own comes first."""
+    path = Path(record.path)
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem).strip("._") or "model"
+    found = {f"model/{stem}{path.suffix.lower()}": path}
+    for one in record.info["external_data"]:
+        name = f"model/{one['location']}"
+        if why := no_place(name):
+            raise ModelError(
+                f"The weights `{one['location'][:80]}` of `{path.name}` cannot stand in a bundle: it {why}.",
+                hint="Save the model again with its weights in a file beside it.",
+            )
+        found[name] = path.parent / one["location"]
+    return found
+
+
+def _bundled(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialSpec:
+    """The spec as it stands in a bundle: on its own model, fed with its sample instead of a file."""
+    ref = spec.model.model_copy(update={"path": model})
+    workload = spec.workload
+    if with_sample and workload.feeds != "random":
+        fed = {"feeds": INPUTS, "feed_values": {}, "image_mean": (), "image_std": ()}
+        workload = workload.model_copy(update=fed)
+    return spec.model_copy(update={"model": ref, "workload": workload})
+
+
+def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> BundledBaseline | None:
+    """What it raced against beside ONNX Runtime's default, where that is still known."""
+    try:
+        race = store.comparison(trial.comparison)
+        found = next(one for one in race.contestants if one.role == "baseline" and one.trial != trial.id)
+        other = spec_from_dict(store.trial(found.trial).spec)
+    except (StoreError, SpecError, StopIteration):
+        return None
+    if same_request(other, anchor(spec)):
+        return None
+    same_model = other.model.sha256 is not None and other.model.sha256 == spec.model.sha256
+    same = same_model and other.workload.feeds == "random" and engines.can(other.engine, "emit")
+    told = _bundled(other, model, with_sample=False).to_dict() if same else None
+    return {"label": found.label, "spec": told}
+
+
+# --- the sample ---------------------------------------------------------------------------------------------
+
+
+def _sample(store: Store, trial: Trial, spec: TrialSpec, run: Run) -> tuple[BundledSample | None, str]:
+    """The sample of a trial, recorded the first time; None, and why, where there can be none."""
+    kept = {name: store.artifact_path(trial.id, file) for name, file in _KEPT.items()}
+    facts = store.artifact_path(trial.id, _FACTS)
+    reply = _kept_reply(facts)
+    if reply is None or not (reply["refusal"] or all(path.is_file() for path in kept.values())):
+        reply = _recorded(store, spec, run, kept)
+        _keep_text(facts, json.dumps(reply))
+    if reply["refusal"]:
+        return None, reply["refusal"]
+    guard: Mapping[str, Any] = trial.facts.get("guard") or {}
+    return {
+        "inputs": INPUTS,
+        "outputs": OUTPUTS,
+        "rows": reply["rows"],
+        "precision": str(guard.get("precision") or "fp32"),
+        "tolerance": spec.protocol.tolerance,
+    }, ""
+
+
+def _kept_reply(path: Path) -> wire.SamplesReply | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=wire.SamplesReply)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _recorded(store: Store, spec: TrialSpec, run: Run, kept: Mapping[str, Path]) -> wire.SamplesReply:
+    resolved = resolve_trial(spec, store, run)
+    prepared = prepare_trial(resolved, store, run)
+    feeds = prepared.feeds
+    free = spec.workload.feeds == "random" and prepared.info["batch_dim"]
+    if free and _bytes_of(feeds) > MOST_SAMPLE_BYTES:
+        with contextlib.suppress(SpecError):  # values for as many rows as the batch has
+            one_row = spec.workload.model_copy(update={"batch_size": 1})
+            feeds = feed_plan(one_row, prepared.info)
+    plan = contestant_plan(spec, path=prepared.path, session=prepared.session, feeds=feeds, torch=None)
+    try:
+        with scratch.folder() as folder:
+            asked: wire.SamplesPlan = {"plan": plan, "folder": str(folder), "most_bytes": MOST_SAMPLE_BYTES}
+            reply = run(wire.SAMPLES, asked, timeout_s=float(spec.protocol.timeout_s))
+            if not reply["refusal"]:
+                for name, path in kept.items():
+                    _keep(folder / PurePosixPath(name).name, path)
+    except OSError as error:
+        raise _no_room(next(iter(kept.values())).parent, error) from error
+    return reply
+
+
+def _bytes_of(feeds: wire.FeedPlan) -> int:
+    total = 0
+    for one in feeds["inputs"]:
+        elements = 1
+        for length in one["shape"]:
+            elements *= max(1, length)
+        total += elements * (8 if "64" in one["dtype"] else 4)
+    return total
+
+
+def _keep(source: Path, target: Path) -> None:
+    part = target.with_name(f"{target.name}.part")
+    try:
+        shutil.copyfile(source, part)
+        part.replace(target)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _keep_text(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise _no_room(path, error) from error
+
+
+def _no_room(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"The recorded sample cannot be kept in `{path}`: {error.strerror or error}.",
+        hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+    )
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
+    """Write a bundle and return its size in bytes; the same contents and texts give the same bytes.
+
+    Args:
+        path: of the zip; replaced if it is there.
+        held: the model and the sample.
+        texts: path in the bundle -> text.
+
+    Raises:
+        SpecError: it cannot be written there; nothing half-written stays.
+        ModelError: the model's file is gone, or is not the one any more that was measured.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            _write(file, held, texts)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        return path.stat().st_size
+    except OSError as error:
+        hint = "Free disk space, or choose a file in a folder you may write."
+        raise SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=hint) from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _write(file: BinaryIO, held: Contents, texts: Mapping[str, str]) -> None:
+    known = {held.model: held.record.sha256}
+    known |= {f"model/{one['location']}": one["sha256"] for one in held.record.info["external_data"]}
+    files: list[BundledFile] = []
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in sorted(texts.items()):
+            files.append(_add(archive, name, text.encode()))
+        for name, source in sorted(held.sources.items()):
+            one = _copy(archive, name, source)
+            if one["sha256"] != known.get(name, one["sha256"]):
+                raise ModelError(
+                    f"`{source}` is not the file any more that was measured.", hint="Put that one back."
+                )
+            files.append(one)
+        _add(archive, MANIFEST, json.dumps(_manifest(held, files), indent=1).encode())
+
+
+def _manifest(held: Contents, files: list[BundledFile]) -> Manifest:
+    return {
+        "bundle": FORMAT,
+        "tool_version": __version__,
+        "trial": held.trial.id,
+        "model": {
+            "path": held.model,
+            "name": held.record.name,
+            "sha256": held.record.sha256,
+            "content_sha256": held.record.content_sha256,
+        },
+        "sample": held.sample,
+        "no_sample": held.no_sample,
+        "baseline": held.baseline,
+        "files": files,
+    }
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """A file of no time, no owner and no packing, so that nothing but its content counts."""
+    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    entry.create_system, entry.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+    return entry
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> BundledFile:
+    archive.writestr(_entry(name), data)
+    return {"path": name, "sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+
+
+def _copy(archive: zipfile.ZipFile, name: str, source: Path) -> BundledFile:
+    digest, total = hashlib.sha256(), 0
+    try:
+        opened_source = open_regular(source)
+    except OSError as error:
+        raise ModelError(
+            f"`{source}` cannot be read: {error.strerror or error}.", hint="Put it back."
+        ) from None
+    with opened_source as file, archive.open(_entry(name), "w", force_zip64=True) as member:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+            member.write(piece)
+            total += len(piece)
+    return {"path": name, "sha256": digest.hexdigest(), "size_bytes": total}

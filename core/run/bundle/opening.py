@@ -1,0 +1,377 @@
+"""A bundle or a configuration of strangers: every rule is checked before anything of it is used.
+
+No path leaves the bundle's folder, no link is followed, nothing grows beyond bounds, and every file is the
+one that the bundle lists. Files are unpacked piece by piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from core.process import scratch
+from core.run.bundle import (
+    CONFIG,
+    FORMAT,
+    INPUTS,
+    MANIFEST,
+    PIECE,
+    BundledBaseline,
+    BundledFile,
+    BundledSample,
+    Manifest,
+    no_place,
+)
+from core.run.named_files import check_named_files, open_folders
+from core.spec import TrialSpec, spec_from_dict, spec_from_yaml
+from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
+from core.wire.files import open_regular
+from core.wire.units import size
+
+MOST_FILES = 1_000
+MOST_TEXT_BYTES = 4 * MAX_CHARACTERS
+MOST_RATIO = 200  # unpacked over packed; what this version writes is not packed at all
+ROOM_LEFT_BYTES = 64 << 20  # on the disk, when a bundle is unpacked
+
+_END_BYTES = 22  # of the record that ends a zip without a comment, as bundles are
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A configuration of somebody, with what was recorded of it, ready to be asked here."""
+
+    spec: TrialSpec  # its model's path is one here
+    trial: str  # id, where it was measured; empty: not known
+    measured: Mapping[str, Any]  # of strangers: nobody has looked what is in it
+    environment: Any  # likewise
+    folder: Path | None  # of the bundle; None: a YAML file alone
+    sample: BundledSample | None  # its paths are files here
+    no_sample: str  # why there is none
+    baseline: BundledBaseline | None
+    name: str  # of the model
+
+
+@contextlib.contextmanager
+def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> Iterator[Opened]:
+    """Open a bundle or a YAML file; what was unpacked goes at the end of the `with`.
+
+    A YAML file that lies in a bundle's folder, as `unzip` leaves it, has the bundle's sample.
+
+    Args:
+        path: of the zip or of the YAML.
+        expert: the user allows `expert`.
+        within: folder to unpack in; None: the one for temporary files.
+
+    Raises:
+        SpecError: it cannot be read, is none, was made by a newer version, or holds what no bundle may.
+    """
+    if not is_bundle(path):
+        yield _opened_yaml(path, expert=expert)
+        return
+    with contextlib.ExitStack() as stack:
+        if within is not None:
+            scratch.remove_left(within)  # of processes that were killed
+        try:
+            folder = stack.enter_context(scratch.folder(within))
+        except OSError as error:
+            raise SpecError(
+                f"There is no folder to unpack the bundle in: {error.strerror or error}.",
+                hint="Free disk space, or set TMPDIR to a folder that you may write.",
+            ) from None
+        manifest = _unpacked(path, folder)
+        yield _opened_folder(folder, manifest, expert=expert)
+
+
+def check(path: Path, *, expert: bool = False) -> None:
+    """Refuse before anybody waits what can be told without unpacking; arguments as of `opened`.
+
+    Raises:
+        SpecError: as of `opened`.
+    """
+    if not is_bundle(path):
+        _opened_yaml(path, expert=expert)
+        return
+    with _archive(path) as (archive, packed_bytes):
+        _listed(archive, packed_bytes, path.resolve().parent)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins like a zip, or is called one."""
+    try:
+        with open_regular(path) as file:
+            return file.read(4) == b"PK\x03\x04" or path.suffix.lower() == ".zip"
+    except OSError as error:
+        raise SpecError(
+            f"`{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
+        ) from None
+
+
+def _opened_yaml(path: Path, *, expert: bool) -> Opened:
+    folder = path.resolve().parent
+    manifest = None
+    if path.name == CONFIG:
+        with contextlib.suppress(OSError), open_regular(folder / MANIFEST) as file:
+            manifest = _read_manifest(file.read(MOST_TEXT_BYTES + 1))
+    if manifest is not None:
+        for one in manifest["files"]:
+            _check_beside(folder, one)
+        return _opened_folder(folder, manifest, expert=expert)
+    try:
+        with open_regular(path) as file:
+            text = file.read(MOST_TEXT_BYTES + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "Choose a YAML file or a bundle."
+        raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
+    why = "A YAML file carries no sample of inputs and outputs; a bundle does (`emit --format bundle`)."
+    return _from_yaml(text, folder, None, no_sample=why, expert=expert)
+
+
+def _opened_folder(folder: Path, manifest: Manifest, *, expert: bool) -> Opened:
+    try:
+        text = (folder / CONFIG).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise _refused(f"its `{CONFIG}` is not UTF-8 text") from None
+    return _from_yaml(text, folder, manifest, no_sample=manifest["no_sample"], expert=expert)
+
+
+def _from_yaml(text: str, folder: Path, manifest: Manifest | None, *, no_sample: str, expert: bool) -> Opened:
+    spec = spec_from_yaml(text, expert=expert or expert_allowed())
+    check_named_files(spec.session, [Path.cwd().resolve(), folder, *open_folders()])
+    data = load_strict(text)
+    measured = data.get("measured") if isinstance(data.get("measured"), dict) else {}
+    sample, baseline = None, None
+    if manifest is not None:
+        spec = _placed(spec, manifest, folder)
+        sample, baseline = manifest["sample"], manifest["baseline"]
+        if sample is not None:
+            inputs, outputs = str(folder / sample["inputs"]), str(folder / sample["outputs"])
+            sample = {**sample, "inputs": inputs, "outputs": outputs}
+        if baseline is not None and baseline["spec"] is not None:
+            other = _placed(spec_from_dict(baseline["spec"]), manifest, folder)
+            check_named_files(other.session, [folder, *open_folders()])
+            baseline = {**baseline, "spec": other.to_dict()}
+    elif (near := folder / spec.model.path).is_file():
+        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"path": str(near)})})
+    return Opened(
+        spec=spec,
+        trial=str(measured.get("trial") or "")[:64],
+        measured=measured,
+        environment=data.get("environment"),
+        folder=folder if manifest is not None else None,
+        sample=sample,
+        no_sample=no_sample,
+        baseline=baseline,
+        name=manifest["model"]["name"] if manifest is not None else Path(spec.model.path).stem,
+    )
+
+
+def _placed(spec: TrialSpec, manifest: Manifest, folder: Path) -> TrialSpec:
+    """The spec on the bundle's own model and sample; of a file it names no other path than those."""
+    model = manifest["model"]
+    ref = spec.model.model_copy(update={"path": str(folder / model["path"]), "sha256": model["sha256"]})
+    workload = spec.workload
+    if workload.feeds == INPUTS:
+        workload = workload.model_copy(update={"feeds": str(folder / INPUTS)})
+    elif workload.feeds != "random":
+        raise SpecError(
+            f"The bundle is fed from `{workload.feeds[:80]}`, which is not in it.", hint="Make it again."
+        )
+    return spec.model_copy(update={"model": ref, "workload": workload})
+
+
+def _unpacked(path: Path, folder: Path) -> Manifest:
+    """Unpack a zip of strangers into an empty folder, and hold every file against what the bundle says of it.
+
+    Raises:
+        SpecError: it is damaged, or breaks a rule of bundles.
+    """
+    with _archive(path) as (archive, packed_bytes):
+        manifest, entries = _listed(archive, packed_bytes, folder)
+        for one in manifest["files"]:
+            _unpack(archive, entries[one["path"]], folder, one)
+        return manifest
+
+
+def _listed(
+    archive: zipfile.ZipFile, packed_bytes: int, folder: Path
+) -> tuple[Manifest, dict[str, zipfile.ZipInfo]]:
+    """What a zip says of itself, and its files, which agree."""
+    entries = _entries(archive, packed_bytes, folder)
+    manifest = _read_manifest(archive.read(entries.pop(MANIFEST)))
+    _check_listed(manifest, entries)
+    return manifest, entries
+
+
+@contextlib.contextmanager
+def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
+    """An open zip and its size in bytes; what goes wrong with it is told in words.
+
+    Raises:
+        SpecError: it is damaged, or there is no room.
+    """
+    try:
+        with open_regular(path) as file:
+            packed_bytes = os.fstat(file.fileno()).st_size
+            _check_end(file, packed_bytes)
+            with zipfile.ZipFile(file) as archive:
+                yield archive, packed_bytes
+    except TunerError:
+        raise
+    except _DAMAGE as error:
+        raise SpecError(
+            f"`{path.name}` is damaged, or no zip at all: {str(error)[:200] or type(error).__name__}.",
+            hint="Copy or download the bundle again.",
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"`{path.name}` cannot be unpacked: {error.strerror or error}.",
+            hint="Free disk space, or set TMPDIR to a folder with room.",
+        ) from None
+
+
+def _check_end(file: BinaryIO, packed_bytes: int) -> None:
+    """Refuse a zip that does not end where one ends: of a truncated one, a zip within it would be found."""
+    file.seek(max(0, packed_bytes - _END_BYTES))
+    if file.read(4) != b"PK\x05\x06":
+        raise zipfile.BadZipFile("its end is missing")
+    file.seek(0)
+
+
+def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[str, zipfile.ZipInfo]:
+    """What a zip says that it holds, after every rule that can be checked without unpacking."""
+    infos = archive.infolist()
+    if len(infos) > MOST_FILES:
+        raise _refused(f"it holds {len(infos):,} files, and {MOST_FILES:,} are the most")
+    found: dict[str, zipfile.ZipInfo] = {}
+    for one in infos:
+        if why := no_place(one.filename) or _no_file(one):
+            raise _refused(f"`{one.filename[:80]!s}` {why}")
+        if one.filename.lower() in found:
+            raise _refused(f"`{one.filename[:80]}` stands in it twice")
+        found[one.filename.lower()] = one
+    total = sum(one.file_size for one in infos)
+    if total > MOST_RATIO * max(packed_bytes, 1):
+        raise _refused(f"{size(packed_bytes)} would become {size(total)}, as bombs do")
+    free = shutil.disk_usage(folder).free
+    if total + ROOM_LEFT_BYTES > free:
+        raise SpecError(
+            f"The bundle takes {size(total)} unpacked, and {size(free)} are free in `{folder.parent}`.",
+            hint="Free disk space, or set TMPDIR to a folder with room.",
+        )
+    if MANIFEST not in found:
+        raise _refused(f"it has no `{MANIFEST}`")
+    for name in (MANIFEST, CONFIG):
+        if name in found and found[name].file_size > MOST_TEXT_BYTES:
+            raise _refused(f"its `{name}` has {size(found[name].file_size)}")
+    return {one.filename: one for one in infos}
+
+
+def _no_file(one: zipfile.ZipInfo) -> str:
+    kind = stat.S_IFMT(one.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        return "is a symbolic link"
+    if one.is_dir() or kind not in (0, stat.S_IFREG):
+        return "is no regular file"
+    if one.flag_bits & 1:
+        return "is encrypted"
+    if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is packed in a way that bundles are not"
+    return ""
+
+
+def _read_manifest(data: bytes) -> Manifest:
+    try:
+        loose = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _refused(f"its `{MANIFEST}` is no JSON") from None
+    version = loose.get("bundle") if isinstance(loose, dict) else None
+    if type(version) is not int or version < 1:
+        raise _refused(f"its `{MANIFEST}` does not say which format it has")
+    if version > FORMAT:
+        raise SpecError(
+            f"The bundle was made by a newer version ({str(loose.get('tool_version'))[:20]}): its format is "
+            f"{version}, and this version reads up to {FORMAT}.",
+            hint="Update ORTune here, or make the bundle with this version.",
+        )
+    try:
+        found = msgspec.convert(loose, Manifest)
+    except msgspec.ValidationError as error:
+        raise _refused(f"its `{MANIFEST}` does not say what a bundle says: {error}") from None
+    listed = [one["path"] for one in found["files"]]
+    sample = found["sample"]
+    needed = [CONFIG, found["model"]["path"], *([sample["inputs"], sample["outputs"]] if sample else [])]
+    for name in needed:
+        if name not in listed:
+            raise _refused(f"it needs `{name[:80]}`, which it does not list")
+    for name in listed:
+        if why := no_place(name):
+            raise _refused(f"`{name[:80]}` {why}")
+    return found
+
+
+def _check_listed(manifest: Manifest, entries: Mapping[str, zipfile.ZipInfo]) -> None:
+    listed = {one["path"] for one in manifest["files"]}
+    if missing := sorted(listed - set(entries)):
+        raise _refused(f"`{missing[0][:80]}` is missing in it")
+    if other := sorted(set(entries) - listed):
+        raise _refused(f"it holds `{other[0][:80]}`, which its `{MANIFEST}` does not list")
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path, one: BundledFile) -> None:
+    target = folder / entry.filename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, total = hashlib.sha256(), 0
+    with archive.open(entry) as member, target.open("xb") as file:
+        while piece := member.read(PIECE):
+            total += len(piece)
+            if total > entry.file_size:
+                raise _refused(f"`{entry.filename[:80]}` is larger than it says")
+            digest.update(piece)
+            file.write(piece)
+    _check_hash(one, digest.hexdigest(), total)
+
+
+def _check_beside(folder: Path, one: BundledFile) -> None:
+    """Hold a file of an unpacked bundle against what the bundle says of it."""
+    path, digest, total = folder / one["path"], hashlib.sha256(), 0
+    try:
+        if path.is_symlink():
+            raise _refused(f"`{one['path'][:80]}` is a symbolic link")
+        with open_regular(path) as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                total += len(piece)
+    except OSError as error:
+        raise _refused(f"`{one['path'][:80]}` cannot be read: {error.strerror or error}") from None
+    _check_hash(one, digest.hexdigest(), total)
+
+
+def _check_hash(one: BundledFile, found: str, total: int) -> None:
+    if (found, total) != (one["sha256"], one["size_bytes"]):
+        raise SpecError(
+            f"`{one['path'][:80]}` is not the file that was bundled: its SHA-256 begins with `{found[:12]}`, "
+            f"but the bundle says `{one['sha256'][:12]}`.",
+            hint="Copy or download the bundle again; if it stays so, somebody changed it.",
+        )
+
+
+def _refused(why: str) -> SpecError:
+    return SpecError(
+        f"This is no bundle that can be opened: {why}.", hint="Make it with `emit TRIAL --format bundle`."
+    )

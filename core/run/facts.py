@@ -1,0 +1,241 @@
+"""What of a recorded configuration can be told here without running it: fact by fact.
+
+The machine's facts come from a worker that loads every provider, and what ONNX Runtime knows of settings from
+another. What is recorded comes from strangers: it is checked before it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from core import wire
+from core.evidence.verification import Check, Fact
+from core.run.bundle.opening import Opened
+from core.run.job import Service
+from core.run.plan import session_plan, thread_warning
+from core.run.trial import Resolved, resolve_trial
+from core.spec import TrialSpec
+from core.spec.checks import cpu_list
+from core.wire.errors import Cancelled, ModelError, SpecError, TunerError
+from core.wire.provenance import differing_facts
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What was found."""
+
+    checks: list[Check] = field(default_factory=list)
+    differences: list[tuple[str, str, str]] = field(default_factory=list)  # name, recorded, here
+
+
+class _Cpu(TypedDict):
+    """As `wire.CpuFacts`, of a file."""
+
+    model: str
+    logical: int
+    physical: int
+    allowed: list[int]
+    quota: float | None
+
+
+class _Machine(TypedDict):
+    """What of a recorded environment is compared; of strangers, so it is checked before it is read."""
+
+    cpu: _Cpu
+    host: NotRequired[dict[str, Any]]
+    gpus: list[dict[str, Any]]
+    kernel: str
+    libraries: dict[str, str]
+    ort_build: str
+    variables: dict[str, str]
+
+
+def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple[Facts, Resolved | None]:
+    """Return every check, and the model; None: it is not there, or is another one.
+
+    Args:
+        held: what was recorded.
+        machine: this one.
+        service: starts workers, and holds the library.
+
+    Raises:
+        Cancelled: somebody ended it.
+    """
+    found = Facts()
+    resolved = _model(held, service, found)
+    _versions(held, machine, found)
+    _providers(held.spec, machine, found)
+    _settings(held.spec, service, found)
+    _threads(held.spec, machine, found)
+    _machine(held, machine, found)
+    return found, resolved
+
+
+def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
+    wanted = held.spec.model.sha256
+    try:
+        resolved = resolve_trial(held.spec, service.store, service.run)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        found.checks.append(Check(name="model", state="NO", recorded=(wanted or "")[:12], why=error.message))
+        return None
+    resolved = _in_library(held, resolved, service)
+    here = resolved.record.sha256
+    if wanted is None:
+        why = "The file does not say which model was measured: it carries no hash."
+        found.checks.append(Check(name="model", state="UNKNOWN", here=here[:12], why=why))
+    else:
+        found.checks.append(Check(name="model", state="OK", recorded=wanted[:12], here=here[:12]))
+    return resolved
+
+
+def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
+    """The same model in the library, if it is there: what is raced stays usable when the bundle is gone."""
+    known = service.store.model(resolved.record.content_sha256)
+    if held.folder is None or known is None or not Path(known.path).is_file():
+        return resolved
+    model = resolved.spec.model.model_copy(update={"path": known.path})
+    with suppress(ModelError, SpecError):
+        other = resolve_trial(resolved.spec.model_copy(update={"model": model}), service.store, service.run)
+        if other.record.content_sha256 == resolved.record.content_sha256:
+            return other
+    return resolved
+
+
+def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
+    """ONNX Runtime's version and build: another one may answer and run otherwise, so it is told."""
+    recorded = _recorded_machine(held.environment)
+    here = _ort_versions(machine["libraries"])
+    if recorded is None:
+        why = "The file does not say with which ONNX Runtime it was measured."
+        found.checks.append(Check(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
+        return
+    then = _ort_versions(recorded["libraries"])
+    same = then == here
+    why = "" if same else f"It was measured with {then}; here is {here}."
+    found.checks.append(
+        Check(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
+    )
+    same = recorded["ort_build"] == machine["ort_build"]
+    found.checks.append(
+        Check(
+            name="its build",
+            state="OK" if same else "NOTE",
+            recorded=recorded["ort_build"],
+            here=machine["ort_build"],
+            why="" if same else "ONNX Runtime was built otherwise.",
+        )
+    )
+
+
+def _ort_versions(libraries: Mapping[str, str]) -> str:
+    names = sorted(name for name in libraries if name.startswith("onnxruntime"))
+    return ", ".join(f"{name} {libraries[name]}" for name in names) or "none that pip knows"
+
+
+def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+    """Whether every provider that is asked for really loads; the machine's facts come from loading them."""
+    known = {one["name"]: one for one in machine["providers"]}
+    for name in spec.session.requested_providers:
+        fact = known.get(name)
+        if fact is not None and fact["loadable"]:
+            found.checks.append(Check(name=name, state="OK", here="loads"))
+            continue
+        reason = f"This ONNX Runtime has no {name}." if fact is None else fact["reason"]
+        why = f"{name} does not load here: {reason}" if fact is not None else reason
+        state: Fact = "NOTE" if spec.session.allow_fallback else "NO"
+        found.checks.append(Check(name=name, state=state, here="does not load", why=why))
+
+
+def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
+    """Whether this ONNX Runtime knows every setting: it drops config entries that it does not in silence."""
+    session = session_plan(spec.session)
+    asked: wire.SettingsPlan = {
+        "attributes": list(session["attributes"]),
+        "enums": {name: str(session["attributes"][name]) for name in _ENUMS if name in session["attributes"]},
+        "keys": [*session["config_entries"], *session["run_config_entries"]],
+        "optimizers": list(session["disabled_optimizers"]),
+    }
+    total = len(asked["attributes"]) + len(asked["keys"]) + len(asked["optimizers"])
+    if total == 0:
+        found.checks.append(Check(name="settings", state="OK", here="none is set"))
+        return
+    try:
+        reply = service.run(wire.SETTINGS, asked)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        found.checks.append(Check(name="settings", state="UNKNOWN", why=error.message))
+        return
+    if reply["unknown"]:
+        names = ", ".join(f"`{name}`" for name in reply["unknown"])
+        why = (
+            f"ONNX Runtime {reply['version']} here does not know {names}, and drops what it does not know "
+            "in silence."
+        )
+        found.checks.append(
+            Check(name="settings", state="NO", here=f"{len(reply['unknown'])} unknown", why=why)
+        )
+    elif asked["keys"] and not reply["searched"]:
+        why = "No library of ONNX Runtime can be read here, so it is not known which config entries it knows."
+        found.checks.append(Check(name="settings", state="UNKNOWN", why=why))
+    else:
+        found.checks.append(
+            Check(name="settings", state="OK", recorded=f"{total} set", here=f"{total} known")
+        )
+
+
+_ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
+
+
+def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+    """Whether what is pinned exists here, and threads fit what this machine may use."""
+    cpu = machine["cpu"]
+    pinned = cpu_list(spec.protocol.cpus)
+    if lacking := sorted(set(pinned) - set(cpu["allowed"])):
+        why = f"`cpus` asks for CPU {lacking[0]}, which this process may not use."
+        found.checks.append(Check(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
+    asked = spec.session.intra_op_num_threads
+    text = "ONNX Runtime's default" if not asked else f"{asked}"
+    here = f"{cpu['usable']} can be used"
+    why = thread_warning(spec, cpu)
+    found.checks.append(
+        Check(name="threads", state="NOTE" if why else "OK", recorded=text, here=here, why=why)
+    )
+
+
+def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
+    """The fingerprint, fact by fact."""
+    recorded = _recorded_machine(held.environment)
+    if recorded is None:
+        why = (
+            "The file does not say on which machine it was measured."
+            if not held.environment
+            else "What the file says of its machine cannot be read."
+        )
+        found.checks.append(Check(name="machine", state="UNKNOWN", why=why))
+        return
+    found.differences = differing_facts(recorded, machine)
+    differs = len(found.differences)
+    why = f"{differs} fact{'s' * (differs != 1)} of the machine differ." if differs else ""
+    found.checks.append(
+        Check(
+            name="machine",
+            state="NOTE" if differs else "OK",
+            here="another" if differs else "the same",
+            why=why,
+        )
+    )
+
+
+def _recorded_machine(environment: Any) -> _Machine | None:
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(environment, _Machine)
+    return None

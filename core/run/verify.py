@@ -1,0 +1,395 @@
+"""Ask a recorded configuration on this machine: what needs no measuring, its answers, and a race.
+
+    verification(path, …)    the job; its result is a plain dictionary, `core.show.documents.VerifyDocument`
+
+The order is that of what it costs: facts first, then one run, then the race, then what targets need. What is
+surely wrong ends it, because a race of something else would answer nothing. Judgements are
+`core.evidence.verification`'s. Parent side: workers are started through the service only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from core import __version__, wire
+from core.evidence.comparison import Configuration, same_request
+from core.evidence.measurement import Trial
+from core.evidence.verification import (
+    MARGIN,
+    Change,
+    Part,
+    Transfer,
+    fastness,
+    overall,
+    recorded_gains,
+    transfer,
+)
+from core.process.runner import Progress
+from core.run import kinds
+from core.run.baseline import Kept, against, keep
+from core.run.bundle.opening import Opened, opened
+from core.run.facts import Facts, facts_of
+from core.run.job import Ending, Job, Outcome, Service
+from core.run.plan import contestant_plan, feed_plan
+from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
+from core.run.trial import Prepared, Resolved, prepare_trial
+from core.spec import TrialSpec, anchor, spec_from_dict
+from core.store import ModelRecord
+from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.wire.guard import computed_in, judge, random_operators
+from core.wire.units import visible
+
+LABEL = "what was recorded"
+DEFAULT = "ONNX Runtime's default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of a configuration."""
+
+    path: Path  # of the bundle or the YAML file
+    name: str = ""  # that it goes by; empty: the file's
+    measure: bool = True  # race it; False: what needs no measuring, and its answers
+    margin: float = MARGIN  # of the gain: a smaller difference is none
+    effort: str | None = None  # of the race; None: as recorded
+    budget_s: int | None = None
+    expert: bool = False
+    admit: Callable[[TrialSpec], TrialSpec] | None = None  # of a server: what a stranger's file may reach
+    wait_quiet_s: float = 0.0
+    baseline: Kept | None = None  # kept earlier on this machine, to be held against
+    fail_if_slower: float | None = None  # a share, of `baseline`
+    record: Path | None = None  # where to keep this machine's own numbers
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        return self.name or self.path.name
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What is known so far."""
+
+    facts: Facts = field(default_factory=Facts)
+    runs: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
+    same: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
+    error: wire.OutputError | None = None
+    transfers: list[Transfer] = field(default_factory=list)
+    no_speed: str = "It was not measured."
+    card: Row | None = None
+    change: Change | None = None
+    trial: str = ""
+    comparison: str = ""
+    notes: list[str] = field(default_factory=list)
+    kept: bool = False  # this machine's own numbers
+    error_of_file: ErrorRecord | None = None  # why this machine's own numbers could not be kept
+
+
+def verification(request: Request) -> Job:
+    """Return the job that asks a recorded configuration here.
+
+    It fails with `SpecError` where the file cannot be opened or `request.baseline` is of another machine.
+    """
+
+    def work(service: Service) -> Outcome:
+        result = verify(request, service)
+        return Outcome(whole=Ending(state="COMPLETE", result=result))
+
+    return Job(
+        kind="verify",
+        what=f"verify {visible(request.label)[:80]}",
+        work=work,
+        wait_quiet_s=request.wait_quiet_s if request.measure else None,
+    )
+
+
+def verify(request: Request, service: Service) -> dict[str, Any]:
+    """Ask, and return the answer as plain JSON data.
+
+    Raises:
+        SpecError: the file cannot be opened, or the baseline is of another machine.
+        Cancelled: somebody ended it.
+    """
+    _progress(service, "open", request.label)
+    with opened(
+        request.path, expert=request.expert, within=service.store.folder / "cache" / "bundles"
+    ) as held:
+        held = _as_asked(held, request)
+        found = _Found()
+        machine = service.environment()
+        if request.baseline is not None:
+            request.baseline.check(machine)
+        resolved = _before(held, machine, service, found)
+        if resolved is not None:
+            _answers(held, resolved, service, found)
+        if request.measure and found.runs.state == "YES" and resolved is not None:
+            _race(held, resolved, request, machine, service, found)
+        elif not request.measure:
+            found.no_speed = "It was not measured (--no-measure)."
+            found.transfers = _unmeasured(held)
+        else:
+            found.no_speed = "It was not measured, because it does not run here as it was recorded."
+        return _document(held, request, machine, found)
+
+
+def _as_asked(held: Opened, request: Request) -> Opened:
+    """With the effort that was asked for; the rest stays what was recorded."""
+    if request.admit is not None:
+        held = replace(held, spec=request.admit(held.spec))
+    changes: dict[str, Any] = {}
+    if request.effort is not None:
+        changes |= {"precision": request.effort, "runs": None}
+    if request.budget_s is not None:
+        changes["budget_s"] = request.budget_s
+    if not changes:
+        return held
+    protocol = {**held.spec.to_dict().get("protocol", {}), **changes}
+    data = {**held.spec.to_dict(), "protocol": {k: v for k, v in protocol.items() if v is not None}}
+    return replace(held, spec=spec_from_dict(data))
+
+
+def _progress(service: Service, stage: str, text: str = "") -> None:
+    service.on_progress(Progress(stage=stage, done=0, total=0, text=text))
+    if service.cancel.is_set():
+        raise Cancelled("The verification was cancelled.", hint="Start it again.")
+
+
+# --- without measuring --------------------------------------------------------------------------------------
+
+
+def _before(held: Opened, machine: wire.Environment, service: Service, found: _Found) -> Resolved | None:
+    """Check all that needs no run; None: it cannot be run here, and `found.runs` says why."""
+    _progress(service, "facts")
+    found.facts, resolved = facts_of(held, machine, service)
+    if broken := [one for one in found.facts.checks if one.state == "NO"]:
+        found.runs = Part(state="NO", why=" ".join(one.why for one in broken))
+        found.same = Part(state="UNKNOWN", why="It was not run: see why it does not run here.")
+        return None
+    return resolved
+
+
+# --- one run ------------------------------------------------------------------------------------------------
+
+
+def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) -> None:
+    """Run it once, on the recorded inputs where there are some, and hold its outputs against the recorded."""
+    _progress(service, "answers")
+    try:
+        prepared = prepare_trial(resolved, service.store, service.run)
+        spec, feeds = _fed(held, resolved, prepared)
+        plan = contestant_plan(spec, path=prepared.path, session=prepared.session, feeds=feeds, torch=None)
+        outputs = held.sample["outputs"] if held.sample is not None else ""
+        asked: wire.AnswersPlan = {"plan": plan, "outputs": outputs}
+        reply = service.run(wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s))
+    except Cancelled:
+        raise
+    except TunerError as error:
+        found.runs = Part(state="NO", why=error.message)
+        return
+    if reply["fallback"]:
+        why = f"It runs, but not on what was asked for: {reply['fallback_reason']}"
+        found.runs = Part(state="YES", why=why)
+    else:
+        ran = ", ".join(reply["effective_providers"])
+        found.runs = Part(state="YES", why=f"It loads and runs on {ran}.")
+    found.error = reply["error"]
+    found.same = _sameness(held, resolved.record, prepared, reply)
+
+
+def _fed(held: Opened, resolved: Resolved, prepared: Prepared) -> tuple[TrialSpec, wire.FeedPlan]:
+    """The configuration on the inputs of the sample."""
+    spec = resolved.spec
+    if held.sample is None:
+        return spec, prepared.feeds
+    fed: dict[str, Any] = {"feeds": held.sample["inputs"], "feed_values": {}}
+    fed |= {"image_mean": (), "image_std": ()}
+    if prepared.info["batch_dim"] is not None:
+        fed["batch_size"] = held.sample["rows"]
+    spec = spec.model_copy(update={"workload": spec.workload.model_copy(update=fed)})
+    return spec, feed_plan(spec.workload, prepared.info)
+
+
+def _sameness(held: Opened, record: ModelRecord, prepared: Prepared, reply: wire.AnswersReply) -> Part:
+    """The outputs within the tolerance that was recorded, and no wider one."""
+    if held.sample is None:
+        return Part(state="UNKNOWN", why=held.no_sample or "No outputs are recorded.")
+    precision = held.sample["precision"] or computed_in("fp32", prepared.session)
+    verdict = judge(
+        reply["error"],
+        precision,
+        held.sample["tolerance"],
+        random=tuple(random_operators(record.info)),
+    )
+    state = {True: "NO", False: "YES", None: "UNKNOWN"}[verdict.breach]
+    whole = f"{verdict.why[:1].upper()}{verdict.why[1:].rstrip('.')}."
+    return Part(state=state, why=whole)
+
+
+# --- the race -----------------------------------------------------------------------------------------------
+
+
+def _race(
+    held: Opened,
+    resolved: Resolved,
+    request: Request,
+    machine: wire.Environment,
+    service: Service,
+    found: _Found,
+) -> None:
+    _progress(service, "race")
+    began = time.time()
+    spec = resolved.spec
+    asked = [Configuration(spec=spec, label=LABEL, model=held.name)]
+    before = _old_baseline(held, spec)
+    if before is not None:
+        asked.append(before)
+    job = kinds.race(asked, model_name=held.name, what=f"verify {held.name}")
+    ending = service.perform(job)
+    if ending.state == "CANCELLED":
+        raise Cancelled("The verification was cancelled.", hint="Start it again.")
+    race = service.store.comparison(job.id)
+    trial = service.store.trial(next(one.trial for one in race.contestants if one.label == LABEL))
+    found.comparison, found.trial = race.id, trial.id
+    if ending.error is not None or trial.error is not None:
+        told = trial.error["message"] if trial.error is not None else str(ending.error)
+        found.no_speed = f"The race gave no numbers: {told}"
+        found.transfers = _unmeasured(held)
+        return
+    found.notes += _race_notes(held, trial)
+    found.transfers = _transfers(held, request, trial, before)
+    if not found.transfers:
+        found.no_speed = _nothing_recorded(held, spec)
+    _judge_targets(held, resolved, machine, service, found, since=began)
+    if request.baseline is not None:
+        found.change = against(request.baseline, trial, resolved.record, machine, limit=_limit(request))
+    if request.record is not None:
+        try:
+            keep(request.record, trial, resolved.record, machine)
+            found.kept = True
+        except SpecError as error:  # what was measured is not lost for it
+            found.error_of_file = record_from_error(error)
+
+
+def _limit(request: Request) -> float:
+    return request.margin if request.fail_if_slower is None else request.fail_if_slower
+
+
+def _old_baseline(held: Opened, spec: TrialSpec) -> Configuration | None:
+    """What was raced against when it was measured, where its configuration is recorded."""
+    if held.baseline is None or held.baseline["spec"] is None:
+        return None
+    other = spec_from_dict(held.baseline["spec"])
+    if same_request(other, anchor(spec)) or same_request(other, spec):
+        return None
+    return Configuration(spec=other, label=held.baseline["label"], role="baseline", model=held.name)
+
+
+def _race_notes(held: Opened, trial: Trial) -> list[str]:
+    """Who else used the CPUs, here and when it was recorded: it may be all that differs."""
+    busy, then = trial.facts.get("busy"), held.measured.get("busy")
+    told = [f"During the race here: {busy['words']}."] if busy else []
+    if isinstance(then, dict) and then.get("words"):
+        told.append(f"When it was recorded: {str(then['words'])[:200]}.")
+    return told
+
+
+def _transfers(held: Opened, request: Request, trial: Trial, before: Configuration | None) -> list[Transfer]:
+    """Each recorded gain against the same gain here: against the default, then against the old baseline."""
+    recorded = recorded_gains(held.measured.get("contrasts"))
+    here = recorded_gains(trial.facts.get("contrasts"))  # in the same order
+    if not recorded:
+        return []
+    found = [transfer(DEFAULT, recorded[0], here[0] if here else None, margin=request.margin)]
+    if len(recorded) > 1 and held.baseline is not None:
+        again = here[1] if before is not None and len(here) > 1 else None
+        label = f"`{visible(held.baseline['label'])[:80]}`"
+        found.append(transfer(label, recorded[1], again, margin=request.margin))
+    return found
+
+
+def _unmeasured(held: Opened) -> list[Transfer]:
+    recorded = recorded_gains(held.measured.get("contrasts"))
+    return [transfer(DEFAULT, one, None) for one in recorded[:1]]
+
+
+def _nothing_recorded(held: Opened, spec: TrialSpec) -> str:
+    if same_request(spec, anchor(spec)):
+        return "It is ONNX Runtime's default itself: there is nothing that it would be faster than."
+    if held.measured.get("contrasts"):
+        return "What the file says of its gain cannot be read."
+    return "The file does not say how much was gained: nothing was measured with it, or it was raced alone."
+
+
+def _judge_targets(
+    held: Opened,
+    resolved: Resolved,
+    machine: wire.Environment,
+    service: Service,
+    found: _Found,
+    *,
+    since: float,
+) -> None:
+    """The targets of the configuration, after measuring what this race does not tell."""
+    targets = resolved.spec.targets
+    if not targets:
+        return
+    subject = Subject(label=LABEL, spec=resolved.spec, record=resolved.record)
+
+    def judged() -> Row:
+        fingerprint = machine["fingerprint"]
+        return rows(service.store, [subject], targets, fingerprint=fingerprint, since=since)[0]
+
+    work = needed([judged()])
+    for batch in sorted(set(work.races) - {subject.rows}):
+        _progress(service, "targets", f"batch {batch:,}")
+        asked = [Configuration(spec=subject.at_batch(batch), label=LABEL, model=held.name)]
+        service.perform(kinds.race(asked, model_name=held.name))
+    if work.accuracies:
+        _progress(service, "targets", "labelled data")
+        with suppress(SpecError):  # the row says why it is not known
+            accuracy_task(service.store, work.accuracies)(service.run)
+    found.card = judged()
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def _document(held: Opened, request: Request, machine: wire.Environment, found: _Found) -> dict[str, Any]:
+    judged = found.card.judged if found.card is not None else ()
+    fast = fastness(found.transfers, otherwise=found.no_speed)
+    asked_speed = request.measure and (bool(held.measured.get("contrasts")) or request.baseline is not None)
+    state = overall(
+        runs=found.runs,
+        same=found.same,
+        transfers=found.transfers,
+        targets=[one.state for one in judged],
+        change=found.change,
+        asked_speed=asked_speed,
+    )
+    return {
+        "state": state,
+        "file": request.label,
+        "model": {"name": held.name, "sha256": held.spec.model.sha256 or ""},
+        "recorded_trial": held.trial or None,
+        "runs": found.runs.to_dict(),
+        "same": {**found.same.to_dict(), "error": found.error},
+        "fast": {**fast.to_dict(), "gains": [one.to_dict() for one in found.transfers]},
+        "checks": [one.to_dict() for one in found.facts.checks],
+        "differences": [
+            {"name": name, "recorded": one, "here": other} for name, one, other in found.facts.differences
+        ],
+        "targets": [one.to_dict() for one in judged],
+        "change": None if found.change is None else found.change.to_dict(),
+        "margin": request.margin,
+        "trial": found.trial or None,
+        "comparison": found.comparison or None,
+        "recorded_to": str(request.record) if found.kept else None,
+        "notes": found.notes,
+        "tool_version": __version__,
+        "error": found.error_of_file,
+    }

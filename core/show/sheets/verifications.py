@@ -1,0 +1,225 @@
+"""Whether a recorded configuration holds here, as a sheet, and as JUnit's XML for build machines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from core.evidence.verdict import Color
+from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.table import Column, Table, md_text
+from core.wire.units import DASH, visible
+
+Document = Mapping[str, Any]  # a `documents.VerifyDocument`
+
+WORDS: Mapping[str, str] = {
+    "CONFIRMED": "it holds here",
+    "FAILED": "it does not hold here",
+    "UNDECIDED": "it cannot be told yet",
+}
+COLORS: Mapping[str, Color] = {
+    **{"CONFIRMED": "green", "FAILED": "red", "UNDECIDED": "gray"},
+    **{"YES": "green", "NO": "red", "UNKNOWN": "gray"},
+    **{"HOLDS": "green", "DIFFERS": "orange", "NOT_MEASURED": "gray"},
+    **{"OK": "green", "NOTE": "orange", "MET": "green", "MISSED": "red"},
+}
+_SPOKEN: Mapping[str, str] = {
+    **{"YES": "yes", "NO": "no", "UNKNOWN": "not known"},
+    **{"HOLDS": "HOLDS", "DIFFERS": "DIFFERS", "UNDECIDED": "UNDECIDED", "NOT_MEASURED": "not measured"},
+}
+_MARKS: Mapping[str, str] = {"OK": "✓", "NO": "✗", "NOTE": "!", "UNKNOWN": "?", "MET": "✓", "MISSED": "✗"}
+PARTS = (("runs", "runs"), ("same", "answers the same"), ("fast", "is as fast"))  # key, name
+
+
+def verified(document: Document) -> Sheet:
+    """The three answers, what they rest on, and what differs between the machines."""
+    return Sheet(
+        f"{document['file']} · {WORDS[document['state']]}",
+        [
+            *answers(document),
+            *change_lines(document),
+            *(Note(text, "orange") for text in document["notes"]),
+            checks(document),
+            *_remarks(document),
+            *differences(document),
+            *targets(document),
+        ],
+    )
+
+
+def spoken(state: str) -> str:
+    """Return a state as it is said."""
+    return _SPOKEN.get(state, state)
+
+
+def answers(document: Document) -> list[Fact]:
+    """The three answers, each with its own word."""
+    return [
+        Fact(
+            name, f"{spoken(document[key]['state'])}: {document[key]['why']}", COLORS[document[key]["state"]]
+        )
+        for key, name in PARTS
+    ]
+
+
+def change_lines(document: Document) -> list[Part]:
+    """Against a baseline of this machine: the verdict, and what is not as it was."""
+    change = document["change"]
+    kept = document["recorded_to"]
+    told: list[Part] = [Note(f"This machine's own numbers: {kept}.")] if kept else []
+    if change is None:
+        return told
+    told.insert(0, Fact("since then", f"{change['state']}: {change['why']}", COLORS[change["state"]]))
+    if change["changed"]:
+        told.append(Note(f"Changed since: {'; '.join(change['changed'])}."))
+    if change["cpus"] is not None:
+        told.append(
+            Note(f"A fixed piece of work ran at {change['cpus']:.3f}× its old speed; the interval covers it.")
+        )
+    return told
+
+
+def checks(document: Document) -> Table:
+    """What needs no measuring."""
+    return Table(
+        columns=[
+            Column("checked", tells=True),
+            Column("recorded"),
+            Column("here"),
+            Column("why", on="browser"),
+        ],
+        rows=[
+            (_marked(one, one["name"]), one["recorded"] or DASH, one["here"] or DASH, one["why"])
+            for one in document["checks"]
+        ],
+        colors=[COLORS[one["state"]] for one in document["checks"]],
+    )
+
+
+def _remarks(document: Document) -> list[Note]:
+    """Why a check is no plain yes, where neither its row nor the first answer says so."""
+    told = [
+        f"{one['name']}: {one['why']}"
+        for one in document["checks"]
+        if one["why"] and one["state"] != "NO" and one["name"] not in _IN_ROW
+    ]
+    return [Note(text, "orange", apart=text is told[0]) for text in told]
+
+
+_IN_ROW = ("ONNX Runtime", "its build")
+
+
+def _marked(one: Mapping[str, Any], name: str) -> str:
+    return f"{_MARKS[one['state']]} {name}"
+
+
+def differences(document: Document) -> list[Part]:
+    """What differs between the machines, fact by fact."""
+    found = document["differences"]
+    if not found:
+        return []
+    rows = [(one["name"], one["recorded"], one["here"]) for one in found]
+    return [
+        Line("What differs between the machines:", apart=True),
+        Table(columns=[Column("fact", tells=True), Column("recorded"), Column("here")], rows=rows),
+    ]
+
+
+def targets(document: Document) -> list[Part]:
+    """The targets of the configuration."""
+    found = document["targets"]
+    if not found:
+        return []
+    rows = [(_marked(one, target_words(one)), one["state"].lower(), one["why"] or DASH) for one in found]
+    return [
+        Line("Its targets:", apart=True),
+        Table(
+            columns=[Column("target", tells=True), Column("here"), Column("why")],
+            rows=rows,
+            colors=[COLORS[one["state"]] for one in found],
+        ),
+    ]
+
+
+def target_words(judged: Mapping[str, Any]) -> str:
+    """A target in words: its metric, what it is at, and the limit."""
+    target = judged["target"]
+    limit = "at most" if "at_most" in target else "at least"
+    value = target.get("at_most", target.get("at_least"))
+    batch = f" at batch {target['batch_size']:,}" if target.get("batch_size") else ""
+    return f"{target.get('metric')}{batch} {limit} {value}"
+
+
+# --- as files -----------------------------------------------------------------------------------------------
+
+
+def as_markdown(document: Document) -> str:
+    """Return the answer for a pull request or a wiki."""
+    blocks = [f"## {_md(str(document['file']))}: {WORDS[document['state']]}"]
+    rows = [(name, spoken(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
+    change = document["change"]
+    if change is not None:
+        rows.append(("since then", change["state"], change["why"]))
+    blocks.append(md_text(Table(columns=[Column("question"), Column("answer"), Column("why")], rows=rows)))
+    parts: Sequence[Part] = [
+        checks(document),
+        *_remarks(document),
+        *differences(document),
+        *targets(document),
+    ]
+    for one in parts:
+        blocks.append(md_text(one) if isinstance(one, Table) else _md(one.text))
+    blocks += [_md(text) for text in document["notes"]]
+    return "\n\n".join(blocks)
+
+
+def _md(text: str) -> str:
+    return visible(text).replace("<", "&lt;")
+
+
+def as_junit(document: Document) -> str:
+    """Return the answer as JUnit's XML: a case for each question, check and target."""
+    cases = list(_cases(document))
+    failures = sum("<failure" in one for one in cases)
+    skipped = sum("<skipped" in one for one in cases)
+    head = (
+        f'<testsuite name={_xml("ortune verify " + str(document["file"]))} tests="{len(cases)}" '
+        f'failures="{failures}" skipped="{skipped}">'
+    )
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>"])
+
+
+def _cases(document: Document) -> Iterator[str]:
+    for key, name in PARTS:
+        state, why = document[key]["state"], document[key]["why"]
+        slower = key == "fast" and any(_is_slower(one) for one in document["fast"]["gains"])
+        outcome = _outcome(state, failed=slower if key == "fast" else state == "NO")
+        yield _case("answers", name, f"{spoken(state)}: {why}", outcome)
+    if (change := document["change"]) is not None:
+        failed = change["state"] == "DIFFERS"
+        yield _case("answers", "since then", change["why"], _outcome(change["state"], failed=failed))
+    for one in document["checks"]:
+        yield _case("checks", one["name"], one["why"], _outcome(one["state"], failed=one["state"] == "NO"))
+    for one in document["targets"]:
+        outcome = _outcome(one["state"], failed=one["state"] == "MISSED")
+        yield _case("targets", target_words(one), one["why"], outcome)
+
+
+def _is_slower(gain: Mapping[str, Any]) -> bool:
+    return gain["state"] == "DIFFERS" and gain["between"] is not None and gain["between"]["ratio"] < 1
+
+
+def _outcome(state: str, *, failed: bool) -> str:
+    if failed:
+        return "failure"
+    return "skipped" if state in ("UNKNOWN", "UNDECIDED", "NOT_MEASURED") else ""
+
+
+def _case(group: str, name: str, why: str, outcome: str) -> str:
+    begin = f"  <testcase classname={_xml('ortune.' + group)} name={_xml(name)}"
+    return f"{begin}/>" if not outcome else f"{begin}><{outcome} message={_xml(why)}/></testcase>"
+
+
+def _xml(text: str) -> str:
+    return quoteattr(visible(text))

@@ -1,0 +1,77 @@
+"""Which settings the installed ONNX Runtime knows: it takes unknown config entries and names without a word.
+
+An attribute is there or not. A config entry or an optimizer is known where its name is a literal of the
+installed libraries; that is how `spec.knobs.config_entries` was made, and what a version dropped or does not
+have yet is told apart by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnxruntime as ort
+
+from core import wire
+
+_ENUMS = {
+    "graph_optimization_level": "GraphOptimizationLevel",
+    "execution_mode": "ExecutionMode",
+    "execution_order": "ExecutionOrder",
+}
+
+
+def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
+    """Say which of the names in `plan` this ONNX Runtime does not know."""
+    files = libraries()
+    unknown = [name for name in plan["attributes"] if not hasattr(ort.SessionOptions, name)]
+    unknown += [
+        f"{name} {member}" for name, member in plan["enums"].items() if not _has_member(_ENUMS[name], member)
+    ]
+    if files:
+        unknown += missing_literals(plan["keys"], files)
+        parts = {name: _longest_part(name) for name in plan["optimizers"]}
+        lacking = set(missing_literals(list(parts.values()), files))
+        unknown += [name for name, part in parts.items() if part in lacking]
+    return {"version": str(ort.__version__), "searched": len(files), "unknown": unknown}
+
+
+def _longest_part(name: str) -> str:
+    """What of an optimizer's name is a literal: `Level1_RuleBasedTransformer` is put together as it runs."""
+    return max(name.split("_"), key=len)
+
+
+def _has_member(enum: str, member: str) -> bool:
+    return hasattr(getattr(ort, enum, None), member)
+
+
+def libraries() -> list[Path]:
+    """Return ONNX Runtime's own shared libraries; those of providers are among them."""
+    folder = Path(ort.__file__).parent / "capi"
+    suffixes = (".so", ".pyd", ".dll", ".dylib")
+    return sorted(
+        one for one in folder.glob("*onnxruntime*") if any(part in suffixes for part in one.suffixes)
+    )
+
+
+def missing_literals(names: Sequence[str], files: Sequence[Path]) -> list[str]:
+    """Return those of `names` that stand in none of `files` as text."""
+    left = list(names)
+    for file in files:
+        if not left:
+            break
+        with _mapped(file) as data:
+            left = [name for name in left if data is None or data.find(name.encode()) < 0]
+    return left
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | None]:
+    """The file's bytes without reading it whole; None for one that cannot be mapped."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
+    except (OSError, ValueError):  # not readable, or empty
+        yield None

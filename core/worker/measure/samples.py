@@ -1,0 +1,124 @@
+"""A small sample of what a configuration is fed and what it answers: recorded once, asked again elsewhere.
+
+numpy and the session only. Files are written the same way every time, so that the same sample has the same
+bytes; what is read comes from strangers, so that sizes are known before memory is taken for them.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from core import wire
+from core.wire.errors import SpecError, WorkerError
+from core.worker.measure import outputs
+from core.worker.measure.contestant import pin
+from core.worker.measure.inference import count_rows, prepare, translated
+from core.worker.session import build_session
+from core.worker.session.feeds import Array, make_feeds
+from core.worker.session.feeds.archive import opened
+from core.worker.session.feeds.wanted import BFLOAT16
+
+INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
+
+
+def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
+    """Feed the configuration once and leave its inputs and outputs in two files.
+
+    Raises:
+        TunerError: as for `build_session` and `prepare`, and what the run raises.
+        WorkerError: the files cannot be written.
+    """
+    plan = payload["plan"]
+    pin(plan["cpus"])
+    built = build_session(plan["model_path"], plan["session"])
+    feeds = make_feeds(plan["feeds"], built.session.get_inputs())
+    contender = prepare(built, plan)
+    with translated():
+        result = contender.call()
+    found = contender.arrays(result)
+    fed = {
+        name: _widened(array) if feeds.dtypes[name] == BFLOAT16 else array
+        for name, array in feeds.arrays.items()
+    }
+    reply: wire.SamplesReply = {
+        "rows": count_rows(contender, plan["feeds"]),
+        "inputs": contender.inputs,
+        "outputs": contender.outputs(result),
+        "refusal": _refusal(fed, found, payload["most_bytes"]),
+    }
+    if not reply["refusal"]:
+        folder = Path(payload["folder"])
+        save_inputs(folder / INPUTS, fed)
+        outputs.save(str(folder / OUTPUTS), found)
+    return reply
+
+
+def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
+    """Feed the configuration once, and say how far its outputs are from the recorded ones.
+
+    Raises:
+        TunerError: as for `build_session` and `prepare`, and what the run raises.
+        SpecError: the recorded outputs cannot be read.
+    """
+    plan = payload["plan"]
+    pin(plan["cpus"])
+    recorded = _recorded(Path(payload["outputs"])) if payload["outputs"] else None
+    built = build_session(plan["model_path"], plan["session"])
+    contender = prepare(built, plan)
+    with translated():
+        found = contender.arrays(contender.call())
+    return {
+        "effective_providers": built.effective,
+        "fallback": built.fallback,
+        "fallback_reason": built.fallback_reason,
+        "rows": count_rows(contender, plan["feeds"]),
+        "error": None if recorded is None else outputs.compare(recorded, found),
+        "notes": contender.notes,
+    }
+
+
+def save_inputs(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an `.npz` whose names are those of the inputs, whatever they are.
+
+    Raises:
+        WorkerError: it cannot be written.
+    """
+    try:
+        with zipfile.ZipFile(path, "w") as archive:  # not deflated: the same bytes on every machine
+            for name, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+    except OSError as error:
+        raise WorkerError(
+            f"The inputs cannot be written to `{path}`: {error.strerror}.", hint="Free some disk space."
+        ) from error
+
+
+def _recorded(path: Path) -> dict[str, Array]:
+    """What `outputs.save` wrote, of whom nobody knows what it is: bounded, and without objects."""
+    with opened(path, f"There are no recorded outputs `{path.name}`.") as archive:
+        members = archive.read(archive.names)
+        names = members.get("arr_0")
+        arrays = [members[name] for name in (f"arr_{number + 1}" for number in range(len(members) - 1))]
+        if names is None or names.ndim != 1 or names.dtype.kind != "U" or len(names) != len(arrays):
+            raise SpecError(
+                f"`{path.name}` holds no recorded outputs.", hint="Make the bundle again with `emit`."
+            )
+        return dict(zip(names.tolist(), arrays, strict=True))
+
+
+def _widened(array: Array) -> Array:
+    """bfloat16, of which numpy knows the bits only, as float32."""
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def _refusal(fed: Mapping[str, Array], found: Mapping[str, Array], most_bytes: int) -> str:
+    for what, arrays in (("inputs", fed), ("outputs", found)):
+        total = sum(one.nbytes for one in arrays.values())
+        if total > most_bytes:
+            return f"The {what} of one run take {total:,} bytes, and a sample keeps {most_bytes:,} at most."
+    return ""

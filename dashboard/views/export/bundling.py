@@ -1,0 +1,125 @@
+"""A trial as one zip: made by a job, because a worker records its sample, and downloaded from the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.measurement import Trial
+from core.process.runner import Run
+from core.run import kinds
+from core.run.bundle import making
+from core.run.job import Status
+from core.run.search import found_by
+from core.show.emit.bundle import bundle_texts
+from core.wire.errors import TunerError
+from core.wire.units import size
+from dashboard import format, state
+from dashboard.widgets import job_box
+
+KIND = "bundle"  # of the job, as the scheduler lists it
+MOST_DOWNLOAD_BYTES = 1 << 30  # Streamlit holds a whole download in memory
+
+
+def draw(trial: Trial, accepted: str, stem: str) -> None:
+    """Draw what makes the bundle of a trial, and the download once it is made.
+
+    Args:
+        trial: to take along.
+        accepted: why its outputs may differ from what they should be; see `emit_yaml`.
+        stem: beginning of the file's name.
+    """
+    with st.container(border=True, key="export.bundle"):
+        st.markdown("**Bundle**")
+        st.caption(
+            "One zip with the model, this YAML, a sample of inputs and outputs, a Python script and pinned "
+            "requirements. On another machine *Verify*, or `ortune verify`, says whether it holds there."
+        )
+        status = _job(trial)
+        st.button(
+            "Make the bundle" if _result(status) is None else "Make it again",
+            key="export.bundle.make",
+            icon=":material/inventory_2:",
+            disabled=state.is_active(status),
+            on_click=_start,
+            args=(trial, accepted, stem),
+            help="A worker runs the configuration once and keeps what it was fed and answered.",
+        )
+        state.show_kept_error(KIND, "The bundle was not made")
+        job_box.draw(status, "export", what="this bundle", help="Nothing half-written stays.", of="bundle")
+        if status is not None and status.error is not None:
+            state.report_record(status.error, "The bundle was not made")
+        if (made := _result(status)) is not None:
+            _download(made)
+
+
+def _job_key(trial: Trial) -> str:
+    return f"export.bundle.job.{trial.id}"
+
+
+def _job(trial: Trial) -> Status | None:
+    own = state.status(st.session_state.get(_job_key(trial)) or "")
+    if own is not None:
+        return own
+    active = state.scheduler().active()
+    return next((one for one in active if one.kind == KIND and one.what.endswith(trial.id[:8])), None)
+
+
+def _result(status: Status | None) -> Mapping[str, Any] | None:
+    return status.result if status is not None and status.state == "COMPLETE" else None
+
+
+def _start(trial: Trial, accepted: str, stem: str) -> None:
+    store = state.store()
+    target = store.artifact_path(trial.id, "bundle.zip")
+
+    def work(run: Run) -> Mapping[str, Any]:
+        held = making.contents(store, trial, run=run)
+        texts = bundle_texts(
+            held, info=held.record.info, accepted_breach=accepted, found=found_by(store, trial)
+        )
+        written = making.write(target, held, texts)
+        facts = {"path": str(target), "size_bytes": written, "name": f"{stem}.zip"}
+        return {**facts, "no_sample": held.no_sample}
+
+    try:
+        job = kinds.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
+        st.session_state[_job_key(trial)] = state.scheduler().submit(job)
+    except TunerError as error:
+        state.keep_error(error, KIND)
+        return
+    state.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
+
+
+def _download(made: Mapping[str, Any]) -> None:
+    path, name = Path(made["path"]), str(made["name"])
+    if made["no_sample"]:
+        st.warning(
+            f"{format.plain(made['no_sample'])} *Verify* cannot tell whether the answers are the same.",
+            icon=":material/warning:",
+            title="Without a sample",
+        )
+    if made["size_bytes"] > MOST_DOWNLOAD_BYTES:
+        st.info(
+            f"It takes {size(made['size_bytes'])}, too much for a download from this page. It lies on the "
+            f"server at `{path}`.",
+            icon=":material/folder:",
+        )
+        return
+    if not path.is_file():
+        st.info("The file is gone. Make it again.", icon=":material/info:")
+        return
+    st.download_button(
+        f"Download {name} ({size(made['size_bytes'])})",
+        path.read_bytes,
+        file_name=name,
+        mime="application/zip",
+        key="export.download_bundle",
+        on_click="ignore",
+        icon=":material/download:",
+        type="primary",
+        help="The same trial gives the same bytes, however often it is made.",
+    )

@@ -1,0 +1,269 @@
+"""Does a configuration of somebody hold on this machine: a bundle or a YAML file, asked by a job."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.verification import MARGIN
+from core.run.baseline import Kept, read
+from core.run.job import Status
+from core.run.verify import Request, verification
+from core.show.sheets import Line, Note, verifications
+from core.show.table import Table
+from core.spec import TrialSpec
+from core.spec.effort import EFFORTS
+from core.wire.errors import SpecError, TunerError
+from dashboard import folders, format, state
+from dashboard.widgets import job_box, tables
+
+KIND = "verify"
+FILE, PATH, RACE, MARGIN_KEY = "verify.file", "verify.path", "verify.race", "verify.margin"
+EFFORT, AS_RECORDED = "verify.effort", "as it was recorded"
+JOB_PARAM = "verify"  # in the address, so that a reload finds the answer
+MOST_UPLOAD_MB = 1024
+AGAINST = "verify.against"
+KEPT_S = 24 * 3600  # of uploaded files and kept numbers, on the disk of the server
+_ICONS = {"green": ":material/check_circle:", "red": ":material/cancel:", "orange": ":material/warning:"}
+
+
+def draw() -> None:
+    """Draw what is asked, the job while it runs, and its answer."""
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        _ask()
+    with right:
+        status = _job()
+        job_box.draw(
+            status, "verify", what="this verification", help="What was raced so far is kept in History."
+        )
+        if status is None:
+            st.info(
+                "Nothing was verified yet. Choose a bundle that *Take away* made, here or elsewhere: it says "
+                "whether the configuration runs on this machine, answers the same, and is as fast.",
+                icon=":material/info:",
+            )
+        elif status.error is not None:
+            state.report_record(status.error, "It could not be verified")
+        elif status.result is not None:
+            _answer(status.result)
+
+
+def _ask() -> None:
+    st.subheader("Verify on this machine", anchor=False)
+    st.file_uploader(
+        "Bundle or YAML file",
+        type=["zip", "yaml", "yml"],
+        key=FILE,
+        max_upload_size=MOST_UPLOAD_MB,
+        help="Nothing in it is executed but the model, in a worker. A YAML file alone carries no sample of "
+        "outputs, so it cannot be told whether the answers are the same.",
+    )
+    st.text_input(
+        "or a path on the server",
+        key=PATH,
+        placeholder="for example a large bundle that lies there already",
+        help="A file in the folders that this server opens. Used when no file is chosen.",
+    )
+    st.toggle(
+        "Race it",
+        value=True,
+        key=RACE,
+        help="Against ONNX Runtime's default, and the old baseline where it is recorded. Off: facts and "
+        "answers only, within seconds.",
+    )
+    st.slider(
+        "Margin of the gain (%)",
+        min_value=1,
+        max_value=25,
+        value=round(100 * MARGIN),
+        key=MARGIN_KEY,
+        help="A gain that differs by less than this from the recorded one is the same. Both races have a "
+        "95 % interval; what they say together has to lie within.",
+    )
+    st.selectbox(
+        "Effort of the race",
+        [AS_RECORDED, *EFFORTS],
+        key=EFFORT,
+        help="More effort, a narrower interval: what is undecided may be decided then.",
+    )
+    st.file_uploader(
+        "Hold against a baseline of this machine",
+        type=["json"],
+        key=AGAINST,
+        max_upload_size=4,
+        help="The numbers that an earlier verification here kept (*Keep these numbers*, or `--record`). Says "
+        "whether a new model or a new ONNX Runtime is slower by more than the margin; a baseline of another "
+        "machine is refused.",
+    )
+    st.button(
+        "Verify",
+        key="verify.start",
+        type="primary",
+        icon=":material/fact_check:",
+        on_click=_start,
+        disabled=state.is_active(_job()),
+        help="Checks facts first, then runs it once, then races it. It waits for its turn on this machine.",
+    )
+    state.show_kept_error(KIND, "It could not be verified")
+
+
+def _job() -> Status | None:
+    """This address's job, else one that another tab started and that runs."""
+    own = state.status(st.query_params.get(JOB_PARAM) or "")
+    if own is not None and own.kind == KIND:
+        return own
+    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+
+
+def _start() -> None:
+    try:
+        path, name = _file()
+        baseline = _baseline()
+        measure = bool(st.session_state.get(RACE, True))
+        if baseline is not None and not measure:
+            raise SpecError("A baseline is held against a race.", hint="Turn *Race it* on.")
+        folder = state.store().folder / "cache" / "verify"
+        request = Request(
+            path=path,
+            name=name,
+            measure=measure,
+            record=folder / f"{secrets.token_hex(8)}.json" if measure and folder.is_dir() else None,
+            baseline=baseline,
+            margin=st.session_state.get(MARGIN_KEY, 100 * MARGIN) / 100,
+            effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
+            admit=_admitted,
+        )
+        job = state.scheduler().submit(verification(request))
+    except TunerError as error:
+        state.keep_error(error, KIND)
+        return
+    st.query_params[JOB_PARAM] = job
+    state.follow(job, "export", **{JOB_PARAM: job})
+
+
+def _file() -> tuple[Path, str]:
+    """The uploaded file on the disk of the server, or the one that is named; and what to call it."""
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        path = folders.allowed_path((st.session_state.get(PATH) or "").strip())
+        return path, path.name
+    return _on_disk(uploaded), str(uploaded.name)
+
+
+def _baseline() -> Kept | None:
+    uploaded = st.session_state.get(AGAINST)
+    return None if uploaded is None else read(_on_disk(uploaded))
+
+
+def _on_disk(uploaded: Any) -> Path:
+    """Where an uploaded file lies now; those of verifications that are long over go."""
+    folder = state.store().folder / "cache" / "verify"
+    target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                old.unlink(missing_ok=True)
+        with target.open("xb") as file:
+            uploaded.seek(0)
+            shutil.copyfileobj(uploaded, file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            target.unlink(missing_ok=True)
+        raise SpecError(
+            f"The file cannot be kept on the server: {error.strerror or error}.",
+            hint="Free disk space, or use `verify` on the command line.",
+        ) from None
+    return target
+
+
+def _admitted(spec: TrialSpec) -> TrialSpec:
+    """The spec on a model that this server opens to the browser; what reaches elsewhere is refused.
+
+    A bundle was unpacked into such a folder. A model elsewhere is the library's of the same hash, if any.
+    """
+    folders.check_spec(spec)
+    try:
+        path = str(folders.allowed_path(spec.model.path))
+    except TunerError:
+        known = state.store().model(spec.model.sha256) if spec.model.sha256 else None
+        if known is None:
+            raise
+        path = known.path
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"path": path})})
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def _answer(document: Mapping[str, Any]) -> None:
+    st.subheader(f"{format.plain(document['file'])}: {verifications.WORDS[document['state']]}", anchor=False)
+    if (change := document["change"]) is not None:
+        _since(document, change)
+    columns = st.columns(len(verifications.PARTS))
+    for column, (key, name) in zip(columns, verifications.PARTS, strict=True):
+        with column, st.container(border=True, key=f"verify.{key}"):
+            part = document[key]
+            color = verifications.COLORS[part["state"]]
+            st.caption(name)
+            st.badge(
+                verifications.spoken(part["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
+            )
+            st.markdown(format.plain(part["why"]))
+    if document["notes"]:
+        said = "  \n".join(map(format.plain, document["notes"]))
+        st.warning(said, icon=":material/groups:", title="Others used the CPUs")
+    tables.draw(verifications.checks(document), key="verify.checks", alt="What was checked without measuring")
+    _parts(verifications.differences(document), "verify.differences", "What differs between the machines")
+    _parts(verifications.targets(document), "verify.targets", "The targets of the configuration")
+    if document["recorded_to"] and Path(document["recorded_to"]).is_file():
+        st.download_button(
+            "Keep these numbers",
+            Path(document["recorded_to"]).read_bytes,
+            file_name="baseline.json",
+            mime="application/json",
+            key="verify.keep",
+            on_click="ignore",
+            icon=":material/save:",
+            help="This machine's own numbers, to hold a later model or a later ONNX Runtime against.",
+        )
+    st.download_button(
+        "Download as JUnit XML",
+        verifications.as_junit(document),
+        file_name="verify.xml",
+        mime="application/xml",
+        key="verify.junit",
+        on_click="ignore",
+        icon=":material/download:",
+        help="What `ortune verify --format junit` prints, for build machines.",
+    )
+
+
+def _since(document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+    """Against a baseline of this machine."""
+    with st.container(border=True, key="verify.since"):
+        color = verifications.COLORS[change["state"]]
+        st.caption("since the baseline")
+        st.badge(
+            verifications.spoken(change["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
+        )
+        st.markdown(format.plain(change["why"]))
+        for one in verifications.change_lines({**document, "recorded_to": None})[1:]:
+            if isinstance(one, Note):
+                st.caption(format.plain(one.text))
+
+
+def _parts(parts: Any, key: str, alt: str) -> None:
+    for one in parts:
+        if isinstance(one, Table):
+            tables.draw(one, key=key, alt=alt)
+        elif isinstance(one, Line):
+            st.markdown(f"**{format.plain(one.text)}**")

@@ -1,0 +1,650 @@
+"""Bundles made and verified for real: the same machine, another one, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import onnx
+import pytest
+
+from core import wire
+from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
+from core.evidence.verification import Gain, between
+from core.process.runner import run_job
+from core.run import verify as verifying
+from core.run.bundle import CONFIG, MANIFEST, SCRIPT
+from core.run.scheduler import Scheduler
+from core.spec.strict_yaml import dump_yaml, load_strict
+from core.store import Store
+from tests import tiny_models
+from tests.command_line import CommandLine, Done
+from tests.small_disks import small_disk
+
+SETTINGS = ("--intra-op-num-threads", "1", "--session-config", "session.set_denormal_as_zero=1")
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandLine:
+    """A command line on whose store a trial of the digits was measured."""
+    return CommandLine(tmp_path_factory.mktemp("verify"), acquainted)
+
+
+@pytest.fixture(scope="module")
+def trial(line: CommandLine) -> str:
+    done = line.run(
+        "bench", "digits_cnn", "--runs", "40", "--warmup-runs", "2", "--quiet", "--json", *SETTINGS
+    )
+    assert done.document["state"] == "COMPLETE", done.err
+    return str(done.document["trial"])
+
+
+@pytest.fixture(scope="module")
+def bundled(line: CommandLine, trial: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundled") / "digits.zip"
+    done = line.run("emit", trial, "--format", "bundle", "-o", str(path))
+    assert done.code == 0, done.err
+    return path
+
+
+@pytest.fixture
+def rebuilt(bundled: Path, tmp_path: Path) -> Callable[..., Path]:
+    """The bundle with some files replaced, and hashes that fit them: somebody's own bundle."""
+
+    def build(config: Callable[[dict[str, Any]], None] | None = None, **files: bytes) -> Path:
+        path = tmp_path / "other.zip"
+        with zipfile.ZipFile(bundled) as archive:
+            held = {name: archive.read(name) for name in archive.namelist()}
+        manifest = json.loads(held.pop(MANIFEST))
+        held |= files
+        if config is not None:
+            data = load_strict(held[CONFIG].decode())
+            config(data)
+            held[CONFIG] = dump_yaml(data).encode()
+        for one in manifest["files"]:
+            data = held[one["path"]]
+            one |= {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+        model = held[manifest["model"]["path"]]
+        manifest["model"]["sha256"] = hashlib.sha256(model).hexdigest()
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in held.items():
+                archive.writestr(name, data)
+            archive.writestr(MANIFEST, json.dumps(manifest))
+        return path
+
+    return build
+
+
+def verify(line: CommandLine, path: Path, *more: str) -> Done:
+    done = line.run("verify", str(path), "--quiet", "--json", *more)
+    assert "Traceback" not in done.err
+    return done
+
+
+def check_of(done: Done, name: str) -> dict[str, Any]:
+    return next(one for one in done.document["checks"] if one["name"] == name)
+
+
+# --- a bundle -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_trial_gives_the_same_bytes(
+    line: CommandLine, trial: str, bundled: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "again.zip"
+    assert line.run("emit", trial, "--format", "bundle", "-o", str(again)).code == 0
+    assert again.read_bytes() == bundled.read_bytes()
+    for kept in Store(line.home / "ortune.db").artifacts(trial, "sample*"):
+        kept.unlink()  # recorded anew, it is the same
+    done = line.run("emit", trial, "--format", "bundle", "-o", str(again), "--json")
+    assert done.document["size_bytes"] == again.stat().st_size
+    assert again.read_bytes() == bundled.read_bytes()
+
+
+def test_its_script_runs_without_ortune_from_any_folder(bundled: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(bundled) as archive:
+        archive.extractall(tmp_path / "b")
+    assert "onnxruntime" in (tmp_path / "b" / "requirements.txt").read_text()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", str(tmp_path / "b" / SCRIPT)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "logits [1, 10]" in done.stdout
+    assert "largest difference from what was recorded: 0.0" in done.stdout
+
+
+def test_a_bundle_needs_a_file(line: CommandLine, trial: str) -> None:
+    done = line.run("emit", trial, "--format", "bundle")
+    assert done.code == EXIT_BAD_INPUT
+    assert "Give `-o NAME.zip`" in done.err
+
+
+def test_weights_beside_the_model_come_along(cli: CommandLine, tmp_path: Path) -> None:
+    model = tiny_models.external_data(tmp_path / "m.onnx")
+    done = cli.run("bench", str(model), "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
+    path = tmp_path / "m.zip"
+    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    with zipfile.ZipFile(path) as archive:
+        assert {"model/m.onnx", "model/weights.bin"} <= set(archive.namelist())
+    for one in (model, tmp_path / "weights.bin"):
+        one.unlink()
+    found = verify(cli, path, "--no-measure")
+    assert (found.document["runs"]["state"], found.document["same"]["state"]) == ("YES", "YES"), found.out
+
+
+def test_a_model_that_changed_since_is_not_bundled(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    model = tmp_path / "mine.onnx"
+    shutil.copyfile(mlp, model)
+    done = cli.run("bench", str(model), "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
+    tiny_models.mlp(model, hidden=8)
+    told = cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(tmp_path / "m.zip"))
+    assert told.code == EXIT_BAD_INPUT
+    assert "is another model" in told.err
+    assert not (tmp_path / "m.zip").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_leaves_nothing_half_written(line: CommandLine, trial: str) -> None:
+    with small_disk("size=100k") as disk:
+        path = disk / "b.zip"
+        done = line.run("emit", trial, "--format", "bundle", "-o", str(path))
+        assert done.code == EXIT_BAD_INPUT
+        assert "cannot be written: No space left on device" in done.err
+        assert list(disk.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_model_of_gigabytes_is_never_held_in_memory(line: CommandLine, trial: str, tmp_path: Path) -> None:
+    """3 GiB of weights, most of them a hole in the file, with room for 1.5 GiB in this process."""
+    program = f"""
+import resource
+from dataclasses import replace
+from pathlib import Path
+from core.process.runner import run_job
+from core.run.bundle import making, opening
+from core.show.emit.bundle import bundle_texts
+from core.store import Store
+store = Store(Path({str(line.home / "ortune.db")!r}))
+held = making.contents(store, store.trial({trial!r}), run=run_job)
+big = Path({str(tmp_path / "big.bin")!r})
+with big.open("wb") as file:
+    file.truncate(3 << 30)
+held = replace(held, sources={{**held.sources, "model/big.bin": big}})
+limit = 1536 << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+path = Path({str(tmp_path / "big.zip")!r})
+written = making.write(path, held, bundle_texts(held))
+assert written > 3 << 30, written
+opening.check(path)
+print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    if shutil.disk_usage(tmp_path).free < 8 << 30:
+        pytest.skip("needs 8 GiB of disk")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=line.environment,
+        check=False,
+        timeout=300,
+    )
+    for name in ("big.zip", "big.bin"):
+        (tmp_path / name).unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr
+    assert "peak" in done.stdout
+
+
+# --- on the same machine ------------------------------------------------------------------------------------
+
+
+def test_on_the_same_machine_it_runs_and_answers_the_same(line: CommandLine, bundled: Path) -> None:
+    done = verify(line, bundled, "--no-measure")
+    found = done.document
+    assert done.code == 0, done.out
+    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("CONFIRMED", "YES", "YES")
+    assert found["same"]["error"]["max_rel"] == 0
+    assert found["fast"]["state"] == "NOT_MEASURED"
+    assert found["differences"] == []
+    assert {one["state"] for one in found["checks"]} <= {"OK", "NOTE"}
+    assert check_of(done, "settings")["here"] == "2 known"
+    text = line.run("verify", str(bundled), "--no-measure", "--quiet")
+    assert text.code == 0
+    assert "it holds here" in text.out
+    assert "answers the same yes" in text.out
+
+
+def test_a_race_says_whether_the_gain_holds_by_both_intervals(line: CommandLine, bundled: Path) -> None:
+    done = verify(line, bundled, "--margin", "900%")
+    found = done.document
+    (gain,) = found["fast"]["gains"]
+    assert gain["here"] is not None
+    if not (gain["here"]["doubt"] or gain["recorded"]["doubt"]):
+        expected = between(Gain(**gain["here"]), Gain(**gain["recorded"]))
+        assert expected is not None
+        assert gain["between"]["low"] == pytest.approx(expected.low)
+        assert gain["state"] == "HOLDS"
+        assert done.code == 0
+    else:  # this machine was too busy for a verdict
+        assert (gain["state"], done.code) == ("UNDECIDED", EXIT_UNDECIDED)
+    assert Store(line.home / "ortune.db").trial(found["trial"]).state == "COMPLETE"
+
+
+def test_a_setting_that_gains_less_than_was_recorded_differs(
+    line: CommandLine, rebuilt: Callable[..., Path]
+) -> None:
+    def slower(data: dict[str, Any]) -> None:
+        data["session"]["graph_optimization_level"] = "ORT_DISABLE_ALL"
+        (one,) = data["measured"]["contrasts"]
+        one |= {"ratio": 9.0, "ratio_low": 8.9, "ratio_high": 9.1, "holds": True, "grade": "A"}
+
+    done = verify(line, rebuilt(slower))
+    (gain,) = done.document["fast"]["gains"]
+    if gain["here"]["doubt"]:
+        assert done.code == EXIT_UNDECIDED
+    else:
+        assert (gain["state"], done.code) == ("DIFFERS", EXIT_FAILED)
+        assert "here, 9.00× recorded" in gain["why"]
+        assert "less than recorded" in gain["why"]
+
+
+def test_targets_are_checked_too(line: CommandLine, rebuilt: Callable[..., Path]) -> None:
+    def targets(data: dict[str, Any]) -> None:
+        data["targets"] = [
+            {"metric": "model_size", "at_most": "1 MB"},
+            {"metric": "latency_p50", "at_most": "1 us"},
+        ]
+
+    done = verify(line, rebuilt(targets))
+    states = [one["state"] for one in done.document["targets"]]
+    assert states[0] == "MET"
+    assert states[1] in ("MISSED", "UNKNOWN")
+    assert done.code in (EXIT_FAILED, EXIT_UNDECIDED)
+
+
+# --- another answer, another model --------------------------------------------------------------------------
+
+
+def test_a_changed_answer_is_told_with_how_much(
+    line: CommandLine, rebuilt: Callable[..., Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(rebuilt()) as archive:
+        archive.extract("samples/outputs.npz", tmp_path)
+    kept = dict(np.load(tmp_path / "samples" / "outputs.npz"))
+    kept["arr_1"] = kept["arr_1"] * np.float32(1.25)
+    np.savez(tmp_path / "changed.npz", *(kept[name] for name in ("arr_0", "arr_1")))
+    path = rebuilt(**{"samples/outputs.npz": (tmp_path / "changed.npz").read_bytes()})
+    done = verify(line, path, "--no-measure")
+    assert done.code == EXIT_FAILED
+    assert done.document["same"]["state"] == "NO"
+    assert (
+        "Largest error 0.2 of the largest magnitude, where 0.001 is allowed" in done.document["same"]["why"]
+    )
+
+
+def test_a_changed_model_answers_otherwise(
+    line: CommandLine, rebuilt: Callable[..., Path], bundled: Path
+) -> None:
+    with zipfile.ZipFile(bundled) as archive:
+        model = onnx.load_model_from_string(archive.read("model/digits_cnn.onnx"))
+    weight = max(model.graph.initializer, key=lambda one: len(one.raw_data))
+    weight.raw_data = (np.frombuffer(weight.raw_data, np.float32) * np.float32(1.5)).tobytes()
+    path = rebuilt(**{"model/digits_cnn.onnx": model.SerializeToString()})
+    done = verify(line, path, "--no-measure")
+    assert (done.code, done.document["same"]["state"]) == (EXIT_FAILED, "NO")
+
+
+def test_a_model_that_is_not_the_one_in_the_yaml_is_named(
+    line: CommandLine, bundled: Path, tmp_path: Path, mlp: str
+) -> None:
+    with zipfile.ZipFile(bundled) as archive:
+        archive.extract(CONFIG, tmp_path)
+    (tmp_path / "model").mkdir()
+    shutil.copyfile(mlp, tmp_path / "model" / "digits_cnn.onnx")
+    done = verify(line, tmp_path / CONFIG, "--no-measure")
+    assert done.code == EXIT_FAILED
+    assert "is another model" in done.document["runs"]["why"]
+    assert check_of(done, "model")["state"] == "NO"
+
+
+def test_a_yaml_alone_says_what_it_cannot_tell(line: CommandLine, trial: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    assert line.run("emit", trial, "-o", str(path)).code == 0
+    done = verify(line, path, "--no-measure")
+    assert done.code == EXIT_UNDECIDED
+    assert done.document["runs"]["state"] == "YES"
+    assert done.document["same"]["state"] == "UNKNOWN"
+    assert "carries no sample of inputs and outputs" in done.document["same"]["why"]
+
+
+def test_a_yaml_without_anything_measured_says_so(line: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("schema: 1\nmodel: {path: digits_cnn}\nprotocol: {runs: 20, warmup_runs: 1}\n")
+    done = verify(line, path)
+    assert done.code == EXIT_UNDECIDED
+    assert {one["name"]: one["state"] for one in done.document["checks"]}["machine"] == "UNKNOWN"
+    assert "ONNX Runtime's default itself" in done.document["fast"]["why"]
+
+
+# --- another machine ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """This machine, as if some of its facts were others: where the parent is told of them."""
+
+    def be(change: Callable[[dict[str, Any]], None]) -> None:
+        describe = Scheduler._describe
+
+        def changed(self: Scheduler, *args: Any, **how: Any) -> Any:
+            facts = json.loads(json.dumps(describe(self, *args, **how)))
+            change(facts)
+            return facts
+
+        monkeypatch.setattr(Scheduler, "_describe", changed)
+
+    return be
+
+
+def test_what_differs_between_the_machines_stands_fact_by_fact(
+    line: CommandLine, bundled: Path, elsewhere: Callable[..., None]
+) -> None:
+    def smaller(facts: dict[str, Any]) -> None:
+        facts["cpu"] |= {"allowed": [0], "quota": 0.5, "usable": 1}
+        facts["kernel"] = "6.1.0-other"
+
+    elsewhere(smaller)
+    done = verify(line, bundled, "--no-measure")
+    assert done.code == 0
+    found = {one["name"]: one["here"] for one in done.document["differences"]}
+    assert found["kernel"] == "6.1.0-other"
+    assert found["CPU quota"] == "0.5"
+    assert check_of(done, "machine")["state"] == "NOTE"
+    text = line.run("verify", str(bundled), "--no-measure", "--quiet").out
+    assert "What differs between the machines" in text
+
+
+def test_threads_that_do_not_fit_are_noted(
+    line: CommandLine, rebuilt: Callable[..., Path], elsewhere: Callable[..., None]
+) -> None:
+    elsewhere(lambda facts: facts["cpu"].update(allowed=[0], quota=1.0, usable=1))
+    path = rebuilt(lambda data: data["session"].update(intra_op_num_threads=4))
+    found = check_of(verify(line, path, "--no-measure"), "threads")
+    assert found["state"] == "NOTE"
+    assert "1 CPU may be used here" in found["why"]
+
+
+def test_a_process_that_may_use_one_cpu_is_another_machine(line: CommandLine, bundled: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    one = str(min(os.sched_getaffinity(0)))
+    done = line.run_alone(
+        "verify", str(bundled), "--no-measure", "--json", "--quiet", prefix=["taskset", "-c", one]
+    )
+    assert done.code == 0, done.err
+    assert ("allowed CPUs", "1") in {(one["name"], one["here"]) for one in done.document["differences"]}
+
+
+def test_a_target_without_the_provider_does_not_run(line: CommandLine, rebuilt: Callable[..., Path]) -> None:
+    def gpu(data: dict[str, Any]) -> None:
+        data["session"]["providers"] = [{"name": "OpenVINOExecutionProvider", "options": {}}]
+
+    done = verify(line, rebuilt(gpu), "--no-measure")
+    assert done.code == EXIT_FAILED
+    assert done.document["runs"]["state"] == "NO"
+    assert "OpenVINOExecutionProvider" in done.document["runs"]["why"]
+    assert done.document["same"]["state"] == "UNKNOWN"
+
+
+def test_another_onnxruntime_says_which_settings_it_does_not_know(
+    line: CommandLine,
+    bundled: Path,
+    elsewhere: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def older(facts: dict[str, Any]) -> None:
+        name = next(name for name in facts["libraries"] if name.startswith("onnxruntime"))
+        facts["libraries"][name] = "1.5.0"
+
+    elsewhere(older)
+    service = Scheduler._service
+
+    def old(self: Scheduler, *args: Any) -> Any:
+        from dataclasses import replace
+
+        found = service(self, *args)
+
+        def run(job: Any, payload: Any, **how: Any) -> Any:
+            if job == wire.SETTINGS:
+                return {"version": "1.5.0", "searched": 1, "unknown": payload["keys"]}
+            return found.run(job, payload, **how)
+
+        return replace(found, run=run)
+
+    monkeypatch.setattr(Scheduler, "_service", old)
+    done = verify(line, bundled)
+    assert done.code == EXIT_FAILED
+    assert "does not know `session.set_denormal_as_zero`, and drops" in done.document["runs"]["why"]
+    assert check_of(done, "ONNX Runtime")["state"] == "NOTE"
+    assert "1.5.0" in check_of(done, "ONNX Runtime")["here"]
+    assert done.document["fast"]["state"] == "NOT_MEASURED"
+
+
+def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
+    asked: wire.SettingsPlan = {
+        "attributes": ["intra_op_num_threads", "no_such_attribute"],
+        "enums": {"execution_mode": "ORT_SEQUENTIAL", "graph_optimization_level": "ORT_ENABLE_NEVER"},
+        "keys": ["session.intra_op.allow_spinning", "session.no_such_entry"],
+        "optimizers": ["ConstantFolding", "NoSuchFusion"],
+    }
+    reply = run_job(wire.SETTINGS, asked)
+    assert reply["searched"] > 0
+    assert reply["unknown"] == [
+        "no_such_attribute",
+        "graph_optimization_level ORT_ENABLE_NEVER",
+        "session.no_such_entry",
+        "NoSuchFusion",
+    ]
+
+
+def test_every_setting_of_the_table_is_known_here() -> None:
+    from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES
+    from core.spec.knobs.config_entries import KNOWN_OPTIMIZERS
+
+    asked: wire.SettingsPlan = {
+        "attributes": [one.name for one in KNOBS if one.target == "attribute"],
+        "enums": {},
+        "keys": [
+            *(one.name for one in KNOBS if one.target in ("config_entry", "run_entry")),
+            *KNOWN_CONFIG_ENTRIES,
+        ],
+        "optimizers": list(KNOWN_OPTIMIZERS),
+    }
+    of_other_builds = {"mlas.enable_gemm_fastmath_arm64_bfloat16"}
+    assert set(run_job(wire.SETTINGS, asked)["unknown"]) <= of_other_builds
+
+
+# --- for build machines -------------------------------------------------------------------------------------
+
+
+def test_junit_has_a_case_for_each_question(line: CommandLine, rebuilt: Callable[..., Path]) -> None:
+    path = rebuilt(lambda data: data["session"].update(providers=[{"name": "OpenVINOExecutionProvider"}]))
+    done = line.run("verify", str(path), "--no-measure", "--quiet", "--format", "junit")
+    suite = ElementTree.fromstring(done.out)
+    cases = {one.get("name"): one for one in suite}
+    assert done.code == EXIT_FAILED
+    assert int(suite.get("failures") or 0) == len(suite.findall("*/failure")) >= 1
+    assert cases["runs"].find("failure") is not None
+    assert cases["is as fast"].find("skipped") is not None
+    md = line.run("verify", str(path), "--no-measure", "--quiet", "--format", "md")
+    assert md.code == EXIT_FAILED
+    assert "| runs | no |" in md.out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--format", "junit", "--json"), "contradict each other"),
+        (("--fail-if-slower", "5%"), "slower than what"),
+        (("--no-measure", "--record", "x.json"), "contradict each other"),
+        (("--margin", "wide"), "takes a share"),
+        (("--against", "nowhere.json"), "cannot be read"),
+    ],
+)
+def test_bad_options_are_refused(line: CommandLine, bundled: Path, more: tuple[str, ...], words: str) -> None:
+    done = line.run("verify", str(bundled), *more)
+    assert done.code == EXIT_BAD_INPUT
+    assert words in done.err
+
+
+def test_a_damaged_bundle_is_refused_in_one_line(line: CommandLine, bundled: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short.zip"
+    path.write_bytes(bundled.read_bytes()[:-300])
+    done = line.run("verify", str(path), "--json")
+    assert done.code == EXIT_BAD_INPUT
+    assert "is damaged, or no zip at all" in done.document["error"]["message"]
+    assert list((line.home / "cache").glob("bundles/*")) == []
+    assert line.run("verify", str(path), "--format", "json").document == done.document
+
+
+# --- then and now -------------------------------------------------------------------------------------------
+
+
+def test_this_machines_own_numbers_are_kept_and_held_against(
+    line: CommandLine, bundled: Path, tmp_path: Path, elsewhere: Callable[..., None]
+) -> None:
+    kept = tmp_path / "baseline.json"
+    done = verify(line, bundled, "--margin", "900%", "--record", str(kept))
+    assert done.document["recorded_to"] == str(kept), done.err
+    again = verify(line, bundled, "--margin", "900%", "--against", str(kept), "--fail-if-slower", "900%")
+    change = again.document["change"]
+    assert change["state"] in ("HOLDS", "UNDECIDED")  # undecided: the machine was too busy for a verdict
+    assert change["changed"] == []
+    assert change["cpus"] > 0
+
+    data = json.loads(kept.read_text())
+    data["speed"] |= {name: 1e9 for name in ("ratio", "low", "high")} | {"doubt": ""}
+    kept.write_text(json.dumps(data))
+    slow = verify(line, bundled, "--margin", "900%", "--against", str(kept), "--fail-if-slower", "5%")
+    if slow.document["change"]["state"] == "DIFFERS":
+        assert slow.code == EXIT_FAILED
+        assert "more than 5 % slower" in slow.document["change"]["why"]
+    else:
+        assert "gives no verdict" in slow.document["change"]["why"]
+
+    elsewhere(lambda facts: facts.update(kernel="6.1.0-other"))
+    refused = line.run("verify", str(bundled), "--against", str(kept), "--quiet")
+    assert refused.code == EXIT_BAD_INPUT
+    assert "is of another machine: kernel:" in refused.err
+
+
+def test_another_onnxruntime_is_what_a_baseline_is_for(
+    line: CommandLine, bundled: Path, tmp_path: Path, elsewhere: Callable[..., None]
+) -> None:
+    kept = tmp_path / "baseline.json"
+    assert verify(line, bundled, "--record", str(kept)).document["recorded_to"]
+    elsewhere(lambda facts: facts.update(ort_build="another build"))
+    done = verify(line, bundled, "--against", str(kept))
+    assert any("another build now" in one for one in done.document["change"]["changed"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "is no baseline"),
+        ("[", "is no baseline"),
+        ('{"baseline": 2}', "made by a newer version"),
+        ('{"baseline": 1, "speed": {"ratio": -1}}', "is no baseline"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(
+    line: CommandLine, bundled: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "b.json").write_text(text)
+    done = line.run("verify", str(bundled), "--against", str(tmp_path / "b.json"))
+    assert done.code == EXIT_BAD_INPUT
+    assert words in done.err
+
+
+def test_what_it_is_called_is_that_of_the_file() -> None:
+    assert verifying.Request(path=Path("/tmp/x.zip")).label == "x.zip"
+
+
+# --- what else was recorded ---------------------------------------------------------------------------------
+
+
+def test_the_old_baseline_races_again(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    short = ("--runs", "30", "--warmup-runs", "1", "--quiet", "--json")
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{enable_mem_pattern: false}}\n")
+    done = cli.run("bench", mlp, "--intra-op-num-threads", "1", "--baseline", str(slow), *short)
+    path = tmp_path / "b.zip"
+    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    with zipfile.ZipFile(path) as archive:
+        kept = json.loads(archive.read(MANIFEST))["baseline"]
+    assert kept["spec"]["session"] == {"enable_mem_pattern": False}
+    found = verify(cli, path).document
+    default, baseline = found["fast"]["gains"]
+    assert default["against"] == "ONNX Runtime's default"
+    assert "slow.yaml" in baseline["against"]
+    assert default["here"] is not None
+    assert baseline["here"] is not None
+    race = Store(cli.home / "ortune.db").comparison(found["comparison"])
+    assert {one.role for one in race.contestants} == {"candidate", "baseline", "anchor"}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8", "bool", "int64"])
+def test_inputs_of_every_type_are_recorded_and_fed_again(
+    cli: CommandLine, tmp_path: Path, dtype: str
+) -> None:
+    model = tiny_models.identity(tmp_path / "m.onnx", dtype)
+    bound = ["--io-binding"] if dtype == "bfloat16" else []  # numpy has none
+    done = cli.run("bench", str(model), "--runs", "10", "--warmup-runs", "1", "--quiet", "--json", *bound)
+    path = tmp_path / "m.zip"
+    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    found = verify(cli, path, "--no-measure")
+    assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out
+
+
+def test_what_was_fed_from_a_file_is_fed_from_the_sample(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+    feeds = tmp_path / "feeds.npz"
+    np.savez(feeds, x=np.random.default_rng(3).normal(size=(4, 16)).astype(np.float32))
+    name = cli.run("inspect", mlp, "--json").document["inputs"][0]["name"]
+    np.savez(feeds, **{name: np.random.default_rng(3).normal(size=(4, 16)).astype(np.float32)})
+    more = ("--feed", str(feeds), "--batch-size", "4", "--runs", "10", "--warmup-runs", "1")
+    done = cli.run("bench", mlp, *more, "--quiet", "--json")
+    assert done.document["state"] == "COMPLETE", done.err
+    path = tmp_path / "m.zip"
+    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    feeds.unlink()
+    found = verify(cli, path, "--no-measure")
+    assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out
+    assert found.document["same"]["error"]["rows"] == 4
+
+
+def test_numbers_that_cannot_be_kept_do_not_cost_the_answer(
+    line: CommandLine, bundled: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "is a folder.json"
+    folder.mkdir()
+    done = verify(line, bundled, "--record", str(folder))
+    assert done.code == EXIT_BAD_INPUT
+    assert done.document["runs"]["state"] == "YES"
+    assert done.document["recorded_to"] is None
+    assert "cannot be written" in done.document["error"]["message"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [folder.name]

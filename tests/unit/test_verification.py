@@ -1,0 +1,191 @@
+"""Whether a recorded gain holds elsewhere: intervals decide, never two numbers alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from core.evidence.verification import (
+    Change,
+    Gain,
+    Part,
+    Transfer,
+    between,
+    change,
+    fastness,
+    overall,
+    recorded_gains,
+    transfer,
+)
+
+YES = Part(state="YES", why="")
+RECORDED = Gain(ratio=1.42, low=1.40, high=1.44)
+
+
+def gain(ratio: float, width: float = 0.02, doubt: str = "") -> Gain:
+    return Gain(ratio=ratio, low=ratio * (1 - width), high=ratio * (1 + width), doubt=doubt)
+
+
+def test_the_interval_of_a_quotient_is_that_of_both() -> None:
+    found = between(Gain(ratio=2.0, low=1.6, high=2.5), Gain(ratio=1.0, low=0.9, high=1.2))
+    assert found is not None
+    down = math.hypot(math.log(2 / 1.6), math.log(1.2))
+    up = math.hypot(math.log(2.5 / 2), math.log(1 / 0.9))
+    assert found.ratio == pytest.approx(2.0)
+    assert found.low == pytest.approx(2 * math.exp(-down))
+    assert found.high == pytest.approx(2 * math.exp(up))
+
+
+def test_without_an_interval_there_is_no_quotient() -> None:
+    assert between(Gain(ratio=2.0, low=None, high=None), RECORDED) is None
+    assert between(Gain(ratio=math.inf, low=1.0, high=math.inf), RECORDED) is None
+
+
+def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
+    draw = random.Random(7)
+    hits = 0
+    for _ in range(4000):
+        one, other = draw.gauss(0.3, 0.02), draw.gauss(0.1, 0.03)
+        gains = [
+            Gain(ratio=math.exp(middle), low=math.exp(middle - 1.96 * s), high=math.exp(middle + 1.96 * s))
+            for middle, s in ((one, 0.02), (other, 0.03))
+        ]
+        found = between(*gains)
+        assert found is not None
+        hits += found.low <= math.exp(0.2) <= found.high
+    assert 0.94 < hits / 4000 < 0.96
+
+
+@pytest.mark.parametrize(
+    ("here", "state", "words"),
+    [
+        (gain(1.41), "HOLDS", "within 5 %"),
+        (gain(1.10), "DIFFERS", "1.10× here, 1.42× recorded"),
+        (gain(1.70), "DIFFERS", "more than recorded"),
+        (gain(1.40, width=0.2), "UNDECIDED", "may be the same or not"),
+        (Gain(ratio=1.1, low=None, high=None), "UNDECIDED", "has no interval"),
+        (gain(1.10, doubt="the A/A test failed"), "UNDECIDED", "The race here gives no verdict"),
+        (None, "NOT_MEASURED", "1.42× recorded; not measured here"),
+    ],
+)
+def test_a_recorded_gain_holds_differs_or_is_undecided(here: Gain | None, state: str, words: str) -> None:
+    found = transfer("the default", RECORDED, here)
+    assert found.state == state
+    assert words in found.why
+
+
+def test_what_differs_by_less_than_the_margin_holds_even_where_it_surely_differs() -> None:
+    here = gain(1.40, width=0.001)
+    sure = Gain(ratio=1.42, low=1.419, high=1.421)
+    assert transfer("x", sure, here, margin=0.05).state == "HOLDS"
+    assert transfer("x", sure, here, margin=0.001).state == "DIFFERS"
+
+
+def test_a_recorded_race_that_was_rejected_decides_nothing() -> None:
+    found = transfer("x", gain(1.42, doubt="its A/A test failed"), gain(1.42))
+    assert found.state == "UNDECIDED"
+    assert "The recorded race gives no verdict: its A/A test failed." in found.why
+
+
+# --- all together -------------------------------------------------------------------------------------------
+
+
+def state(**changes: Any) -> str:
+    facts: dict[str, Any] = {
+        "runs": YES,
+        "same": YES,
+        "transfers": [transfer("x", RECORDED, gain(1.41))],
+        "targets": [],
+        "change": None,
+        "asked_speed": True,
+    }
+    return overall(**(facts | changes))
+
+
+def test_the_whole_is_as_good_as_its_worst_part() -> None:
+    less, more = transfer("x", RECORDED, gain(1.1)), transfer("x", RECORDED, gain(1.7))
+    open_ = transfer("x", RECORDED, gain(1.4, width=0.3))
+    assert state() == "CONFIRMED"
+    assert state(transfers=[more]) == "CONFIRMED"  # more gain than promised is no failure
+    assert state(transfers=[less]) == "FAILED"
+    assert state(transfers=[transfer("x", RECORDED, gain(1.41)), less]) == "FAILED"
+    assert state(transfers=[open_]) == "UNDECIDED"
+    assert state(transfers=[], asked_speed=True) == "UNDECIDED"
+    assert state(transfers=[], asked_speed=False) == "CONFIRMED"
+    assert state(same=Part(state="NO", why="")) == "FAILED"
+    assert state(same=Part(state="UNKNOWN", why="")) == "UNDECIDED"
+    assert state(runs=Part(state="NO", why="")) == "FAILED"
+    assert state(targets=["MET", "MISSED"]) == "FAILED"
+    assert state(targets=["MET", "UNKNOWN"]) == "UNDECIDED"
+
+
+def test_the_third_answer_tells_the_worst_first() -> None:
+    found = [transfer("the default", RECORDED, gain(1.41)), transfer("`old`", RECORDED, gain(1.1))]
+    assert fastness(found, otherwise="").why.startswith("Against `old`: 1.10× here")
+    nothing = fastness([], otherwise="Nothing was recorded.")
+    assert (nothing.state, nothing.why) == ("NOT_MEASURED", "Nothing was recorded.")
+
+
+# --- then and now -------------------------------------------------------------------------------------------
+
+
+def judged(now: Gain, *, cpus: float | None = 1.0, limit: float = 0.05) -> Change:
+    return change(gain(1000, width=0.01), now, limit=limit, cpus=cpus)
+
+
+def test_slower_than_allowed_is_told_by_the_interval() -> None:
+    assert judged(gain(1000, width=0.01)).state == "HOLDS"
+    assert judged(gain(1300, width=0.01)).state == "HOLDS"  # faster is not slower
+    assert judged(gain(800, width=0.01)).state == "DIFFERS"
+    assert judged(gain(950, width=0.02)).state == "UNDECIDED"
+    assert judged(gain(800, doubt="its A/A test failed")).state == "UNDECIDED"
+
+
+def test_what_the_machine_did_in_between_is_in_the_interval() -> None:
+    """All of a slowdown that slower CPUs would explain is none that is sure."""
+    found = judged(gain(800, width=0.01), cpus=0.8)
+    assert found.state == "UNDECIDED"
+    assert found.between is not None
+    assert found.raw is not None
+    assert found.between.low == pytest.approx(found.raw.low)
+    assert found.between.high == pytest.approx(found.raw.high / 0.8)
+    assert judged(gain(500, width=0.01), cpus=0.8).state == "DIFFERS"
+
+
+# --- what files say -----------------------------------------------------------------------------------------
+
+
+def test_gains_are_read_with_the_default_first() -> None:
+    listed = [
+        {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "holds": True},
+        {"ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "holds": False, "holds_reason": "it drifted"},
+    ]
+    default, baseline = recorded_gains(listed)
+    assert (default.ratio, default.doubt, baseline.ratio, baseline.doubt) == (2.0, "it drifted", 1.2, "")
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        None,
+        "1.42",
+        [1.42],
+        [{"ratio": "1.42", "ratio_low": 1, "ratio_high": 2}],
+        [{"ratio": -1.0, "ratio_low": None, "ratio_high": None}],
+        [{"ratio": math.nan, "ratio_low": None, "ratio_high": None}],
+        [{"ratio": 1.0, "ratio_low": True, "ratio_high": 2.0}],
+        [{"ratio": 1.0, "ratio_low": [], "ratio_high": 2.0}],
+        [{}] * 100_000,
+    ],
+)
+def test_gains_that_make_no_sense_are_none(listed: Any) -> None:
+    assert recorded_gains(listed) == []
+
+
+def test_it_is_plain_data() -> None:
+    found: Transfer = transfer("x", RECORDED, gain(1.41))
+    assert found.to_dict()["recorded"]["ratio"] == 1.42
+    assert judged(gain(1000)).to_dict()["changed"] == []
