@@ -23,7 +23,7 @@ from core.cli.options import Given, offered, provider_name, spec_data, with_sett
 from core.cli.output import EXIT_UNDECIDED
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
-from core.run.sweep import axis_of_study
+from core.run.axes import axes_of_study
 from core.spec import TrialSpec, asked, spec_from_dict
 from core.spec.knobs import KNOBS, Knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
@@ -451,8 +451,7 @@ def test_a_sweep_over_one_setting_is_a_curve_that_the_browser_finds(cli: Command
     assert "batch_size" in done.out.splitlines()[0]
     assert len(done.out.splitlines()) == 3
     study = ok(cli.run("history", "--json")).document["trials"][0]["study"]
-    axis = axis_of_study(study)
-    assert axis is not None
+    (axis,) = axes_of_study(study)
     assert (axis.name, axis.values) == ("batch_size", (1, 2))
 
 

@@ -14,28 +14,21 @@ from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
 from core.run.study import Found, Known
-from core.run.sweep import (
+from core.run.axes import (
     BATCH,
     MAX_POINTS,
     THREADS,
     Axis,
-    Measured,
-    Point,
+    axes_of_study,
     axis,
     axis_names,
-    axis_of_study,
-    best_under,
     default_values,
-    expand,
-    fastest,
-    join,
-    measured,
     parse_values,
+    parse_vary,
     study_name,
-    supported_percentile,
-    surely_under,
-    with_values,
 )
+from core.run.sweep import Measured, Point, expand, join, measured, with_values
+from core.run.sweet_spot import best_under, fastest, front, standing, supported_percentile, surely_under
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
 from tests import builders
@@ -219,12 +212,12 @@ def test_default_values_of_the_other_axes() -> None:
 @pytest.mark.parametrize("name", [BATCH, THREADS, "sequence", "x:0", "odd = name #1"])
 def test_the_name_of_a_study_is_read_back(name: str) -> None:
     one = Axis(name=name, values=(1, 2, 16))
-    assert axis_of_study(study_name(one, "3fa2c1")) == one
+    assert axes_of_study(study_name([one], "3fa2c1")) == (one,)
 
 
 @pytest.mark.parametrize("study", ["", "search #1", "curve batch_size= #1", "curve batch_size=1,2"])
 def test_a_study_of_another_kind_is_not_taken_for_a_curve(study: str) -> None:
-    assert axis_of_study(study) is None
+    assert axes_of_study(study) == ()
 
 
 def test_a_point_carries_the_rows_that_were_fed_and_its_throughput_interval() -> None:

@@ -70,7 +70,7 @@ def test_run_asks_for_one_race_of_all_values(
     (race,) = submitted
     assert [spec.workload.batch_size for spec in specs(race)] == [1, 8]
     assert [one.label for one in race["contestants"]] == ["batch 1", "batch 8"]
-    assert sweep.axis_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
+    assert sweep.axes_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
     assert race["model_name"] == mlp.name
     assert race["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
@@ -151,7 +151,7 @@ def test_the_slider_and_the_number_move_one_line(
 def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    study = sweep.study_name(Axis(name="batch_size", values=(1, 64)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=(1, 64))], "abc")
     invented.batches(state.store(), mlp, [1], fingerprint=machine["fingerprint"], study=study)
     invented.put_failed(
         state.store(), mlp, invented.spec_for(mlp, batch_size=64), message="Killed by SIGKILL.", study=study
@@ -221,7 +221,7 @@ def test_another_free_dimension_can_be_swept(
 def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    study = sweep.study_name(Axis(name="batch_size", values=(3, 5)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=(3, 5))], "abc")
     for rows in (3, 5):
         spec = invented.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
         invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
@@ -260,7 +260,7 @@ def put_race(
         for size in sizes
     ]
     anchor = Racer(spec=invented.spec_for(record), latency_s=0.0007, role="anchor", label="ORT default")
-    study = sweep.study_name(Axis(name="batch_size", values=tuple(sizes)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=tuple(sizes))], "abc")
     return invented.put_race(
         state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
     )
