@@ -333,6 +333,36 @@ def _joined(point: Point, known: Known) -> Measured:
     return measured(point, found.trial, reused=found.reused, race=found.race)
 
 
+def so_far(
+    points: Sequence[Point], trials: Sequence[Trial], p50_s: Mapping[str, float | None]
+) -> list[Measured]:
+    """Return the points of a race that runs, with the typical run of each until now, and no interval.
+
+    Args:
+        points: of the sweep.
+        trials: of the race.
+        p50_s: trial -> seconds of a run so far.
+    """
+    by_key = {one.key: one for one in trials}
+    found = []
+    for point in points:
+        trial = None if point.raced is None else by_key.get(point.raced.key())
+        known = p50_s.get(trial.id) if trial is not None else None
+        rows = None if point.raced is None else point.raced.workload.batch_size or 1
+        found.append(
+            Measured(
+                values=point.values,
+                trial="" if trial is None else trial.id,
+                state=NEW if trial is None else trial.state,
+                reused=False,
+                rows=rows,
+                latency={"p50_s": known} if known else None,
+                throughput_per_s=rows / known if rows and known else None,
+            )
+        )
+    return found
+
+
 # --- what the store knows -----------------------------------------------------------------------------------
 
 

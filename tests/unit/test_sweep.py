@@ -13,7 +13,6 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.study import Found, Known
 from core.run.axes import (
     BATCH,
     MAX_POINTS,
@@ -24,11 +23,11 @@ from core.run.axes import (
     axis_names,
     default_values,
     parse_values,
-    parse_vary,
     study_name,
 )
+from core.run.study import Found, Known
 from core.run.sweep import Measured, Point, expand, join, measured, with_values
-from core.run.sweet_spot import best_under, fastest, front, standing, supported_percentile, surely_under
+from core.run.sweet_spot import best_under, fastest, supported_percentile, surely_under
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
 from tests import builders
@@ -177,7 +176,7 @@ def test_a_sweep_that_the_model_cannot_do_is_refused(axes: list[Axis], model: An
     assert caught.value.hint
 
 
-def test_a_point_that_no_spec_allows_is_refused() -> None:
+def test_a_point_that_no_spec_allows_stays_with_its_reason_and_all_of_them_are_refused() -> None:
     base = spec_from_dict(
         {
             "model": {"path": "m.onnx"},
@@ -187,8 +186,14 @@ def test_a_point_that_no_spec_allows_is_refused() -> None:
             },
         }
     )
+    allowed, refused = expand(base, [axis(THREADS, [2, 4])])
+    assert (allowed.refused, allowed.races) == ("", True)
+    assert (refused.spec, refused.races) == (None, False)
+    assert "intra_op_thread_affinities" in refused.refused
+    (_, row) = join([allowed, refused], {})
+    assert (row.state, row.error) == ("REFUSED", refused.refused)
     with pytest.raises(SpecError, match="intra_op_thread_affinities"):
-        expand(base, [axis(THREADS, [2, 4])])
+        expand(base, [axis(THREADS, [4, 5])])
 
 
 def test_a_model_offers_its_batch_its_threads_and_its_other_dimensions() -> None:

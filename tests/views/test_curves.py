@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run import sweep
-from core.run.sweep import Axis
+from core.run import axes
+from core.run.axes import Axis
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state
@@ -55,8 +55,8 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
 ) -> None:
     at = open_page("curves", model=mlp)
     at.get_by_key("curves.axis").set_value("intra_op_num_threads").run()
-    values = sweep.parse_values(
-        at.text_input(key="curves.values.intra_op_num_threads").value, name=sweep.THREADS
+    values = axes.parse_values(
+        at.text_input(key="curves.values.intra_op_num_threads").value, name=axes.THREADS
     )
     assert max(values) == machine["cpu"]["usable"]
     assert min(values) == 1
@@ -70,7 +70,7 @@ def test_run_asks_for_one_race_of_all_values(
     (race,) = submitted
     assert [spec.workload.batch_size for spec in specs(race)] == [1, 8]
     assert [one.label for one in race["contestants"]] == ["batch 1", "batch 8"]
-    assert sweep.axes_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
+    assert axes.axes_of_study(race["study"]) == (Axis(name="batch_size", values=(1, 8)),)
     assert race["model_name"] == mlp.name
     assert race["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
@@ -411,7 +411,7 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     assert at.get("progress")[0].proto.text.startswith("9 of about 40 rounds")
     assert "batch 2" in at.get("echarts_chart")[0].proto.spec
     assert at.button(key="curves.run").disabled
-    assert "All points appear here together" in texts(at)
+    assert "The points so far are drawn above" in texts(at)
     at.button(key="curves.cancel").click().run()
     assert cancelled == [race.id]
 
