@@ -61,7 +61,7 @@ class Series:
     reused: list[bool]
     hover: list[str]
     style: int = 0
-    faint: bool = False  # of an earlier sweep
+    ghost: str = ""  # the earlier sweep that it is of; empty: the present one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +129,10 @@ def curve_info(
         found += [
             replace(
                 one,
-                name=f"{one.name} · {ghost.name}" if series else ghost.name,
+                name=ghost.name,
                 hover=[f"{plain(ghost.name)}<br>{text}" for text in one.hover],
                 style=looks.get(one.name, 0),
-                faint=True,
+                ghost=ghost.name,
             )
             for one in faint
         ]
@@ -283,10 +283,12 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
 def curve(info: CurveInfo) -> go.Figure:
     """Draw a curve: lines with markers, the interval as a band, reused points hollow, earlier ones faint."""
     figure = base_figure(x_title=info.x_title, y_title=info.y_title)
+    ghosts: set[str] = set()
     for series in info.series:
         look = style(series.style)
-        if series.faint:
-            _add_faint(figure, series, look)
+        if series.ghost:
+            _add_ghost(figure, series, look, named=series.ghost not in ghosts)
+            ghosts.add(series.ghost)
             continue
         _add_band(figure, series, look["color"])
         figure.add_scatter(
@@ -317,13 +319,16 @@ def curve(info: CurveInfo) -> go.Figure:
     return figure
 
 
-def _add_faint(figure: go.Figure, series: Series, look: Mapping[str, str]) -> None:
+def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, named: bool) -> None:
+    """A faint line; all lines of one earlier sweep have one place in the legend."""
     figure.add_scatter(
         x=series.x,
         y=series.y,
         name=plain(series.name),
+        legendgroup=series.ghost,
+        showlegend=named,
         mode="lines+markers",
-        opacity=0.45,
+        opacity=0.6,
         line={"color": look["color"], "dash": "dot", "width": 1.5},
         marker={"symbol": look["symbol"] + "-open", "color": look["color"], "size": 6},
         text=series.hover,

@@ -21,6 +21,7 @@ from dashboard.charts import (
     FONT_PX,
     HEIGHT,
     MUTED,
+    ON_LIGHT,
     PALETTE,
     TEXT,
     base_figure,
@@ -37,6 +38,7 @@ CELL_PX, FRAME_PX = 44, 130
 WITH_NUMBERS = 12  # cells on a side up to which each says its number
 LIGHT, DARK = "#DCE9F5", "#08457E"  # few and many rows per second; told apart in grey, too
 STRIPES = 4  # of a hatched cell
+PLATE = "rgba(255,255,255,0.85)"  # under a number
 HALF = 0.46  # of a cell, inside its border
 LABELLED = 24  # points that can be named beside their marks
 
@@ -158,19 +160,20 @@ def plane(info: Plane) -> go.Figure:
     height = max(HEIGHT, FRAME_PX + CELL_PX * len(info.rows))
     figure = base_figure(x_title=info.x_title, y_title=info.y_title, height=height)
     grid: list[list[Any]] = [[None] * len(info.columns) for _ in info.rows]
-    texts = [[""] * len(info.columns) for _ in info.rows]
     for cell in info.cells:
-        grid[cell.y][cell.x], texts[cell.y][cell.x] = cell.rate, cell.text
+        grid[cell.y][cell.x] = cell.rate
     small = max(len(info.columns), len(info.rows)) <= WITH_NUMBERS
     columns, rows = list(range(len(info.columns))), list(range(len(info.rows)))
     figure.add_heatmap(
         x=columns,
         y=rows,
         z=grid,
-        text=texts,
-        texttemplate="%{text}" if small else None,
         colorscale=[[0, LIGHT], [1, DARK]],
-        colorbar={"title": {"text": "rows/s", "font": {"color": TEXT}}, "tickfont": {"color": TEXT}},
+        colorbar={
+            "title": {"text": "rows/s", "font": {"color": TEXT}},
+            "tickfont": {"color": TEXT},
+            "tickformat": ",",
+        },
         xgap=2,
         ygap=2,
         hoverinfo="skip",
@@ -180,6 +183,8 @@ def plane(info: Plane) -> go.Figure:
     _add_crosses(figure, [one for one in info.cells if one.mark == "over"], info.over_label)
     _add_frame(figure, [one for one in info.cells if one.mark == "best"])
     _add_lost(figure, [one for one in info.cells if one.mark == "lost"], small=small)
+    if small:
+        _add_numbers(figure, [one for one in info.cells if one.rate is not None])
     _add_handles(figure, info.cells)
     ends = {"showgrid": False, "type": "linear"}
     figure.update_xaxes(
@@ -209,7 +214,7 @@ def _add_stripes(figure: go.Figure, cells: Sequence[Cell]) -> None:
                 (cell.x - HALF + low, cell.y - HALF + high, cell.x - HALF + high, cell.y - HALF + low)
             )
     name = "hatched: cannot be told from the best"
-    _add_lines(figure, strokes, name=name, line={"color": PALETTE[1], "width": 1.5})
+    _add_lines(figure, strokes, name=name, line={"color": PALETTE[1], "width": 1.3})
 
 
 def _add_crosses(figure: go.Figure, cells: Sequence[Cell], name: str) -> None:
@@ -251,6 +256,30 @@ def _add_lost(figure: go.Figure, cells: Sequence[Cell], *, small: bool) -> None:
         hoverinfo="skip",
         marker={"symbol": "x-thin", "size": 10, "line": {"width": 2, "color": MUTED}},
     )
+
+
+def _add_numbers(figure: go.Figure, cells: Sequence[Cell]) -> None:
+    """Each on a light plate of its own, so that neither colour nor stripes make it hard to read."""
+    for looks in (
+        {
+            "mode": "markers",
+            "marker": {"symbol": "line-ew", "size": 34, "line": {"width": 17, "color": PLATE}},
+            "unselected": {"marker": {"opacity": 1}},  # else a click on a cell would fade all numbers
+        },
+        {
+            "mode": "text",
+            "text": [one.text for one in cells],
+            "textfont": {"color": ON_LIGHT, "size": FONT_PX},
+            "unselected": {"textfont": {"color": ON_LIGHT}},
+        },
+    ):
+        figure.add_scatter(
+            x=[one.x for one in cells],
+            y=[one.y for one in cells],
+            hoverinfo="skip",
+            showlegend=False,
+            **looks,
+        )
 
 
 def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
@@ -407,7 +436,8 @@ def _scale(figure: go.Figure, info: Tradeoff) -> None:
             x=math.log10(info.line) if far["x"] else info.line,  # text goes by the exponent, shapes not
             y=1,
             yref="y domain",
-            yanchor="bottom",
+            yanchor="top",
+            xanchor="left",
             text=info.line_label,
             showarrow=False,
         )

@@ -120,7 +120,7 @@ def _numbers(row: Measured, stands: Standing) -> None:
 
 
 def _said_of(row: Measured, stands: Standing) -> list[str]:
-    found = [f"{row.runs:,} runs of {row.rows} rows"] if row.latency is not None else []
+    found = [f"{row.runs:,} runs of {row.rows} row{'s' * (row.rows != 1)}"] if row.latency is not None else []
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:

@@ -67,7 +67,7 @@ def _lines(shown: Shown, stands: Standing) -> None:
     about: dict[str, Any] = {"x": x, "series": series, "best": best, "ghosts": ghosts}
     latency = curve_charts.curve_info(shown.rows, y=statistics, line_s=stands.line_s, **about)
     throughput = curve_charts.curve_info(shown.rows, y="throughput", **about)
-    left, right = st.columns(2)
+    left, right = (st.container(), st.container()) if series else st.columns(2)  # room for the legend
     count = sum(row.latency is not None for row in shown.rows)
     with left.container(border=True):
         name = f", {curve_charts.STATISTICS[stands.percentile]}" if series else ""
