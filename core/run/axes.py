@@ -132,7 +132,8 @@ def _check_value(name: str, value: Value | None) -> None:
 
 def varies(row: Knob) -> bool:
     """Return whether a setting can be an axis: it says what runs, and its values can be listed."""
-    listed = row.kind in _LISTED or row.name == "providers"
+    several = row.kind in _LISTED and (row.low is None or row.low != row.high)
+    listed = several or row.name == "providers"
     return listed and row.target != "protocol" and row.name not in _NEVER
 
 
@@ -164,7 +165,8 @@ def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
     """Every name that has several values worth trying here: the usual ones, variants, then the settings."""
     usual = axis_names(info)
     several = [MODEL] if len(models) > 1 else []
-    others = [row.name for row in KNOBS if varies(row) and len(choices(row.name, place, models)) > 1]
+    varying = [row for row in KNOBS if varies(row)]
+    others = [row.name for row in varying if row.kind == "int" or len(choices(row.name, place, models)) > 1]
     return list(dict.fromkeys([*usual, *several, *(name for name in others if name != BATCH)]))
 
 
@@ -193,7 +195,8 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     if row is not None and name != THREADS:
         place = Place(threads=usable_threads)
         tried = row.worth(row, place) or row.stops(row, place)
-        return tuple(one for one in tried if isinstance(one, int))[:8] or (int(row.default or 0),)
+        first = int(row.default or 1)
+        return tuple(one for one in tried if isinstance(one, int))[:8] or (first, 2 * first, 4 * first)
     if name == THREADS:
         top = max(1, min(usable_threads, MAX_THREADS))
         if top <= 8:

@@ -114,8 +114,8 @@ class RaceDocument(Race):
     fail_if_slower: NotRequired[Limit | None]
 
 
-class SweepPoint(TypedDict):
-    """A point of a sweep; where there is a trial of it, with all keys of the trial."""
+class SweepPointHead(TypedDict):
+    """What a sweep adds to the trial of a point."""
 
     values: dict[str, Any]  # what varies -> what this point sets
     reused: bool  # measured before
@@ -127,6 +127,15 @@ class SweepPoint(TypedDict):
     why: str  # it is the same, or was refused
 
 
+def _swept() -> Any:
+    """A point of a sweep; where there is a trial of it, with all keys of the trial."""
+    trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
+    return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
+
+
+SweepPoint = _swept()
+
+
 class SweepDocument(TypedDict):
     """A sweep: its points are trials."""
 
@@ -135,7 +144,7 @@ class SweepDocument(TypedDict):
     comparison: Race | None  # null: everything was known before
     line_s: float | None  # the latency line; null: there is none
     percentile: str  # that the line applies to, "p95_s"
-    points: list[SweepPoint]
+    points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
 
 
 class HistoryDocument(TypedDict):

@@ -300,7 +300,7 @@ def points(
     return tabulate(
         found,
         *map(value, names),
-        (Column("best", on="browser", help=BEST_HELP), lambda one: _MARKS[place(one)]),
+        *([] if standing is None else [(Column("best", help=BEST_HELP), lambda one: _MARKS[place(one)])]),
         (Column("place", key="place", on="none"), place),
         (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
         (Column("95 % interval", right=True, on="terminal"), _interval),
@@ -348,6 +348,7 @@ def points(
         (Column("error", key="error", on="browser"), lambda one: one.error),
         (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
         drop=("p95", "trial", "95 % interval"),
+        solid=("95 % interval",),
     )
 
 
@@ -389,7 +390,6 @@ def _ran_on(one: Measured) -> str:
 def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
     remarks = _fallback(one.providers if one.fallback else None)
     if standing is not None:
-        remarks += [place] if (place := standing.place(one)) else []
         remarks += ["over the line"] if standing.is_in(one, standing.over) else []
     remarks += [MARK] if one.breach else []
     remarks += ["measured before"] if one.reused else []

@@ -13,7 +13,7 @@ from core.run.sweet_spot import Standing
 from dashboard.charts import curve_charts, plane_charts
 from dashboard.views.curves.shown import POINT, Shown
 
-VIEW = "curves.view"
+VIEW = "curves.view"  # + "." + how many settings vary
 GHOSTS = "curves.ghosts"
 LATENCY_CHART, RATE_CHART = "curves.latency", "curves.throughput"
 PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
@@ -23,13 +23,14 @@ LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
 def draw(shown: Shown, stands: Standing) -> None:
     """Draw the points in the way that is chosen; a click chooses a point."""
     views = _views(shown.axes)
-    if st.session_state.get(VIEW) not in views:
-        st.session_state[VIEW] = PLANE if PLANE in views else LINES
+    key = f"{VIEW}.{len(shown.axes)}"
+    if st.session_state.get(key) not in views:
+        st.session_state[key] = PLANE if PLANE in views else LINES
     with st.container(horizontal=True, vertical_alignment="bottom"):
         view = st.segmented_control(
             "Show",
             views,
-            key=VIEW,
+            key=key,
             required=True,
             persist_state="session",
             help="Lines: latency and throughput over the first setting. Heat map: two settings of numbers, "
