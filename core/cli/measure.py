@@ -281,7 +281,7 @@ def sweep(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure one or two settings over several values, all combinations in one race.
+    """Measure one or two settings over several values, all in one race.
 
     `--vary NAME=A,B,…`, once or twice; or lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2`, `--dim
     NAME=64,128`. All run in the same rounds, with ONNX Runtime's default on the workload of the first.
