@@ -84,7 +84,7 @@ def test_a_sweep_shows_its_best_point_under_a_line_and_can_be_linked(
     run = measure(page, "5, 21, 37", 3)
     expect(page.locator(".st-key-curves-cancel button").first).to_be_visible()
     expect(run).to_be_disabled()
-    expect(page.get_by_text("The points so far are drawn above")).to_be_visible()
+    expect(page.get_by_text("Points appear above while they are measured")).to_be_visible()
     until_done(page, home)
     expect(run).to_contain_text("All points are measured")
     expect(page.locator(".st-key-curves-throughput .main-svg").first).to_be_visible()

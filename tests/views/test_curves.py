@@ -411,7 +411,7 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     assert at.get("progress")[0].proto.text.startswith("9 of about 40 rounds")
     assert "batch 2" in at.get("echarts_chart")[0].proto.spec
     assert at.button(key="curves.run").disabled
-    assert "The points so far are drawn above" in texts(at)
+    assert "Points appear above while they are measured" in texts(at)
     at.button(key="curves.cancel").click().run()
     assert cancelled == [race.id]
 

@@ -55,7 +55,7 @@ def _empty(rows: Sequence[Measured]) -> None:
     with st.container(border=True):
         if any(row.state in ACTIVE for row in rows):
             st.markdown(
-                ":material/hourglass_top: The points so far are drawn above; their intervals come at the end."
+                ":material/hourglass_top: Points appear above while they are measured; intervals come last."
             )
         else:
             st.markdown(
@@ -232,7 +232,7 @@ def _level_words(level: Sequence[Measured]) -> str:
     """Say which points are level with the first, and why it stands first."""
     if len(level) < 2:
         return ""
-    others = ", ".join(point_name(row.values) for row in level[1:])
+    others = "; ".join(point_name(row.values) for row in level[1:])
     return format.plain(
         f" Its throughput cannot be told apart from {others}; it has the lowest latency of them."
     )
