@@ -443,7 +443,7 @@ def live_curve(
         "yAxis": {
             "type": "value",
             "scale": True,
-            "name": "rows/s so far" if y == "throughput" else "p50 per run so far (ms)",
+            "name": "rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)",
             "splitLine": {"lineStyle": {"color": transparent(MUTED, 0.25)}},
             **axis,
             "nameTextStyle": {"color": text, "align": "left"},

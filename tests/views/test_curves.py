@@ -580,6 +580,7 @@ def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
     assert list(table(at)["State"]) == ["cancelled"] * 3
     assert next(iter(lines(at, 0).values()))["x"] == [1, 8, 32]
     assert "Highest throughput" not in texts(at)
+    assert "Points of a cancelled race are drawn by its rounds" in texts(at)
     assert at.button(key="curves.run").label == "Measure 3 points"
 
 

@@ -69,7 +69,7 @@ def page() -> None:
     rows = sweep.join(points, known)
     race = _race()
     _run_box(record, base, points, rows)
-    _live(race, points, axes)
+    _live(race, points, rows, axes)
     races = [found.race for found in known.values() if found.race is not None]
     shown = Shown(
         axes=axes,
@@ -313,18 +313,25 @@ def _follow(more: Comparison) -> None:
     st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = more.study
 
 
-def _live(race: Comparison | None, points: Sequence[Point], axes: Sequence[Axis]) -> None:
+def _live(
+    race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
+) -> None:
     """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
         if race is not None and race.state in ACTIVE:
             again_s = polling.race_s(state.status(race.id))
             trials = state.store().trials_of(race.id)
             field = live_text.field_of(race, trials)
-            st.fragment(_tick, run_every=again_s)(race, field, points, axes, again_s)
+            st.fragment(_tick, run_every=again_s)(race, field, points, rows, axes, again_s)
 
 
 def _tick(
-    race: Comparison, field: Field, points: Sequence[Point], axes: Sequence[Axis], again_s: float
+    race: Comparison,
+    field: Field,
+    points: Sequence[Point],
+    rows: Sequence[Measured],
+    axes: Sequence[Axis],
+    again_s: float,
 ) -> None:
     status = state.status(race.id)
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
@@ -333,7 +340,9 @@ def _tick(
     trials = state.store().trials_of(race.id)
     race_results.live(race, status, field, trials)
     if status is not None:
-        _live_points(sweep.so_far(points, trials, (status.live or {}).get("p50_s") or {}), axes)
+        found = sweep.so_far(points, trials, (status.live or {}).get("p50_s") or {})
+        shown = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
+        _live_points(shown, axes)
         st.button(
             "Cancel",
             key="curves.cancel",

@@ -93,6 +93,10 @@ def _remarks(complete: Sequence[Measured], race: Comparison | None, busy: Mappin
     own = race.id if race is not None else ""
     if race is not None:
         common.busy_note(race.result)
+    if any(row.cut_short for row in complete):
+        st.caption(
+            ":material/cancel: Points of a cancelled race are drawn by its rounds until then, unranked."
+        )
     if any(busy.get(row.race) for row in complete if row.race != own):
         st.caption(":material/groups: Points that were reused ran on a busy machine: see the table.")
     if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
