@@ -47,7 +47,7 @@ _KEPT = re.compile(
     r"|accuracy\.(chosen|of_family|last|settings|batch|job|looked|linked|view|into|reference|accepted|metric"
     r"|positive|level)"
     r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|shown|shown_of|applied|followed|closed)"
-    r"|curves\.(axis|values\..+|again|study|applied|looked|line_ms|statistic)"
+    r"|curves\.(axis|second|values\..+|again|study|applied|looked|line_ms|statistic|view\.[12]|ghosts)"
     r"|profile\.(source|measured|runs|linked|view|search)"
     r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|give_way|variants|fixed|never"
     r"|strategy|warm_start|seed|study|study\.of|applied)"

@@ -57,9 +57,7 @@ COMMANDS = {
         "search", "studies", "List, show, export and delete searches; `search --resume` goes on with one."
     ),
     "profile": Command("measure", "profile", "Show where a run spends its time."),
-    "sweep": Command(
-        "measure", "sweep", "Measure several batch sizes, threads or dimensions, all in one race."
-    ),
+    "sweep": Command("measure", "sweep", "Measure one or two settings over several values, all in one race."),
     "why": Command("why", "why", "Show where the difference of two results comes from."),
     "accuracy": Command("accuracy", "accuracy", "Measure how often models are right on labelled data."),
     "check": Command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import shutil
 import sys
@@ -47,18 +48,31 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run import kinds
+from core.run.axes import (
+    BATCH,
+    PERCENTILE_NAMES,
+    THREADS,
+    Axis,
+    Models,
+    parse_values,
+    parse_vary,
+    point_name,
+    study_name,
+)
 from core.run.job import Job, Status
-from core.run.study import Found, Heat, Known, Study, measured_before, once
-from core.run.sweep import BATCH, THREADS, Axis, Measured, Point, expand, measured, parse_values, study_name
+from core.run.study import Found, Heat, Known, Study, once
+from core.run.sweep import Measured, Point, configurations, expand, join, models
+from core.run.sweep import before as measured_earlier
+from core.run.sweet_spot import Standing, standing
 from core.run.trial import check_before, resolve_trial
 from core.show.sheets import Sheet, races
 from core.show.sheets import trials as sheets
-from core.show.table import csv_text, md_text
+from core.show.table import Table, csv_text, md_text
 from core.spec import spec_from_dict
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, nearest
 from core.wire.profile import profile_from_dict
 
 Model = Annotated[
@@ -223,10 +237,38 @@ def _copy(source: Path, target: Path) -> None:
 # --- sweep --------------------------------------------------------------------------------------------------
 
 
+_PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
+
+
 @with_settings
 def sweep(
     model: Model = None,
     *,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Measure these values of a setting, a free dimension, or `model` (variants of it). Twice: "
+            "every combination.",
+            metavar="NAME=A,B,…",
+            show_default=False,
+        ),
+    ] = None,
+    line: Annotated[
+        str | None,
+        typer.Option(
+            help="The latency line in ms: what is over it is marked, and the best is under it.",
+            metavar="MS",
+            show_default=False,
+        ),
+    ] = None,
+    percentile: Annotated[
+        str | None,
+        typer.Option(
+            help="What the line applies to. Default: p95 where every point supports one, else p50.",
+            metavar="|".join(_PERCENTILES),
+            show_default=False,
+        ),
+    ] = None,
     config: Config = None,
     preset: Preset = None,
     reuse: Annotated[
@@ -239,38 +281,77 @@ def sweep(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure several batch sizes, threads or dimensions, all in one race.
+    """Measure one or two settings over several values, all in one race.
 
-    Give lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2 --dim NAME=64,128`; every combination is
-    measured, in the same rounds with ONNX Runtime's default on the workload of the first.
+    `--vary NAME=A,B,…`, once or twice; or lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2`, `--dim
+    NAME=64,128`. All run in the same rounds, with ONNX Runtime's default on the workload of the first.
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
     """
     one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
+    where: dict[str, Any] = {"line_s": _line_s(line), "percentile": _percentile(percentile)}
     store = Store()
-    given, axes = _split_axes(given)
+    given, axes = _split_axes(given, lists_alone=bool(vary))
+    axes = [*map(parse_vary, vary or []), *axes]
     if not axes:
         raise SpecError(
             "There is nothing to sweep.",
-            hint="Give lists: `--batch-size 1,2,4,8`, `--intra-op-num-threads 1,2` or `--dim NAME=64,128`.",
+            hint="Give lists: `--batch-size 1,2,4,8`, `--vary NAME=A,B` or `--dim NAME=64,128`.",
         )
     resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
-    points = expand(resolved.spec, axes, resolved.record.info)
-    for point in points:
-        check_before(point.spec, store, run_job)
-    study = _study(_study_name(axes), points, resolved.record, patience_s)
-    found = _Sweep(store=store, study=study, axes=axes, points=points)
+    named = models(store, resolved.record)
+    points = expand(resolved.spec, axes, resolved.record.info, named)
+    progress = Progress(sys.stderr, quiet=quiet)
+    _tell_left_out(points, progress)
+    check_all_before(store, configurations(points), progress)
+    where["margin"] = resolved.spec.protocol.margin
+    study = _study(study_name(axes, secrets.token_hex(4)), points, resolved.record, patience_s)
+    found = _Sweep(store=store, study=study, axes=axes, points=points, where=where)
     try:
-        _measure(found, resolved.record, Progress(sys.stderr, quiet=quiet), reuse=reuse)
+        _measure(found, resolved.record, named, progress, reuse=reuse)
     except Interrupted as interrupted:
         found.known = found.study.look(store).known
         if json_:
             interrupted.document = found.document()
         else:
-            print_parts([races.points(found.rows())])
+            print_parts([found.table()])
         raise
     _report_sweep(found, "json" if json_ else format_)
+
+
+def _line_s(text: str | None) -> float | None:
+    """Read `--line` in seconds."""
+    if text is None:
+        return None
+    try:
+        ms = float(text.strip().removesuffix("ms"))
+    except ValueError:
+        ms = math.nan
+    if not 0 < ms < math.inf:
+        raise SpecError(
+            f"`--line` takes milliseconds above 0, but got `{text[:40]}`.",
+            hint="Write for example `--line 5`.",
+        )
+    return ms / 1e3
+
+
+def _percentile(text: str | None) -> str | None:
+    if text is None or text in _PERCENTILES:
+        return None if text is None else _PERCENTILES[text]
+    raise SpecError(
+        f"There is no percentile `{text[:40]}` here.{nearest(text, _PERCENTILES)}",
+        hint=f"Choose among {', '.join(_PERCENTILES)}.",
+    )
+
+
+def _tell_left_out(points: Sequence[Point], progress: Progress) -> None:
+    """Say which combinations are not measured themselves, before the others are."""
+    for point in points:
+        if point.refused:
+            progress.line(f"{point_name(point.values)} is refused: {point.refused}")
+        elif point.same is not None:
+            progress.line(f"{point_name(point.values)} is {point_name(point.same)}: {point.why}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -281,6 +362,7 @@ class _Sweep:
     study: Study
     axes: Sequence[Axis]
     points: Sequence[Point]
+    where: dict[str, Any]  # for `standing`: the latency line, its percentile, the margin
     known: Known = field(default_factory=dict)
 
     @property
@@ -288,38 +370,59 @@ class _Sweep:
         """The race of the points; None where every one was measured before."""
         return next((one.race for one in self.known.values() if not one.reused), None)
 
-    def ended(self) -> list[tuple[Point, Found]]:
-        """Points with what is known of them."""
-        keys = ((point, point.spec.key()) for point in self.points)
-        return [(point, self.known[key]) for point, key in keys if key in self.known]
+    def ended(self) -> list[Found]:
+        """What is known of the points that are measured themselves."""
+        keys = (point.spec.key() for point in self.points if point.spec is not None and point.races)
+        return [self.known[key] for key in keys if key in self.known]
 
     def rows(self) -> list[Measured]:
-        return [
-            measured(point, one.trial, reused=one.reused, race=None if one.reused else one.race)
-            for point, one in self.ended()
-        ]
+        return join(self.points, self.known)
+
+    def standing(self) -> Standing:
+        return standing(self.rows(), **self.where)
+
+    def table(self) -> Table:
+        return races.points(self.rows(), self.standing())
 
     def document(self) -> dict[str, Any]:
+        stands = self.standing()
         return {
             "study": self.study.name,
             "axes": {one.name: list(one.values) for one in self.axes},
             "comparison": self.race.to_dict() if self.race is not None else None,
+            "line_s": stands.line_s,
+            "percentile": stands.percentile,
             "points": [
-                {"values": dict(point.values), "reused": one.reused, **self._whole(one).to_dict()}
-                for point, one in self.ended()
+                self._point(point, row, stands) for point, row in zip(self.points, self.rows(), strict=True)
             ],
         }
 
-    def _whole(self, one: Found) -> Trial:
-        """The trial with its samples, where it was measured now."""
-        return one.trial if one.reused else self.store.trial(one.trial.id)
+    def _point(self, point: Point, row: Measured, stands: Standing) -> dict[str, Any]:
+        """With its samples, where it was measured now."""
+        found = self.known.get(point.raced.key()) if point.raced is not None else None
+        trial: dict[str, Any] = {"state": row.state}
+        if found is not None:
+            trial = (found.trial if found.reused else self.store.trial(found.trial.id)).to_dict()
+        return {
+            "values": dict(point.values),
+            "reused": row.reused,
+            "place": stands.place(row),
+            "over_line": stands.is_in(row, stands.over),
+            "front": stands.is_in(row, stands.front),
+            "same_as": None if point.same is None else dict(point.same),
+            "why": point.why or point.refused,
+            **trial,
+        }
 
 
-def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
-    """Take what a sweep varies out of the options: the batch, the threads and every dimension given."""
+def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
+    """Take what a sweep varies out of the options: the batch, the threads and every dimension given.
+
+    A batch or threads of one value are an axis of one point, unless `lists_alone`: then they stay as given.
+    """
     rest, axes = dict(given), []
     for name in (BATCH, THREADS):
-        if name in rest:
+        if name in rest and ("," in rest[name] or not lists_alone):
             axes.append(Axis(name=name, values=parse_values(rest.pop(name), name=name)))
     dims = []
     for text in rest.pop("dims", []):
@@ -331,26 +434,18 @@ def _split_axes(given: Given) -> tuple[Given, list[Axis]]:
     return (rest | {"dims": dims} if dims else rest), axes
 
 
-def _study_name(axes: Sequence[Axis]) -> str:
-    """One axis: the name by which the browser finds the curve again."""
-    token = secrets.token_hex(4)
-    if len(axes) == 1:
-        return study_name(axes[0], token)
-    return f"sweep {' × '.join(one.name for one in axes)} #{token}"
-
-
 def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: float) -> Study:
     """All points at once, in one race."""
+    asked = configurations(points)
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
         return kinds.race(asked, study=name, model_name=model.name, what=what, wait_quiet_s=patience_s)
 
-    asked = [Configuration(spec=one.spec, label=_label(one)) for one in points]
     return Study(name=name, strategy=once(Heat(asked=asked, job=race)))
 
 
-def _measure(found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bool) -> None:
+def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progress, *, reuse: bool) -> None:
     """Race the points that were not measured before, all at once."""
     store = found.store
 
@@ -360,7 +455,7 @@ def _measure(found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bo
     with scheduler(store) as service:
         if reuse:
             fingerprint = service.environment()["fingerprint"]
-            earlier = measured_before(store, fingerprint=fingerprint, model_sha256=model.content_sha256)
+            earlier = measured_earlier(store, model, named, fingerprint=fingerprint)
             found.study = replace(found.study, earlier=earlier)
         follow = partial(watch, service, progress=progress)
         found.known = found.study.run(store, service.submit, begin=begin, follow=follow).known
@@ -368,21 +463,17 @@ def _measure(found: _Sweep, model: ModelRecord, progress: Progress, *, reuse: bo
         report_precision(found.race, progress)
 
 
-def _label(point: Point) -> str:
-    return ", ".join(f"{name} {value}" for name, value in point.values.items())
-
-
 def _report_sweep(found: _Sweep, kind: str) -> None:
     if kind == "json":
         print_json(found.document())
     elif kind == "csv":
-        print_lines([csv_text(races.points(found.rows()))])
+        print_lines([csv_text(found.table())])
     elif kind == "md":
-        print_lines([md_text(races.points(found.rows()))])
+        print_lines([md_text(found.table())])
     else:
-        print_parts([races.points(found.rows())])
+        print_parts([found.table()])
     ended = found.ended()
-    errors = [one.trial.error for _, one in ended if one.trial.error is not None]
+    errors = [one.trial.error for one in ended if one.trial.error is not None]
     if errors:
         complain(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
         raise typer.Exit(ending_code(errors))

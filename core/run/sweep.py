@@ -1,59 +1,77 @@
-"""One setting over several values: which points race, what became of them, which point is best.
+"""One or two settings over several values: which points race, and what became of them.
 
-Pure functions over specs, stored trials and comparisons; no clock, no file, no worker. The browser's Curves
-page and the command line's `sweep` share them. Seconds throughout.
+Functions over specs, stored trials and comparisons, pure but for those that are given a store. The browser's
+Curves page and the command line's `sweep` share them; which point is best is said in `sweet_spot`. Seconds
+throughout.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from core import wire
-from core.evidence.comparison import Comparison
+from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Grade
-from core.run.study import Found, Known
-from core.spec import TrialSpec, spec_from_dict
-from core.spec.knobs import MAX_BATCH, MAX_THREADS, check_range, knob
+from core.run.axes import (
+    BATCH,
+    MAX_AXES,
+    Axis,
+    Models,
+    Values,
+    axes_of_study,
+    axis_names,
+    check_count,
+    point_name,
+    row_of,
+    varies,
+)
+from core.run.search.choices import models_of
+from core.run.study import Found, Known, measured_before
+from core.spec import ModelRef, TrialSpec, effective, setting, spec_from_dict, without_effect
+from core.spec.knobs import KNOBS, Value
+from core.spec.question import Question
+from core.spec.space import MODEL
+from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
 from core.wire.guard import breach
 
-BATCH = "batch_size"
-THREADS = "intra_op_num_threads"
-MAX_POINTS = 256  # a slip in a list must not queue thousands of measurements
-STUDY_PREFIX = "curve"
-PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
-DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One setting that is varied: `batch_size`, `intra_op_num_threads` or the name of a free dimension."""
-
-    name: str
-    values: tuple[int, ...]
+NEW, REFUSED = "NEW", "REFUSED"  # states of a point that no trial has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One configuration of a sweep: what it sets on each axis, and the spec that asks for it."""
 
-    values: Mapping[str, int]
-    spec: TrialSpec
+    values: Values
+    spec: TrialSpec | None  # None: no spec allows it
+    refused: str = ""  # why not: the rule that broke
+    same: Values | None = None  # the point that is measured in its place; None: it is measured itself
+    why: str = ""  # it is the same
+    stand_in: TrialSpec | None = None  # the spec of `same`
+
+    @property
+    def raced(self) -> TrialSpec | None:
+        """The spec whose numbers are this point's."""
+        return self.stand_in or self.spec
+
+    @property
+    def races(self) -> bool:
+        """Whether it is measured itself."""
+        return self.spec is not None and self.same is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A point of a sweep and what became of it; the numbers are None unless it is COMPLETE."""
 
-    values: Mapping[str, int]
+    values: Values
     trial: str  # id
-    state: str  # of its trial; "NEW" where there is none yet
+    state: str  # of its trial; NEW where there is none yet, REFUSED where there can be none
     reused: bool  # measured before this sweep, with the same settings on the same machine
     rows: int | None = None  # rows really fed in one run
     runs: int = 0
@@ -63,7 +81,10 @@ class Measured:
     requested: tuple[str, ...] = ()
     fallback: bool = False
     breach: str = ""  # why its outputs are not what they should be; empty: they are, or nobody looked
-    error: str = ""
+    error: str = ""  # or the rule that refused it
+    same: Values | None = None  # the point whose numbers these are, because both are one configuration
+    why: str = ""  # they are
+    peak_rss_bytes: int | None = None
     race: str = ""  # id of the comparison in which it was measured
     grade: str = ""  # of that comparison
     contrast: Mapping[str, Any] | None = None  # against ONNX Runtime's default, in the same rounds
@@ -73,7 +94,12 @@ class Measured:
     @property
     def ranked(self) -> bool:
         """Whether its numbers may be put above or below others."""
-        return self.latency is not None and self.grade != Grade.F
+        return self.latency is not None and self.state == "COMPLETE" and self.grade != Grade.F
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether its race was cancelled, and these are the rounds that it had."""
+        return self.latency is not None and self.state == "CANCELLED"
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
         """Rows per second at the bounds of the mean latency; None where the runs carry no interval."""
@@ -86,82 +112,81 @@ class Measured:
 # --- what to measure ----------------------------------------------------------
 
 
-def parse_values(text: str, *, name: str) -> tuple[int, ...]:
-    """Read "1,2,4,8" into numbers, in the order given, each once.
-
-    Raises:
-        SpecError: no number, something that is no whole number, or a number out of the setting's range.
-    """
-    parts = [part for part in re.split(r"[\s,;]+", text.strip()) if part]
-    if not parts:
-        raise SpecError(f"No values for `{name}`.", hint="Write whole numbers with commas, such as 1,2,4,8.")
-    for part in parts:
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", part):
-            raise SpecError(
-                f"`{name}` takes whole numbers, but got `{part[:40]}`.",
-                hint="Write whole numbers with commas, such as 1,2,4,8.",
-            )
-    return axis(name, [int(part) for part in parts]).values
-
-
-def axis(name: str, values: Iterable[int]) -> Axis:
-    """Return the axis `name` over `values`, each once, in the order given.
-
-    Raises:
-        SpecError: no values, too many, or one out of the setting's range.
-    """
-    kept = tuple(dict.fromkeys(values))
-    if not kept:
-        raise SpecError(f"No values for `{name}`.", hint="Give at least one whole number.")
-    for value in kept:
-        _check_value(name, value)
-    _check_count(len(kept))
-    return Axis(name=name, values=kept)
-
-
-def _check_value(name: str, value: int) -> None:
-    if name in (BATCH, THREADS):
-        check_range(knob(name), value)
-    elif not 1 <= value <= MAX_BATCH:
-        raise SpecError(
-            f"`1 <= {name} <= {MAX_BATCH}` must hold, but got {value}.",
-            hint="Choose a size in that range.",
-        )
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_POINTS:
-        raise SpecError(
-            f"A sweep has at most {MAX_POINTS} points, but this one has {count}.",
-            hint="Leave out values, or sweep one setting at a time.",
-        )
-
-
-def expand(base: TrialSpec, axes: Sequence[Axis], info: wire.ModelInfo | None = None) -> list[Point]:
+def expand(
+    base: TrialSpec, axes: Sequence[Axis], info: wire.ModelInfo | None = None, models: Models | None = None
+) -> list[Point]:
     """Return every combination of the axes over `base`; the last axis varies fastest.
+
+    A combination that no spec allows is a point that says so. Of those that come to the same thing, because a
+    setting has no effect there, the first is measured and the others say that they are it.
 
     Args:
         base: settings that all points share.
-        axes: at least one, each with a name of its own.
+        axes: one or two, each with a name of its own.
         info: the model, when it is known: its free dimensions and its batch are then checked here, before
             anything is queued.
+        models: what the values of MODEL stand for.
 
     Raises:
-        SpecError: an axis that the model does not have, an axis given twice, too many points, or a
-            combination that no spec allows.
+        SpecError: an axis that the model does not have, an axis given twice, too many axes or points, or no
+            combination that a spec allows.
     """
     axes = [_as_batch(one, info) for one in axes]
     names = [one.name for one in axes]
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"`{name}` is swept twice.", hint="Give each setting one list of values.")
+    if len(names) > MAX_AXES:
+        raise SpecError(
+            f"A sweep varies at most {MAX_AXES} settings, but got {len(names)}: {', '.join(names)}.",
+            hint="Leave one out, or let `search --vary` go through all of them.",
+        )
+    for one in axes:
         if info is not None:
-            _check_axis(name, info)
-    _check_count(math.prod(len(one.values) for one in axes))
-    points = [
-        dict(zip(names, values, strict=True)) for values in itertools.product(*(one.values for one in axes))
-    ]
-    return [Point(values=values, spec=with_values(base, values, info)) for values in points]
+            _check_axis(one, info, models or {})
+    check_count(math.prod(len(one.values) for one in axes))
+    rows = itertools.product(*(one.values for one in axes))
+    points = [_point(base, dict(zip(names, values, strict=True)), info, models) for values in rows]
+    if all(point.spec is None for point in points):
+        raise SpecError(points[0].refused, hint="Choose other values, or correct the settings that stay.")
+    return _once_each(points, axes)
+
+
+def _point(base: TrialSpec, values: Values, info: wire.ModelInfo | None, models: Models | None) -> Point:
+    try:
+        return Point(values=values, spec=with_values(base, values, info, models))
+    except SpecError as error:
+        return Point(values=values, spec=None, refused=error.message)
+
+
+def _once_each(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
+    """Let the first of those that ask for the same stand for the others."""
+    by_values = {tuple(point.values.values()): point for point in points}
+    first: dict[str, Point] = {}
+    found = []
+    for point in points:
+        idle = {name: why for name, why in _idle(point).items() if name in point.values}
+        plain = tuple(one.values[0] if one.name in idle else point.values[one.name] for one in axes)
+        other = by_values[plain]
+        if point.spec is None or other.spec is None:
+            found.append(point)
+            continue
+        other = first.setdefault(other.spec.key(), other)
+        if other is not point:
+            why = "; ".join(f"`{name}` has no effect: {text}" for name, text in idle.items())
+            point = Point(
+                values=point.values,
+                spec=point.spec,
+                same=other.values,
+                why=why or "both ask for the same",
+                stand_in=other.spec,
+            )
+        found.append(point)
+    return found
+
+
+def _idle(point: Point) -> Mapping[str, str]:
+    return {} if point.spec is None else without_effect(point.spec)
 
 
 def _as_batch(one: Axis, info: wire.ModelInfo | None) -> Axis:
@@ -171,9 +196,8 @@ def _as_batch(one: Axis, info: wire.ModelInfo | None) -> Axis:
     return one
 
 
-def _check_axis(name: str, info: wire.ModelInfo) -> None:
-    if name == THREADS:
-        return
+def _check_axis(one: Axis, info: wire.ModelInfo, models: Models) -> None:
+    name = one.name
     if name == BATCH:
         if info["batch_dim"] is None and not info["fixed_batch"]:
             raise SpecError(
@@ -186,69 +210,55 @@ def _check_axis(name: str, info: wire.ModelInfo) -> None:
                 hint="Export the model with a dynamic batch, or sweep the threads.",
             )
         return
-    if name not in info["free_dims"]:
-        known = [BATCH, THREADS, *info["free_dims"]]
+    if name == MODEL:
+        for value in one.values:
+            if value not in models:
+                raise SpecError(
+                    f"`{str(value)[:60]}` is no variant of this model.{nearest(str(value), models)}",
+                    hint=f"Choose among {', '.join(models) or 'none'}, or make one with `transform`.",
+                )
+        return
+    if name not in info["free_dims"] and row_of(name) is None:
+        known = [*axis_names(info), *(row.name for row in KNOBS if varies(row))]
         raise SpecError(
-            f"The model has no free dimension `{name}`.{nearest(name, known)}",
-            hint=f"Sweep one of {', '.join(axis_names(info))}.",
+            f"`{name[:60]}` is no setting and no free dimension of this model.{nearest(name, known)}",
+            hint=f"Sweep {', '.join(axis_names(info))}, or another setting by its name.",
         )
 
 
-def with_values(base: TrialSpec, values: Mapping[str, int], info: wire.ModelInfo | None = None) -> TrialSpec:
-    """Return `base` with the settings of one point; the batch in `dims` gives way to `batch_size`."""
-    data = base.to_dict()
-    session, workload = dict(data.get("session", {})), dict(data.get("workload", {}))
+def with_values(
+    base: TrialSpec, values: Values, info: wire.ModelInfo | None = None, models: Models | None = None
+) -> TrialSpec:
+    """Return `base` with the settings of one point; the batch in `dims` gives way to `batch_size`.
+
+    Raises:
+        SpecError: no spec allows the combination.
+    """
+    chosen = {name: value for name, value in values.items() if row_of(name) is not None and name != BATCH}
+    data = (setting(base, chosen) if chosen else base).to_dict()
+    workload = dict(data.get("workload", {}))
     dims = dict(workload.get("dims", {}))
     for name, value in values.items():
-        if name == THREADS:
-            session[name] = value
-        elif name == BATCH:
+        if name == BATCH:
             workload[name] = value
             dims.pop((info and info["batch_dim"]) or "", None)
-        else:
+        elif name == MODEL:
+            kept = {key: data["model"][key] for key in ("precision", "keep_io_types") if key in data["model"]}
+            ref = (models or {})[str(value)]
+            data["model"] = {**kept, "path": ref.path, "sha256": ref.sha256}
+        elif name not in chosen:
             dims[name] = value
     workload["dims"] = dims
-    return spec_from_dict({**data, "session": session, "workload": workload})
+    return spec_from_dict({**data, "workload": workload})
 
 
-def axis_names(info: wire.ModelInfo) -> list[str]:
-    """Names that can be swept on this model, the usual ones first."""
-    batch = [BATCH] if info["batch_dim"] is not None else []
-    return [*batch, THREADS, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
-
-
-def default_values(name: str, *, usable_threads: int, current: int | None = None) -> tuple[int, ...]:
-    """Return values worth trying first on axis `name`.
-
-    Batch: powers of two to 32. Threads: every number to 8, then doubling, never above `usable_threads` (what
-    the affinity mask and the container's quota leave). Another dimension: powers of two around `current`.
-    """
-    if name == BATCH:
-        return DEFAULT_BATCHES
-    if name == THREADS:
-        top = max(1, min(usable_threads, MAX_THREADS))
-        if top <= 8:
-            return tuple(range(1, top + 1))
-        doubling = [2**k for k in range(top.bit_length()) if 2**k < top]
-        return (*doubling, top)
-    center = max(1, current or 64)
-    return tuple(sorted({max(1, center // 4), max(1, center // 2), center, center * 2, center * 4}))
-
-
-# --- the name under which a sweep is stored ----------------------------------------------------------
-
-
-def study_name(one: Axis, token: str) -> str:
-    """Name the trials of a sweep so that a person can read it and `axis_of_study` can read it back."""
-    return f"{STUDY_PREFIX} {one.name}={','.join(map(str, one.values))} #{token}"
-
-
-def axis_of_study(study: str) -> Axis | None:
-    """Return the axis that `study_name` wrote, or None for a study of another kind."""
-    match = re.fullmatch(rf"{STUDY_PREFIX} (.+)=([0-9]+(?:,[0-9]+)*) #\w+", study)
-    if match is None:
-        return None
-    return Axis(name=match[1], values=tuple(int(value) for value in match[2].split(",")))
+def configurations(points: Iterable[Point]) -> list[Configuration]:
+    """Return who races for these points: each that is measured itself."""
+    return [
+        Configuration(spec=point.spec, label=point_name(point.values))
+        for point in points
+        if point.spec is not None and point.same is None
+    ]
 
 
 # --- what was measured ----------------------------------------------------------
@@ -264,9 +274,12 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         race: the comparison that `trial` ran in, with the verdict on it and its ties.
     """
     result = trial.facts
-    complete = trial.state == "COMPLETE" and bool(result)
+    complete = trial.state in ("COMPLETE", "CANCELLED") and bool(result.get("latency"))
     return Measured(
         values=point.values,
+        same=point.same,
+        why=point.why,
+        peak_rss_bytes=result.get("peak_rss_bytes") if complete else None,
         trial=trial.id,
         state=trial.state,
         reused=reused,
@@ -305,74 +318,127 @@ def _ties(trial: str, race: Comparison | None) -> frozenset[str] | None:
 
 
 def join(points: Sequence[Point], known: Known) -> list[Measured]:
-    """Put each point together with what its study knows of it, in the points' order; "NEW": nothing yet."""
-    return [_joined(point, known.get(point.spec.key())) for point in points]
+    """Put each point together with what its study knows of it, in the points' order; NEW: nothing yet."""
+    return [_joined(point, known) for point in points]
 
 
-def _joined(point: Point, found: Found | None) -> Measured:
+def _joined(point: Point, known: Known) -> Measured:
+    if point.raced is None:
+        return Measured(values=point.values, trial="", state=REFUSED, reused=False, error=point.refused)
+    found: Found | None = known.get(point.raced.key())
     if found is None:
-        return Measured(values=point.values, trial="", state="NEW", reused=False)
+        return Measured(
+            values=point.values, trial="", state=NEW, reused=False, same=point.same, why=point.why
+        )
     return measured(point, found.trial, reused=found.reused, race=found.race)
 
 
-def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p95_s", "p50_s")) -> str:
-    """Return the first of `wanted` that every complete point supports, or the last one."""
-    complete = [one for one in points if one.latency]
-    for name in wanted:
-        if complete and all(one.latency and one.latency.get(name) is not None for one in complete):
-            return name
-    return wanted[-1]
-
-
-def best_under(points: Iterable[Measured], line_s: float, percentile: str) -> list[Measured]:
-    """Return the points of highest throughput whose `percentile` is at or under `line_s`.
+def so_far(
+    points: Sequence[Point], trials: Sequence[Trial], p50_s: Mapping[str, float | None]
+) -> list[Measured]:
+    """Return the points of a race that runs, with the typical run of each until now, and no interval.
 
     Args:
-        points: of any state; those count that may be ranked and whose runs support the percentile.
-        line_s: the latency line, seconds.
-        percentile: "p50_s", "p90_s", "p95_s", "p99_s" or "mean_s".
-
-    Returns:
-        The point with the highest throughput and those that cannot be told apart from it, the lowest latency
-        first: where throughput does not decide, latency does. Empty when no point is under the line.
+        points: of the sweep.
+        trials: of the race.
+        p50_s: trial -> seconds of a run so far.
     """
-    under = [
-        one
-        for one in points
-        if one.ranked
-        and one.throughput_per_s is not None
-        and (value := (one.latency or {}).get(percentile)) is not None
-        and value <= line_s
-    ]
-    return fastest(under, percentile)
+    by_key = {one.key: one for one in trials}
+    found = []
+    for point in points:
+        trial = None if point.raced is None else by_key.get(point.raced.key())
+        known = p50_s.get(trial.id) if trial is not None else None
+        rows = None if point.raced is None else point.raced.workload.batch_size or 1
+        found.append(
+            Measured(
+                values=point.values,
+                trial="" if trial is None else trial.id,
+                state=NEW if trial is None else trial.state,
+                reused=False,
+                rows=rows,
+                latency={"p50_s": known} if known else None,
+                throughput_per_s=rows / known if rows and known else None,
+            )
+        )
+    return found
 
 
-def fastest(points: Iterable[Measured], percentile: str) -> list[Measured]:
-    """Return the point of highest throughput and its ties, the lowest `percentile` first."""
-    ranked = [one for one in points if one.ranked and one.throughput_per_s is not None]
-    if not ranked:
-        return []
-    top = max(ranked, key=lambda one: one.throughput_per_s or 0.0)
-    level = [one for one in ranked if one is top or tied(one, top)]
-    return sorted(level, key=lambda one: (one.latency or {}).get(percentile) or math.inf)
+# --- what the store knows -----------------------------------------------------------------------------------
 
 
-def tied(one: Measured, other: Measured) -> bool:
-    """True where the throughputs of two points cannot be told apart.
+def models(store: Store, record: ModelRecord) -> dict[str, ModelRef]:
+    """Return what the values of MODEL stand for: the model itself, then its variants."""
+    itself = ModelRef(path=record.path, sha256=record.sha256)
+    return {record.name: itself, **models_of(store, record, Question()).refs}
 
-    Of one race, its ranks say so: pairs of blocks of the same rounds. Of two races, and of a race too large
-    to rank, only the intervals are left, which are wider.
+
+def before(
+    store: Store, record: ModelRecord, models: Models, *, fingerprint: str
+) -> Callable[[TrialSpec], Trial | None]:
+    """Return what finds an earlier measurement of a point, for `Study.earlier`, whichever model it runs.
+
+    Args:
+        store: holds it.
+        record: of the model that is swept.
+        models: the values of MODEL.
+        fingerprint: of the machine and its libraries.
     """
-    if one.race == other.race and other.ties is not None:
-        return one.trial in other.ties
-    low, high = one.throughput_interval()
-    other_low, other_high = other.throughput_interval()
-    if low is None or high is None or other_low is None or other_high is None:
-        return True
-    return low <= other_high and other_low <= high
+    known = [one for ref in models.values() if (one := store.model(ref.sha256 or "")) is not None]
+    contents = {one.sha256: one.content_sha256 for one in known}
+
+    def earlier(spec: TrialSpec) -> Trial | None:
+        content = contents.get(spec.model.sha256 or "", record.content_sha256)
+        return measured_before(store, fingerprint=fingerprint, model_sha256=content)(spec)
+
+    return earlier
 
 
-def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
-    """True where even the upper bound of the percentile's 95 % interval is at or under the line."""
-    high = (point.latency or {}).get(f"{percentile}_high")
-    return high is not None and high <= line_s
+def earlier_curves(
+    races: Iterable[Comparison],
+    trials_of: Callable[[str], Sequence[Trial]],
+    axes: Sequence[Axis],
+    models: Models,
+    *,
+    but: str,
+    most: int,
+) -> list[tuple[Comparison, list[Measured]]]:
+    """Return the newest earlier sweeps over the same axes, each with its points that have numbers.
+
+    Args:
+        races: of the model, newest first.
+        trials_of: lists the trials of a race.
+        axes: of the sweep that is shown.
+        models: the values of MODEL.
+        but: its name, which is none of them.
+        most: that are returned.
+    """
+    names = {one.name for one in axes}
+    found: list[tuple[Comparison, list[Measured]]] = []
+    for race in races:
+        if race.study == but or {one.name for one in axes_of_study(race.study)} != names:
+            continue
+        asked = {one.trial for one in race.contestants if one.role == "candidate"}
+        rows = [_of_trial(one, axes, models, race) for one in trials_of(race.id) if one.id in asked]
+        if known := [one for one in rows if one is not None and one.latency is not None]:
+            found.append((race, known))
+        if len(found) == most:
+            break
+    return found
+
+
+def _of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Comparison) -> Measured | None:
+    """The point that a trial is; None: it was stored by another version."""
+    try:
+        spec = spec_from_dict(trial.spec)
+    except SpecError:
+        return None
+    values = {one.name: _held(spec, one.name, models) for one in axes}
+    return measured(Point(values=values, spec=spec), trial, reused=False, race=race)
+
+
+def _held(spec: TrialSpec, name: str, models: Models) -> Value | None:
+    if name == BATCH:
+        return spec.workload.batch_size or 1
+    if name == MODEL:
+        return next((one for one, ref in models.items() if ref.sha256 == spec.model.sha256), None)
+    return spec.workload.dims.get(name) if row_of(name) is None else effective(spec, name)

@@ -118,13 +118,37 @@ class RaceDocument(Race):
     fail_if_slower: NotRequired[Limit | None]
 
 
+class SweepPointHead(TypedDict):
+    """What a sweep adds to the trial of a point."""
+
+    values: dict[str, Any]  # what varies -> what this point sets
+    reused: bool  # measured before
+    state: str  # of its trial; REFUSED: no configuration allows it, NEW: nobody measured it
+    place: str  # "best", "level with the best", or nothing
+    over_line: bool  # its percentile is over the line
+    front: bool  # no other has surely more throughput at no more latency, or less at no less throughput
+    same_as: dict[str, Any] | None  # values of the point that was measured in its place; null: it was itself
+    why: str  # it is the same, or was refused
+
+
+def _swept() -> Any:
+    """A point of a sweep; where there is a trial of it, with all keys of the trial."""
+    trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
+    return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
+
+
+SweepPoint = _swept()
+
+
 class SweepDocument(TypedDict):
     """A sweep: its points are trials."""
 
     study: str
-    axes: dict[str, list[int]]
+    axes: dict[str, list[Any]]  # what varies -> its values
     comparison: Race | None  # null: everything was known before
-    points: list[dict[str, Any]]  # a trial with `values` (axis -> value) and `reused`
+    line_s: float | None  # the latency line; null: there is none
+    percentile: str  # that the line applies to, "p95_s"
+    points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
 
 
 class HistoryDocument(TypedDict):

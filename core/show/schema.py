@@ -73,7 +73,8 @@ def _comments() -> Mapping[str, Mapping[str, str]]:
         return {**inherited, **own.get(name, {})}
 
     found = {name: whole(name) for name in own}
-    return {**found, "TrialDocument": {**found["TrialResult"], **found["TrialHead"]}}
+    trial = {**found["TrialResult"], **found["TrialHead"]}
+    return {**found, "TrialDocument": trial, "SweepPoint": {**trial, **found.get("SweepPointHead", {})}}
 
 
 def _types(*annotations: Any) -> set[type]:

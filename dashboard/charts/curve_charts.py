@@ -1,4 +1,4 @@
-"""Curves over one setting: latency with its interval, throughput, the latency line and the best point.
+"""Curves over one setting, a line per value of another: latency and throughput with their intervals.
 
 As in `charts.py`: `curve_info` is plain data, `curve` only draws it; no Streamlit, no clock, no file. Seconds
 come in, milliseconds are drawn.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import plotly.graph_objects as go
 
-from core.run.sweep import THREADS, Measured
+from core.run.axes import THREADS, point_name, row_of, value_words
+from core.run.sweep import Measured
+from core.spec.knobs import Value
 from core.wire.guard import MARK
 from core.wire.units import brief, span
 from dashboard.charts import (
+    FONT_PX,
     MUTED,
+    ON_DARK,
+    ON_LIGHT,
     PALETTE,
     base_figure,
     log_ticks,
@@ -28,6 +33,8 @@ from dashboard.charts import (
     transparent,
 )
 
+ECHARTS_SYMBOLS = ("emptyCircle", "emptyRect", "emptyDiamond", "emptyTriangle")
+ECHARTS_DASHES = ("solid", "dashed", "dotted")
 LOG_FROM_RATIO = 10.0  # values that span a decade are read on a logarithmic axis
 STATISTICS = {"p50_s": "p50", "p90_s": "p90", "p95_s": "p95", "p99_s": "p99", "mean_s": "mean"}
 AXIS_TITLES = {"batch_size": "Batch size (rows per run)", THREADS: "Intra-op threads"}
@@ -35,7 +42,10 @@ AXIS_TITLES = {"batch_size": "Batch size (rows per run)", THREADS: "Intra-op thr
 
 def axis_title(name: str) -> str:
     """Title of the axis on which setting `name` is varied."""
-    return AXIS_TITLES.get(name, f"{name} (free dimension)")
+    if name in AXIS_TITLES:
+        return AXIS_TITLES[name]
+    row = row_of(name)
+    return f"{name} (free dimension)" if row is None else row.label or name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,16 @@ class Series:
     trials: list[str]
     reused: list[bool]
     hover: list[str]
+    style: int = 0
+    ghost: str = ""  # the earlier sweep that it is of; empty: the present one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Points at one place of the axis that have no numbers, and why."""
+
+    x: int
+    reasons: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +81,20 @@ class CurveInfo:
     x_log: bool
     y_log: bool
     ticks: list[int]
+    tick_texts: list[str]
     series: list[Series]
     line: float | None = None
     line_label: str = ""
     best: tuple[int, float] | None = None
+    lost: list[Lost] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ghost:
+    """An earlier sweep over the same settings."""
+
+    name: str  # when it was
+    points: Sequence[Measured]
 
 
 def curve_info(
@@ -72,52 +102,106 @@ def curve_info(
     *,
     x: str,
     y: Sequence[str] | str,
+    series: str = "",
     line_s: float | None = None,
     best: Measured | None = None,
+    ghosts: Sequence[Ghost] = (),
 ) -> CurveInfo:
     """Return a curve over setting `x`.
 
     Args:
-        points: of a sweep; only complete ones are drawn.
+        points: of a sweep; those without numbers are marked at their place, with the reason.
         x: the axis of the sweep.
         y: "throughput", or names of latency statistics such as ("p50_s", "p95_s").
+        series: the other axis, whose values are lines of their own; empty: there is none.
         line_s: the latency line, drawn on a latency curve.
         best: the best point under the line, marked on either curve.
+        ghosts: earlier sweeps, drawn faintly behind it with the last of `y`.
     """
     names = [y] if isinstance(y, str) else list(y)
-    done = sorted((one for one in points if one.latency), key=lambda one: one.values[x])
-    series = [one for name in names for one in _series_of(done, x, name, alone=len(names) == 1)]
+    shown = [*points, *(one for ghost in ghosts for one in ghost.points)]
+    places = _places(shown, x)
+    done = _sorted(points, x, places)
+    found = _series_of(done, x, names, series, places)
+    looks = {one.name: one.style for one in found}
+    for ghost in ghosts:
+        faint = _series_of(_sorted(ghost.points, x, places), x, names[-1:], series, places)
+        found += [
+            replace(
+                one,
+                name=ghost.name,
+                hover=[f"{plain(ghost.name)}<br>{text}" for text in one.hover],
+                style=looks.get(one.name, 0),
+                ghost=ghost.name,
+            )
+            for one in faint
+        ]
     throughput = names == ["throughput"]
-    drawn = [value for one in series for value in one.y]
+    drawn = [value for one in found for value in one.y]
     if line_s is not None and not throughput:
         drawn = [*drawn, line_s * 1e3] if drawn else []
-    ticks = sorted({value for one in series for value in one.x})
+    ticks = sorted({place for one in found for place in one.x})
+    texts = {place: value_words(value) for value, place in places.items()}
     return CurveInfo(
         x_title=axis_title(x),
         y_title="Throughput (rows/s)" if throughput else "Latency per run (ms)",
-        x_log=_spans(ticks, 4.0),
+        x_log=_are_numbers(places) and _spans(ticks, 4.0),
         y_log=_spans(drawn, LOG_FROM_RATIO),
         ticks=ticks,
-        series=series,
+        tick_texts=[_tick(texts[tick]) for tick in ticks],
+        series=found,
         line=None if line_s is None or throughput else line_s * 1e3,
         line_label="" if line_s is None else f"latency line {brief(line_s * 1e3)} ms",
-        best=_best_xy(best, x, names),
+        best=_best_xy(best, x, names, places),
+        lost=_lost(points, x, places) if found else [],
     )
+
+
+def _tick(text: str) -> str:
+    return f"{int(text):,}" if text.isdigit() else plain(text.removesuffix("ExecutionProvider"))
+
+
+def _are_numbers(places: Mapping[Value | None, int]) -> bool:
+    return all(isinstance(one, int) and not isinstance(one, bool) for one in places)
+
+
+def _places(points: Sequence[Measured], x: str) -> dict[Value | None, int]:
+    """Where each value stands on the axis: a number where it is, another in the order of the sweep."""
+    values = list(dict.fromkeys(one.values[x] for one in points))
+    numbers = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
+    if len(numbers) == len(values):
+        return {one: one for one in numbers}
+    return {value: index for index, value in enumerate(values)}
+
+
+def _sorted(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[Measured]:
+    return sorted((one for one in points if one.latency), key=lambda one: places[one.values[x]])
+
+
+def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[Lost]:
+    """Points that failed or were refused, those at one place together."""
+    reasons: dict[int, list[str]] = {}
+    for one in points:
+        if one.latency is None and one.error:
+            reasons.setdefault(places[one.values[x]], []).append(f"{point_name(one.values)}: {one.error}")
+    return [Lost(x=place, reasons="<br>".join(map(plain, texts))) for place, texts in reasons.items()]
 
 
 def _spans(values: Sequence[float], ratio: float) -> bool:
     return bool(values) and min(values) > 0 and max(values) / min(values) >= ratio
 
 
-def _best_xy(best: Measured | None, x: str, names: Sequence[str]) -> tuple[int, float] | None:
+def _best_xy(
+    best: Measured | None, x: str, names: Sequence[str], places: Mapping[Value | None, int]
+) -> tuple[int, float] | None:
     if best is None:
         return None
-    value = _value(best, names[-1])
-    return None if value is None else (best.values[x], value[0])
+    value = value_of(best, names[-1])
+    return None if value is None else (places[best.values[x]], value[0])
 
 
-def _value(point: Measured, name: str) -> tuple[float, float | None, float | None] | None:
-    """Value and bounds as drawn: milliseconds or rows per second."""
+def value_of(point: Measured, name: str) -> tuple[float, float | None, float | None] | None:
+    """Return value and bounds as drawn: milliseconds or rows per second; None: there is none."""
     if name == "throughput":
         if point.throughput_per_s is None:
             return None
@@ -129,50 +213,83 @@ def _value(point: Measured, name: str) -> tuple[float, float | None, float | Non
     return value * 1e3, None if low is None else low * 1e3, None if high is None else high * 1e3
 
 
-def _series_of(points: Sequence[Measured], x: str, name: str, *, alone: bool) -> list[Series]:
-    """One series per provider that really ran, so that a fallback never shares a line with the real thing."""
-    groups: dict[str, list[tuple[Measured, tuple[float, float | None, float | None]]]] = {}
-    for point in points:
-        if (value := _value(point, name)) is not None:
-            label = provider_label(point.providers, point.requested, fallback=point.fallback)
-            groups.setdefault(label, []).append((point, value))
+def _series_of(
+    points: Sequence[Measured],
+    x: str,
+    names: Sequence[str],
+    other: str,
+    places: Mapping[Value | None, int],
+) -> list[Series]:
+    """One series per statistic, value of `other` and provider that really ran: a fallback has its own."""
+    labels = {_provider(point) for point in points}
+    groups: dict[str, list[tuple[Measured, tuple[float, float | None, float | None], str]]] = {}
+    for name in names:
+        for point in points:
+            if (value := value_of(point, name)) is None:
+                continue
+            parts = [STATISTICS[name]] if name in STATISTICS and len(names) > 1 else []
+            parts += [point_name({other: point.values[other]})] if other else []
+            parts += [_provider(point)] if len(labels) > 1 or not other else []
+            groups.setdefault(" · ".join(parts), []).append((point, value, name))
     return [
         Series(
-            name=label if name == "throughput" or alone else f"{STATISTICS[name]} · {label}",
-            x=[point.values[x] for point, _ in rows],
-            y=[value[0] for _, value in rows],
-            low=[value[1] for _, value in rows],
-            high=[value[2] for _, value in rows],
-            trials=[point.trial for point, _ in rows],
-            reused=[point.reused for point, _ in rows],
-            hover=[_hover(point, x, name, value, label) for point, value in rows],
+            name=label,
+            x=[places[point.values[x]] for point, _, _ in rows],
+            y=[value[0] for _, value, _ in rows],
+            low=[value[1] for _, value, _ in rows],
+            high=[value[2] for _, value, _ in rows],
+            trials=[key_of(point) for point, _, _ in rows],
+            reused=[point.reused for point, _, _ in rows],
+            hover=[hover(point, name, value) for point, value, name in rows],
+            style=index,
         )
-        for label, rows in groups.items()
+        for index, (label, rows) in enumerate(groups.items())
     ]
 
 
-def _hover(
-    point: Measured, x: str, name: str, value: tuple[float, float | None, float | None], label: str
-) -> str:
+def key_of(point: Measured) -> str:
+    """What a mark of a chart says of the point that it stands for."""
+    return point_name(point.values)
+
+
+def _provider(point: Measured) -> str:
+    return provider_label(point.providers, point.requested, fallback=point.fallback)
+
+
+def hover(point: Measured, name: str, value: tuple[float, float | None, float | None]) -> str:
+    """Return what a point says when it is pointed at: its values, one number with its interval, what ran.
+
+    Args:
+        point: to be told of.
+        name: "throughput" or a statistic of the latency.
+        value: with its bounds, as drawn.
+    """
     unit, what = ("rows/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
     known = f"95 %: {span(low, high, unit)}" if low or high else "no interval"
     parts = [
-        f"{axis_title(x)}: {point.values[x]}",
+        *(f"{axis_title(axis)}: {value_words(held)}" for axis, held in point.values.items()),
         f"{what}: {number(value[0])} {unit}",
         known,
         f"{point.runs} runs of {point.rows} rows" + (", measured earlier" if point.reused else ""),
-        label,
+        _provider(point),
+        *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
+        *(["cancelled: the rounds until then"] if point.cut_short else []),
         *([f"⚠ {MARK}"] if point.breach else []),
     ]
     return "<br>".join(plain(part) for part in parts)
 
 
 def curve(info: CurveInfo) -> go.Figure:
-    """Draw a curve: lines with markers, the interval as a band, reused points hollow."""
+    """Draw a curve: lines with markers, the interval as a band, reused points hollow, earlier ones faint."""
     figure = base_figure(x_title=info.x_title, y_title=info.y_title)
-    for index, series in enumerate(info.series):
-        look = style(index)
+    ghosts: set[str] = set()
+    for series in info.series:
+        look = style(series.style)
+        if series.ghost:
+            _add_ghost(figure, series, look, named=series.ghost not in ghosts)
+            ghosts.add(series.ghost)
+            continue
         _add_band(figure, series, look["color"])
         figure.add_scatter(
             x=series.x,
@@ -192,15 +309,46 @@ def curve(info: CurveInfo) -> go.Figure:
         )
     _add_best(figure, info)
     _add_line(figure, info)
-    figure.update_xaxes(
-        type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=[f"{t:,}" for t in info.ticks]
-    )
+    _add_lost(figure, info)
+    figure.update_xaxes(type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=info.tick_texts)
     if info.y_log:
         ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
         figure.update_yaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
+
+
+def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, named: bool) -> None:
+    """A faint line; all lines of one earlier sweep have one place in the legend."""
+    figure.add_scatter(
+        x=series.x,
+        y=series.y,
+        name=plain(series.name),
+        legendgroup=series.ghost,
+        showlegend=named,
+        mode="lines+markers",
+        opacity=0.6,
+        line={"color": look["color"], "dash": "dot", "width": 1.5},
+        marker={"symbol": look["symbol"] + "-open", "color": look["color"], "size": 6},
+        text=series.hover,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _add_lost(figure: go.Figure, info: CurveInfo) -> None:
+    """A cross at the foot of the chart, where points failed or were refused."""
+    for one in info.lost:
+        figure.add_annotation(
+            x=math.log10(one.x) if info.x_log and one.x > 0 else one.x,
+            y=0,
+            yref="y domain",
+            yanchor="bottom",
+            text="✕",
+            showarrow=False,
+            font={"color": MUTED, "size": 18},
+            hovertext=one.reasons,
+        )
 
 
 def _add_band(figure: go.Figure, series: Series, color: str) -> None:
@@ -253,3 +401,68 @@ def _add_best(figure: go.Figure, info: CurveInfo) -> None:
         marker={"symbol": "circle-open", "size": 20, "color": PALETTE[2], "line": {"width": 3}},
         hoverinfo="skip",
     )
+
+
+def live_curve(
+    points: Sequence[Measured], *, x: str, y: str, series: str = "", dark: bool = False
+) -> dict[str, Any]:
+    """Return points of a race that runs, as an Apache ECharts figure, which moves in place at each look.
+
+    Args:
+        points: with what is known of them so far, hollow because it is not final.
+        x: the first axis of the sweep.
+        y: "throughput" or "p50_s".
+        series: the second axis; empty: there is none.
+        dark: whether the page is.
+    """
+    text = ON_DARK if dark else ON_LIGHT
+    values = list(dict.fromkeys(one.values[x] for one in points))
+    if all(isinstance(one, int) for one in values):
+        values.sort(key=lambda one: one if isinstance(one, int) else 0)
+    groups: dict[str, dict[Value | None, float]] = {}
+    for one in points:
+        found = value_of(one, y)
+        name = point_name({series: one.values[series]}) if series else STATISTICS.get(y, y)
+        groups.setdefault(name, {})
+        if found is not None:
+            groups[name][one.values[x]] = float(_four_digits(found[0]))
+    axis = {"axisLabel": {"color": text, "fontSize": FONT_PX}, "nameTextStyle": {"color": text}}
+    return {
+        "animation": False,
+        "grid": {"left": 12, "right": 24, "top": 48, "bottom": 28, "containLabel": True},
+        "legend": {"show": bool(series), "textStyle": {"color": text}, "top": 0},
+        "tooltip": {"trigger": "axis"},
+        "xAxis": {
+            "type": "category",
+            "data": [value_words(one) for one in values],
+            "name": axis_title(x),
+            "nameLocation": "middle",
+            "nameGap": 28,
+            **axis,
+        },
+        "yAxis": {
+            "type": "value",
+            "scale": True,
+            "name": "rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)",
+            "splitLine": {"lineStyle": {"color": transparent(MUTED, 0.25)}},
+            **axis,
+            "nameTextStyle": {"color": text, "align": "left"},
+        },
+        "series": [
+            {
+                "type": "line",
+                "name": name,
+                "data": [known.get(one) for one in values],
+                "symbol": ECHARTS_SYMBOLS[index % len(ECHARTS_SYMBOLS)],
+                "symbolSize": 9,
+                "itemStyle": {"color": PALETTE[index % len(PALETTE)]},
+                "lineStyle": {"type": ECHARTS_DASHES[index % len(ECHARTS_DASHES)], "width": 2},
+            }
+            for index, (name, known) in enumerate(groups.items())
+        ],
+    }
+
+
+def _four_digits(value: float) -> str:
+    """Four digits of a number, for a tooltip that shows what it is given."""
+    return f"{value:.4g}"

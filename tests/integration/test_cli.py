@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 import signal
@@ -11,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -23,7 +25,12 @@ from core.cli.options import Given, offered, provider_name, spec_data, with_sett
 from core.cli.output import EXIT_UNDECIDED
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
-from core.run.sweep import axis_of_study
+from core.run.axes import axes_of_study
+from core.run.study import Heat, Study, once
+from core.run.sweep import configurations, expand, join
+from core.run.sweet_spot import standing
+from core.show.sheets import races as sheets
+from core.show.table import csv_text
 from core.spec import TrialSpec, asked, spec_from_dict
 from core.spec.knobs import KNOBS, Knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
@@ -449,11 +456,58 @@ def test_sweep_measures_every_combination_and_takes_earlier_points_when_asked(
 def test_a_sweep_over_one_setting_is_a_curve_that_the_browser_finds(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2"))
     assert "batch_size" in done.out.splitlines()[0]
-    assert len(done.out.splitlines()) == 3
+    assert [line.split()[0] for line in done.out.splitlines()[1:3]] == ["1", "2"]
     study = ok(cli.run("history", "--json")).document["trials"][0]["study"]
-    axis = axis_of_study(study)
-    assert axis is not None
+    (axis,) = axes_of_study(study)
     assert (axis.name, axis.values) == ("batch_size", (1, 2))
+
+
+def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: CommandLine, mlp: str) -> None:
+    grid = ("--vary", "execution_mode=ORT_SEQUENTIAL,ORT_PARALLEL", "--vary", "inter-op-num-threads=1,2")
+    done = measured(cli.run("sweep", mlp, *QUICK, *grid, "--line", "500", "--format", "csv"))
+    assert "`inter_op_num_threads` has no effect: used by ORT_PARALLEL only" in done.err
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [row["inter_op_num_threads"] for row in rows] == ["1", "2", "1", "2"]
+    assert [row["same_as"] for row in rows] == ["", "ORT_SEQUENTIAL, inter_op_num_threads 1", "", ""]
+    assert rows[0]["trial"] == rows[1]["trial"]
+    assert {row["over_line"] for row in rows} == {"False"}
+    assert all(float(row["rows_per_s_low"]) <= float(row["rows_per_s"]) for row in rows)
+
+    store = Store(cli.home / "ortune.db")
+    (race,) = store.comparisons()
+    assert len(race.contestants) == 4  # three of the four combinations, and ONNX Runtime's default
+    axes = axes_of_study(race.study)
+    base = spec_from_dict(store.trials_of(race.id)[0].spec)
+    points = expand(base, axes)
+    known = Study(name=race.study, strategy=once(Heat(asked=configurations(points), job=no_job))).look(store)
+    found = join(points, known.known)
+    stands = standing(found, line_s=0.5, margin=base.protocol.margin)
+    assert csv_text(sheets.points(found, stands)) == done.out.rstrip("\n")
+
+
+def no_job(_: object) -> NoReturn:
+    raise AssertionError("everything is known")
+
+
+def test_a_sweep_as_json_says_where_each_point_stands(cli: CommandLine, mlp: str) -> None:
+    args = ("--vary", "batch_size=1,4", "--intra-op-num-threads", "1", "--line", "0.000001", "--json")
+    document = measured(cli.run("sweep", mlp, *QUICK, *args)).document
+    assert document["axes"] == {"batch_size": [1, 4]}  # a single value beside --vary stays as it is
+    assert document["line_s"] == pytest.approx(1e-9)
+    assert [point["over_line"] for point in document["points"]] == [True, True]
+    assert [point["place"] for point in document["points"]] == ["", ""]
+    assert any(point["front"] for point in document["points"]) or document["comparison"]["grade"] == "F"
+    assert {point["spec"]["session"]["intra_op_num_threads"] for point in document["points"]} == {1}
+
+
+def test_a_combination_that_is_refused_is_a_row_with_its_rule(cli: CommandLine, mlp: str) -> None:
+    pinned = ("--session-config", "session.intra_op_thread_affinities=1")
+    varied = ("--intra-op-num-threads", "2", "--vary", "intra_op_num_threads=2,4")
+    done = measured(cli.run("sweep", mlp, *QUICK, *pinned, *varied, "--json"))
+    allowed, refused = done.document["points"]
+    assert (allowed["state"], refused["state"]) == ("COMPLETE", "REFUSED")
+    assert "intra_op_thread_affinities" in refused["why"]
+    assert "threads 4 is refused" in done.err
 
 
 def test_a_sweep_without_values_says_what_to_give(cli: CommandLine, mlp: str) -> None:

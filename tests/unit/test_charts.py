@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.run.sweep import BATCH, THREADS, Measured
+from core.run.axes import BATCH, THREADS
+from core.run.sweep import Measured
 from core.wire.profile import NodeTime, Profile, Span
 from core.worker.measure.profile_parser import parse_profile
 from dashboard.charts import (

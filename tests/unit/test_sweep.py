@@ -13,29 +13,22 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.study import Found, Known
-from core.run.sweep import (
+from core.run.axes import (
     BATCH,
     MAX_POINTS,
     THREADS,
     Axis,
-    Measured,
-    Point,
+    axes_of_study,
     axis,
     axis_names,
-    axis_of_study,
-    best_under,
     default_values,
-    expand,
-    fastest,
-    join,
-    measured,
     parse_values,
+    parse_vary,
     study_name,
-    supported_percentile,
-    surely_under,
-    with_values,
 )
+from core.run.study import Found, Known
+from core.run.sweep import Measured, Point, configurations, expand, join, measured, so_far, with_values
+from core.run.sweet_spot import best_under, fastest, front, standing, supported_percentile, surely_under
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
 from tests import builders
@@ -184,7 +177,7 @@ def test_a_sweep_that_the_model_cannot_do_is_refused(axes: list[Axis], model: An
     assert caught.value.hint
 
 
-def test_a_point_that_no_spec_allows_is_refused() -> None:
+def test_a_point_that_no_spec_allows_stays_with_its_reason_and_all_of_them_are_refused() -> None:
     base = spec_from_dict(
         {
             "model": {"path": "m.onnx"},
@@ -194,8 +187,14 @@ def test_a_point_that_no_spec_allows_is_refused() -> None:
             },
         }
     )
+    allowed, refused = expand(base, [axis(THREADS, [2, 4])])
+    assert (allowed.refused, allowed.races) == ("", True)
+    assert (refused.spec, refused.races) == (None, False)
+    assert "intra_op_thread_affinities" in refused.refused
+    (_, row) = join([allowed, refused], {})
+    assert (row.state, row.error) == ("REFUSED", refused.refused)
     with pytest.raises(SpecError, match="intra_op_thread_affinities"):
-        expand(base, [axis(THREADS, [2, 4])])
+        expand(base, [axis(THREADS, [4, 5])])
 
 
 def test_a_model_offers_its_batch_its_threads_and_its_other_dimensions() -> None:
@@ -219,12 +218,12 @@ def test_default_values_of_the_other_axes() -> None:
 @pytest.mark.parametrize("name", [BATCH, THREADS, "sequence", "x:0", "odd = name #1"])
 def test_the_name_of_a_study_is_read_back(name: str) -> None:
     one = Axis(name=name, values=(1, 2, 16))
-    assert axis_of_study(study_name(one, "3fa2c1")) == one
+    assert axes_of_study(study_name([one], "3fa2c1")) == (one,)
 
 
 @pytest.mark.parametrize("study", ["", "search #1", "curve batch_size= #1", "curve batch_size=1,2"])
 def test_a_study_of_another_kind_is_not_taken_for_a_curve(study: str) -> None:
-    assert axis_of_study(study) is None
+    assert axes_of_study(study) == ()
 
 
 def test_a_point_carries_the_rows_that_were_fed_and_its_throughput_interval() -> None:
@@ -316,6 +315,158 @@ def test_the_line_applies_to_p95_only_where_all_points_have_one() -> None:
     assert supported_percentile(both) == "p95_s"
     assert supported_percentile([*both, complete(4, p95_s=None, throughput=3)]) == "p50_s"
     assert supported_percentile([]) == "p50_s"
+
+
+# --- any setting, two of them -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("batch_size=1,8", BATCH, (1, 8)),
+        ("intra-op-num-threads=2,1", THREADS, (2, 1)),
+        ("sequence=16,32", "sequence", (16, 32)),
+        ("use_io_binding=on,off", "use_io_binding", (True, False)),
+        (
+            "graph_optimization_level=ort_enable_all,ORT_DISABLE_ALL",
+            "graph_optimization_level",
+            ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"),
+        ),
+        ("model=a small one,b", "model", ("a small one", "b")),
+        (
+            "providers=CUDAExecutionProvider+CPUExecutionProvider,CPUExecutionProvider",
+            "providers",
+            (("CUDAExecutionProvider", "CPUExecutionProvider"), ("CPUExecutionProvider",)),
+        ),
+    ],
+)
+def test_what_varies_is_read_and_its_study_gives_it_back(
+    text: str, name: str, values: tuple[Any, ...]
+) -> None:
+    one = parse_vary(text)
+    assert (one.name, one.values) == (name, values)
+    other = Axis(name="odd × name", values=(1, 2))
+    assert axes_of_study(study_name([one, other], "3fa2c1")) == (one, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("batch_size", "has no values"),
+        ("=1,2", "has no name"),
+        ("use_io_binding=perhaps", "on or off"),
+        ("graph_optimization_level=ORT_ENABLE_AL", "Did you mean `ORT_ENABLE_ALL`"),
+        ("streams=0,1", "streams"),
+        ("budget_s=1,2", "says how to measure"),
+        ("feeds=a,b", "has no values to list"),
+    ],
+)
+def test_what_cannot_vary_is_refused_with_the_rule(text: str, rule: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_vary(text)
+    assert rule in caught.value.message
+    assert caught.value.hint
+
+
+def test_three_settings_are_refused_and_an_unknown_one_gets_the_nearest_name() -> None:
+    three = [axis(BATCH, [1]), axis(THREADS, [1]), axis("sequence", [8])]
+    with pytest.raises(SpecError, match="at most 2 settings, but got 3"):
+        expand(BASE, three, info())
+    with pytest.raises(SpecError, match="Did you mean `intra_op_num_threads`"):
+        expand(BASE, [axis("intra_op_num_thread", [1])], info())
+    with pytest.raises(SpecError, match=r"`int8` is no variant.*Did you mean `a int8`"):
+        expand(BASE, [axis("model", ["int8"])], info(), {"a int8": ModelRef(path="a.onnx")})
+
+
+def test_combinations_that_come_to_the_same_are_measured_once_and_say_why() -> None:
+    modes = axis("execution_mode", ["ORT_SEQUENTIAL", "ORT_PARALLEL"])
+    points = expand(BASE, [modes, axis("inter_op_num_threads", [1, 2])], info())
+    assert [point.races for point in points] == [True, False, True, True]
+    idle = points[1]
+    assert idle.same == {"execution_mode": "ORT_SEQUENTIAL", "inter_op_num_threads": 1}
+    assert "`inter_op_num_threads` has no effect" in idle.why
+    assert idle.spec is not None  # its own settings, for whoever takes them to Tune
+    assert idle.spec.session.inter_op_num_threads == 2
+    assert len(configurations(points)) == 3
+    (found,) = join([idle], known([in_race(spec_of(points[0]), "t")], None))
+    assert (found.trial, found.same) == ("t", idle.same)
+
+
+def spec_of(point: Point) -> TrialSpec:
+    assert point.spec is not None
+    return point.spec
+
+
+def test_variants_are_points_that_run_another_file() -> None:
+    named = {
+        "m": ModelRef(path="m.onnx", sha256="a" * 64),
+        "m int8": ModelRef(path="8.onnx", sha256="b" * 64),
+    }
+    points = expand(BASE, [axis("model", list(named)), axis(BATCH, [4])], info(), named)
+    assert [spec_of(point).model.path for point in points] == ["m.onnx", "8.onnx"]
+    assert [one.label for one in configurations(points)] == ["m, batch 4", "m int8, batch 4"]
+
+
+def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> None:
+    points = expand(BASE, [axis(BATCH, [1, 8])], info())
+    trials = [replace(in_race(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
+    first, second = so_far(points, trials, {"t1": 0.004})
+    assert (first.latency, first.throughput_per_s) == (None, None)
+    assert (second.latency, second.throughput_per_s) == ({"p50_s": 0.004}, 2000)
+    assert not second.ranked
+
+
+def test_a_cancelled_point_keeps_its_rounds_and_is_not_ranked() -> None:
+    one = measured(Point(values={BATCH: 1}, spec=BASE), trial(BASE, state="CANCELLED"), reused=False)
+    assert one.latency is not None
+    assert (one.cut_short, one.ranked) == (True, False)
+
+
+# --- how points stand -------------------------------------------------------------------------------------
+
+
+def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measured:
+    """A point whose interval is as wide on both sides as `half` says, as a share."""
+    mean = batch / throughput
+    latency = {"p50_s": p95_s / 2, "p95_s": p95_s, "mean_s": mean}
+    bounds = {
+        f"{name}_{end}": value * (1 - half if end == "low" else 1 + half)
+        for name, value in latency.items()
+        for end in ("low", "high")
+    }
+    return replace(complete(batch, p95_s=p95_s, throughput=throughput), latency={**latency, **bounds})
+
+
+def test_the_front_leaves_out_only_who_is_surely_dominated() -> None:
+    fast = around(1, p95_s=0.001, throughput=1000, half=0.01)
+    large = around(8, p95_s=0.004, throughput=4000, half=0.01)
+    worse = around(4, p95_s=0.005, throughput=2000, half=0.01)
+    assert front([fast, large, worse], "p95_s", margin=0.02) == [fast, large]
+    unsure = around(4, p95_s=0.0041, throughput=3900, half=0.2)
+    assert front([fast, large, unsure], "p95_s", margin=0.02) == [fast, large, unsure]
+
+
+def test_points_stand_under_over_and_astride_the_line() -> None:
+    under = around(1, p95_s=0.001, throughput=1000, half=0.1)
+    astride = around(4, p95_s=0.0029, throughput=2000, half=0.1)
+    over = around(16, p95_s=0.009, throughput=4000, half=0.1)
+    lost = Measured(values={BATCH: 32}, trial="x", state="FAIL", reused=False, error="It crashed.")
+    rows = [under, astride, over, lost]
+    stands = standing(rows, line_s=0.003, margin=0.02)
+    assert stands.percentile == "p95_s"
+    assert [stands.is_in(one, stands.over) for one in rows] == [False, False, True, False]
+    assert [stands.is_in(one, stands.open) for one in rows] == [False, True, False, False]
+    assert [stands.place(one) for one in rows] == ["", "best", "", ""]
+    assert standing(rows, line_s=None, margin=0.02).best == over
+
+
+def test_a_point_that_is_another_stands_where_that_stands_and_once_on_the_front() -> None:
+    top = around(8, p95_s=0.004, throughput=4000, half=0.01)
+    twin = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
+    stands = standing([top, twin], line_s=None, margin=0.02)
+    assert stands.level == (top,)
+    assert stands.place(twin) == "level with the best"
+    assert [stands.is_in(one, stands.front) for one in (top, twin)] == [True, False]
 
 
 # --- the race of a sweep ----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run import sweep
-from core.run.sweep import Axis
+from core.run import axes
+from core.run.axes import Axis
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state
@@ -55,8 +55,8 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
 ) -> None:
     at = open_page("curves", model=mlp)
     at.get_by_key("curves.axis").set_value("intra_op_num_threads").run()
-    values = sweep.parse_values(
-        at.text_input(key="curves.values.intra_op_num_threads").value, name=sweep.THREADS
+    values = axes.parse_values(
+        at.text_input(key="curves.values.intra_op_num_threads").value, name=axes.THREADS
     )
     assert max(values) == machine["cpu"]["usable"]
     assert min(values) == 1
@@ -70,7 +70,7 @@ def test_run_asks_for_one_race_of_all_values(
     (race,) = submitted
     assert [spec.workload.batch_size for spec in specs(race)] == [1, 8]
     assert [one.label for one in race["contestants"]] == ["batch 1", "batch 8"]
-    assert sweep.axis_of_study(race["study"]) == Axis(name="batch_size", values=(1, 8))
+    assert axes.axes_of_study(race["study"]) == (Axis(name="batch_size", values=(1, 8)),)
     assert race["model_name"] == mlp.name
     assert race["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
@@ -151,7 +151,7 @@ def test_the_slider_and_the_number_move_one_line(
 def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    study = sweep.study_name(Axis(name="batch_size", values=(1, 64)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=(1, 64))], "abc")
     invented.batches(state.store(), mlp, [1], fingerprint=machine["fingerprint"], study=study)
     invented.put_failed(
         state.store(), mlp, invented.spec_for(mlp, batch_size=64), message="Killed by SIGKILL.", study=study
@@ -221,7 +221,7 @@ def test_another_free_dimension_can_be_swept(
 def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    study = sweep.study_name(Axis(name="batch_size", values=(3, 5)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=(3, 5))], "abc")
     for rows in (3, 5):
         spec = invented.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
         invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
@@ -260,7 +260,7 @@ def put_race(
         for size in sizes
     ]
     anchor = Racer(spec=invented.spec_for(record), latency_s=0.0007, role="anchor", label="ORT default")
-    study = sweep.study_name(Axis(name="batch_size", values=tuple(sizes)), "abc")
+    study = axes.study_name([Axis(name="batch_size", values=tuple(sizes))], "abc")
     return invented.put_race(
         state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
     )
@@ -411,7 +411,7 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     assert at.get("progress")[0].proto.text.startswith("9 of about 40 rounds")
     assert "batch 2" in at.get("echarts_chart")[0].proto.spec
     assert at.button(key="curves.run").disabled
-    assert "All points appear here together" in texts(at)
+    assert "Points appear above while they are measured" in texts(at)
     at.button(key="curves.cancel").click().run()
     assert cancelled == [race.id]
 
@@ -443,3 +443,153 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
     assert lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
     loud = (race.result or {})["grade"] == "F"  # whatever else this machine does now
     assert at.button(key="curves.run").label == ("Measure 2 points" if loud else "All points are measured")
+
+
+# --- two settings -----------------------------------------------------------------------------------------
+
+
+def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Comparison:
+    """A sweep over threads and batch: more threads and larger batches bring more rows per second."""
+    racers = [
+        Racer(
+            spec=invented.spec_for(record, batch_size=size, intra_op_num_threads=threads),
+            latency_s=(0.0005 + 0.0001 * size) / threads,
+            rows=size,
+            label=f"threads {threads}, batch {size}",
+        )
+        for threads in (1, 2)
+        for size in (4, 16)
+    ]
+    anchor = Racer(spec=invented.spec_for(record), latency_s=0.0007, role="anchor", label="ORT default")
+    varied = [Axis(name=axes.THREADS, values=(1, 2)), Axis(name=axes.BATCH, values=(4, 16))]
+    study = axes.study_name(varied, facts.pop("token", "abc"))
+    race, _ = invented.put_race(
+        state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
+    )
+    return race
+
+
+def test_two_settings_race_in_every_combination(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = set_values(open_page("curves", model=mlp), "1, 8")
+    at.selectbox(key="curves.second").set_value("graph_optimization_level").run()
+    key = "curves.values.graph_optimization_level"
+    assert len(at.multiselect(key=key).value) == 5
+    at.multiselect(key=key).set_value(["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]).run()
+    assert "4 points · time unknown" in texts(at)
+    at.button(key="curves.run").click().run()
+    (race,) = submitted
+    assert [one.label for one in race["contestants"]] == [
+        "batch 1, ORT_ENABLE_ALL",
+        "batch 1, ORT_DISABLE_ALL",
+        "batch 8, ORT_ENABLE_ALL",
+        "batch 8, ORT_DISABLE_ALL",
+    ]
+    assert [one.name for one in axes.axes_of_study(race["study"])] == [
+        "batch_size",
+        "graph_optimization_level",
+    ]
+
+
+def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    at = open_race(open_page, mlp, put_grid(mlp, machine))
+    assert not at.exception
+    assert at.selectbox(key="curves.axis").value == "intra_op_num_threads"
+    assert at.selectbox(key="curves.second").value == "batch_size"
+    assert at.get_by_key("curves.view.2").value == "Heat map"
+    drawn = figure(at, 0)["data"]
+    assert drawn[0]["type"] == "heatmap"
+    assert drawn[-1]["customdata"][3] == "threads 2, batch 16"
+    assert at.button(key="curves.use").disabled
+    at.session_state["curves.point"] = "threads 2, batch 16"
+    at.run()
+    assert at.button(key="curves.use").label == "Use threads 2, batch 16 in Tune"
+    assert "Per row, against ONNX Runtime's default" in texts(at)
+    assert {one.label for one in at.metric} >= {"p50", "p95", "Throughput", "Peak memory"}
+    at.button(key="curves.line_here").click().run()
+    assert at.number_input(key="curves.line.number").value > 0
+    at.button(key="curves.use").click().run()
+    assert at.title[0].value == "Tune"
+    assert at.session_state["knob.batch_size"] == 16
+    assert at.session_state["knob.intra_op_num_threads"] == 2
+
+
+def test_lines_show_earlier_sweeps_over_the_same_settings_when_asked(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put_grid(mlp, machine, token="before")
+    at = open_race(open_page, mlp, put_grid(mlp, machine))
+    at.get_by_key("curves.view.2").set_value("Lines").run()
+    names = [one.get("name") for one in figure(at, 0)["data"] if "customdata" in one]
+    assert names == ["batch 4", "batch 16"]
+    before = len(figure(at, 0)["data"])
+    at.toggle(key="curves.ghosts").set_value(True).run()
+    assert len(figure(at, 0)["data"]) == before + 2
+    assert sum("earlier, " in (one.get("name") or "") for one in figure(at, 1)["data"]) == 2
+
+
+def test_throughput_against_latency_shows_the_front(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    at = open_race(open_page, mlp, put_grid(mlp, machine))
+    at.get_by_key("curves.view.2").set_value("Throughput against latency").run()
+    drawn = {one["name"]: one for one in figure(at, 0)["data"]}
+    assert list(drawn) == ["front: no other is surely better", "batch 4", "batch 16"]
+    assert len(drawn["front: no other is surely better"]["x"]) == 2  # two threads beat one at either batch
+
+
+def test_what_is_the_same_is_said_once_and_asked_for_once(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page("curves", model=mlp)
+    at.selectbox(key="curves.axis").set_value("execution_mode").run()
+    at.selectbox(key="curves.second").set_value("inter_op_num_threads").run()
+    set_values(at, "1, 2", "inter_op_num_threads")
+    assert "4 points, 1 the same as others" in texts(at)
+    assert "ORT_SEQUENTIAL, inter_op_num_threads 2 is ORT_SEQUENTIAL, inter_op_num_threads 1" in texts(at)
+    at.button(key="curves.run").click().run()
+    assert len(specs(submitted[0])) == 3
+
+
+def test_a_combination_that_no_configuration_allows_is_shown_with_its_rule(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page("curves", model=mlp)
+    at.session_state["knob.intra_op_num_threads"] = 2
+    at.session_state["knob.session.intra_op_thread_affinities"] = "1"
+    at.selectbox(key="curves.axis").set_value("intra_op_num_threads").run()
+    set_values(at, "2, 3", "intra_op_num_threads")
+    (said,) = at.warning
+    assert "intra_op_thread_affinities" in said.value.replace("\\", "")
+    assert "1 of 2 combinations are refused" in texts(at)
+    at.button(key="curves.run").click().run()
+    assert [one.session.intra_op_num_threads for one in specs(submitted[0])] == [2]
+
+
+def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    race, trials = put_race(mlp, machine)
+    for trial in trials:
+        state.store().update_trial(trial.id, state="CANCELLED")
+    state.store().update_comparison(race.id, state="CANCELLED")
+    at = open_race(open_page, mlp, race)
+    assert list(table(at)["State"]) == ["cancelled"] * 3
+    assert next(iter(lines(at, 0).values()))["x"] == [1, 8, 32]
+    assert "Highest throughput" not in texts(at)
+    assert "Points of a cancelled race are drawn by its rounds" in texts(at)
+    assert at.button(key="curves.run").label == "Measure 3 points"
+
+
+def test_a_running_sweep_draws_its_points_so_far(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
+) -> None:
+    race, trials = running_race(mlp, machine, "RUNNING")
+    jobs(status(race.id, stage="rounds", live={"rounds": 3, "p50_s": {trials[1].id: 0.002}}))
+    at = open_race(open_page, mlp, race)
+    assert "1 of 2 points so far" in texts(at)
+    (drawn,) = [json.loads(one.proto.spec) for one in at.get("echarts_chart")][:1]
+    assert drawn["series"][0]["data"] == [None, 2.0]

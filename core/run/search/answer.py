@@ -331,7 +331,7 @@ def front(tried: Sequence[Tried], question: Question, margin: float) -> list[Fro
     left = [
         (one, own)
         for one, own in points
-        if not any(_dominates(other, own, math.log1p(margin)) for _, other in points if other is not own)
+        if not any(dominates(other, own, math.log1p(margin)) for _, other in points if other is not own)
     ]
     left.sort(key=lambda point: -point[1]["objective"][0])
     name = "+".join(question.objective)
@@ -353,8 +353,8 @@ def front(tried: Sequence[Tried], question: Question, margin: float) -> list[Fro
     ]
 
 
-def _dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
-    """Whether one is surely better than the other in one respect, and in none worse by more than equals are.
+def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
+    """Return whether one is surely better than the other in one respect, in none worse than equals are.
 
     Surely: with 95 % over all respects together. Equals differ by the margin, or by the noise where that is
     more: to ask for "surely not worse" would keep everybody, because no two measured numbers are equal.

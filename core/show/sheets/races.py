@@ -9,7 +9,9 @@ from typing import Any
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import look
+from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
+from core.run.sweet_spot import Standing
 from core.show import cells, settings
 from core.show.format import provider
 from core.show.sheets import Line, Note, Sheet
@@ -268,40 +270,64 @@ def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column
 
 
 def points(
-    found: Sequence[Measured], marks: Mapping[str, str] | None = None, busy: Mapping[str, str] | None = None
+    found: Sequence[Measured], standing: Standing | None = None, busy: Mapping[str, str] | None = None
 ) -> Table:
     """One row per point of a sweep, in the order of its values.
 
     Args:
         found: the points.
-        marks: of points, by trial: which is the best.
+        standing: how they stand against each other and the latency line.
         busy: id of a comparison -> who else used the machine.
     """
     names = list(found[0].values) if found else []
 
     def value(name: str) -> tuple[Column, Callable[[Measured], Value]]:
-        return Column(name, "count", key=name, tells=True), lambda one: one.values[name]
+        held = [one.values[name] for one in found]
+        numbers = all(isinstance(one, int) and not isinstance(one, bool) for one in held)
+        if numbers:
+            return Column(name, "count", key=name, tells=True), lambda one: _number(one.values[name])
+        return Column(name, key=name, tells=True), lambda one: value_words(one.values[name])
 
     def latency(name: str) -> Callable[[Measured], Value]:
         return lambda one: (one.latency or {}).get(name)
 
+    def stands(names: Callable[[Standing], frozenset[str]]) -> Callable[[Measured], Value]:
+        return lambda one: standing is not None and standing.is_in(one, names(standing))
+
+    def place(one: Measured) -> str:
+        return "" if standing is None else standing.place(one)
+
     return tabulate(
         found,
         *map(value, names),
-        (Column("best", on="browser"), lambda one: (marks or {}).get(one.trial, "")),
+        *([] if standing is None else [(Column("best", help=BEST_HELP), lambda one: _MARKS[place(one)])]),
+        (Column("place", key="place", on="none"), place),
         (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
         (Column("95 % interval", right=True, on="terminal"), _interval),
         (Column("p50 low", "ms", key="p50_ms_low", on="browser"), latency("p50_s_low")),
         (Column("p50 high", "ms", key="p50_ms_high", on="browser"), latency("p50_s_high")),
         (Column("p95", "ms", key="p95_ms"), _p95),
+        (Column("p95 low", "ms", key="p95_ms_low", on="none"), latency("p95_s_low")),
+        (Column("p95 high", "ms", key="p95_ms_high", on="none"), latency("p95_s_high")),
         (Column("p99", "ms", key="p99_ms", on="browser"), latency("p99_s")),
         (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
         (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
         (Column("rows/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
         (
+            Column("rows/s low", "number", key="rows_per_s_low", on="none"),
+            lambda one: one.throughput_interval()[0],
+        ),
+        (
+            Column("rows/s high", "number", key="rows_per_s_high", on="none"),
+            lambda one: one.throughput_interval()[1],
+        ),
+        (
             Column("per row, against ORT default", key="against_default", on="browser"),
             _against_default,
         ),
+        (Column("over the line", key="over_line", on="none"), stands(lambda one: one.over)),
+        (Column("front", key="front", on="none"), stands(lambda one: one.front)),
+        (Column("peak memory", "bytes", key="peak_rss_bytes", on="browser"), lambda one: one.peak_rss_bytes),
         (Column("runs", "count", on="browser"), lambda one: one.runs or None),
         (Column("ran on", on="browser"), _ran_on),
         (
@@ -313,15 +339,30 @@ def points(
             lambda one: f"{WARNING} {MARK}" if one.breach else "",
         ),
         (Column("state", on="browser"), lambda one: "reused" if one.reused else one.state.lower()),
+        (Column("same as", key="same_as", on="browser", help=SAME_HELP), _same_as),
         (Column("trial", "id", key="trial"), lambda one: one.trial),
         (Column("state", key="state", on="none"), lambda one: one.state),
         (Column("measured before", key="measured_before", on="none"), lambda one: one.reused),
         (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
         (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
         (Column("error", key="error", on="browser"), lambda one: one.error),
-        (Column("remark", on="terminal"), _remarks_on_a_point),
+        (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
         drop=("p95", "trial", "95 % interval"),
+        solid=("95 % interval",),
     )
+
+
+BEST_HELP = "★: the best under the line, or of all; = ★: its throughput cannot be told from the best's."
+SAME_HELP = "The point whose numbers these are: a setting has no effect here, so both are one configuration."
+_MARKS = {"best": "★", "level with the best": "= ★", "": ""}
+
+
+def _number(value: object) -> Value:
+    return value if isinstance(value, int) else None
+
+
+def _same_as(one: Measured) -> str:
+    return "" if one.same is None else point_name(one.same)
 
 
 def _interval(one: Measured) -> str | None:
@@ -346,11 +387,18 @@ def _ran_on(one: Measured) -> str:
     return "" if one.latency is None else ran_on(ran)
 
 
-def _remarks_on_a_point(one: Measured) -> str:
+def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
     remarks = _fallback(one.providers if one.fallback else None)
+    if standing is not None:
+        remarks += ["over the line"] if standing.is_in(one, standing.over) else []
     remarks += [MARK] if one.breach else []
     remarks += ["measured before"] if one.reused else []
-    return "; ".join(remarks if one.latency is not None else [*remarks, one.state, one.error])
+    remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []
+    if one.cut_short:
+        remarks.append("cancelled: the rounds until then")
+    elif one.latency is None:
+        remarks += [one.state, one.error]
+    return "; ".join(filter(None, remarks))
 
 
 # --- history ------------------------------------------------------------------------------------------------

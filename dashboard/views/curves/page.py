@@ -1,4 +1,4 @@
-"""Latency and throughput over one setting, all points raced together; the best one under a latency line."""
+"""Latency and throughput over one or two settings, all points raced together; the best under a line."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ import streamlit as st
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run import prediction, sweep
+from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.job import Job
-from core.run.study import Heat, Study, measured_before, once
-from core.run.sweep import Axis, Measured, Point
+from core.run.study import Heat, Study, once
+from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
+from dashboard.charts import curve_charts
+from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
-from dashboard.views.curves.results import ACTIVE, point_name
+from dashboard.views.curves import varied
+from dashboard.views.curves.shown import ACTIVE, Shown
 from dashboard.widgets import controls, earlier, going_on, live_text, race_results
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
-AXIS = "curves.axis"
-VALUES = "curves.values"  # + "." + name of the axis
 AGAIN = "curves.again"
 STUDY = "curves.study"  # name of the sweep that is shown
 STUDY_PARAM = "study"  # ?study=<name>
 LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
 PICKED = "curves.earlier"
 RACES = 200  # to look through for sweeps
+GHOSTS_MOST = 3  # earlier sweeps that are drawn behind
 APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
 def page() -> None:
     st.title("Curves")
     st.caption(
-        "Vary one setting, keep the others as they are on Tune, and see where the sweet spot lies. All "
-        "points race in the same rounds, beside ONNX Runtime's default."
+        "Vary one or two settings, keep the others as they are on Tune, and see where the sweet spot lies. "
+        "All points race in the same rounds, beside ONNX Runtime's default."
     )
     state.show_kept_error()
     _load_linked()
@@ -52,23 +55,32 @@ def page() -> None:
         base = _base() if record is not None else None
     if record is None or base is None:
         return
+    named = sweep.models(state.store(), record)
     with right:
-        one = _axis(record, base)
-    if one is None:
+        axes = varied.draw(record, base, named)
+    if axes is None:
         return
     try:
-        points = sweep.expand(base, [one], record.info)
+        points = sweep.expand(base, axes, record.info, named)
     except TunerError as error:
         state.report(error)
         return
-    known = _shown(record, points).look(state.store()).known
+    known = _shown(record, named, points).look(state.store()).known
     rows = sweep.join(points, known)
     race = _race()
     _run_box(record, base, points, rows)
-    _live(race)
+    _live(race, points, rows, axes)
     races = [found.race for found in known.values() if found.race is not None]
-    busy = {one.id: verdict.busy_words(one.result) for one in races}
-    curve_results.results(one, points, rows, race, busy, partial(_go_on, race, rows))
+    shown = Shown(
+        axes=axes,
+        points=points,
+        rows=rows,
+        race=race,
+        busy={one.id: verdict.busy_words(one.result) for one in races},
+        margin=base.protocol.margin,
+        ghosts=partial(_ghosts, record, named, axes),
+    )
+    curve_results.results(shown, partial(_go_on, race, rows))
 
 
 def _base() -> TrialSpec | None:
@@ -89,23 +101,23 @@ def _load_linked() -> None:
     if not study or st.session_state.get(APPLIED) == study:
         return
     st.session_state[APPLIED] = study
-    one, trials = sweep.axis_of_study(study), state.store().trials(study=study)
-    if one is None or not trials:
+    found, trials = axes_of_study(study), state.store().trials(study=study)
+    if not found or not trials:
         st.warning(f"There is no sweep called {format.plain(study)} here.", icon=":material/search_off:")
         return
     if st.session_state.get(STUDY) == study:
         return
     try:
-        _load(study, one, trials[-1])
+        _load(study, found, trials[-1])
     except TunerError as error:
         state.report(error)
 
 
-def _load(study: str, one: Axis, trial: Trial) -> None:
-    """Take up the settings, the setting to vary and the values of a sweep; raises what `apply_spec` does."""
-    state.apply_spec(state.trial_spec(trial))
-    st.session_state[AXIS] = one.name
-    st.session_state[_values_key(one.name)] = _text(one.values)
+def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
+    """Take up the settings, what is varied and the values of a sweep; raises what `apply_spec` does."""
+    spec = state.trial_spec(trial)
+    state.apply_spec(spec)
+    varied.take_up(found)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
     st.session_state[LOOKED] = st.session_state[state.MODEL]
 
@@ -113,7 +125,7 @@ def _load(study: str, one: Axis, trial: Trial) -> None:
 def _earlier(record: ModelRecord) -> None:
     """Open the newest sweep of the model, where that changes no setting; offer them all."""
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
-    sweeps = {one.study: one for one in reversed(found) if sweep.axis_of_study(one.study) is not None}
+    sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
     before = st.session_state.get(LOOKED)
     if before != record.content_sha256:
@@ -138,68 +150,18 @@ def _earlier(record: ModelRecord) -> None:
 
 
 def _open(study: str) -> None:
-    one, trials = sweep.axis_of_study(study), state.store().trials(study=study)
-    if one is None or not trials:  # deleted since
+    found, trials = axes_of_study(study), state.store().trials(study=study)
+    if not found or not trials:  # deleted since
         return
     try:
-        _load(study, one, trials[-1])
+        _load(study, found, trials[-1])
     except TunerError as error:
         state.keep_error(error)
 
 
 def _study_label(race: Comparison) -> str:
-    one = sweep.axis_of_study(race.study)
-    varied = f"{_axis_label(one.name)} {_text(one.values)}" if one is not None else race.study
-    return f"{format.when(race.created_at)} · {varied}"
-
-
-# --- what to vary -------------------------------------------------------------------------------------
-
-
-def _values_key(name: str) -> str:
-    return f"{VALUES}.{name}"
-
-
-def _text(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))
-
-
-def _axis(record: ModelRecord, base: TrialSpec) -> Axis | None:
-    names = sweep.axis_names(record.info)
-    if st.session_state.get(AXIS) not in names:
-        st.session_state[AXIS] = names[0]
-    left, right = st.columns([1, 1])
-    name = left.segmented_control(
-        "Setting to vary",
-        names,
-        key=AXIS,
-        required=True,
-        format_func=_axis_label,
-        persist_state="session",
-        help="Batch size, threads, or a free dimension of the model.",
-    )
-    assert name is not None  # required=True
-    key = _values_key(name)
-    if not st.session_state.get(key):
-        usable = state.environment()["cpu"]["usable"]
-        current = base.workload.dims.get(name)
-        st.session_state[key] = _text(sweep.default_values(name, usable_threads=usable, current=current))
-    text = right.text_input(
-        "Values",
-        key=key,
-        persist_state="session",
-        placeholder="1, 2, 4, 8",
-        help=f"Whole numbers with commas, at most {sweep.MAX_POINTS}. Empty brings the suggestion back.",
-    )
-    try:
-        return Axis(name=name, values=sweep.parse_values(text or "", name=name))
-    except TunerError as error:
-        state.report(error)
-        return None
-
-
-def _axis_label(name: str) -> str:
-    return {sweep.BATCH: "Batch size", sweep.THREADS: "Intra-op threads"}.get(name, name)
+    parts = [f"{varied.label_of(one.name)} {varied.text_of(one)}" for one in axes_of_study(race.study)]
+    return f"{format.when(race.created_at)} · {' × '.join(parts) or race.study}"
 
 
 # --- what is measured already -------------------------------------------------------------------------
@@ -215,14 +177,29 @@ def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Ear
         what = f"curve of {len(asked)} points of {record.name}"
         return state.race(asked, study=name, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s())
 
-    return Study(name=name, strategy=once(Heat(asked=_asked(points), job=race)), earlier=earlier)
+    return Study(
+        name=name, strategy=once(Heat(asked=sweep.configurations(points), job=race)), earlier=earlier
+    )
 
 
-def _shown(record: ModelRecord, points: Sequence[Point]) -> Study:
+def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study:
     """The sweep that is shown, beside what was measured before of these points on this machine."""
     fingerprint = state.environment()["fingerprint"]
-    earlier = measured_before(state.store(), fingerprint=fingerprint, model_sha256=record.content_sha256)
+    earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
     return _study(st.session_state.get(STUDY) or "", record, points, earlier)
+
+
+def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Ghost]:
+    """Earlier sweeps of this model over the same settings."""
+    found = sweep.earlier_curves(
+        state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
+        state.store().trials_of,
+        axes,
+        named,
+        but=st.session_state.get(STUDY) or "",
+        most=GHOSTS_MOST,
+    )
+    return [Ghost(name=f"earlier, {format.when(race.created_at)}", points=rows) for race, rows in found]
 
 
 def _race() -> Comparison | None:
@@ -273,10 +250,13 @@ def _run_label(count: int, *, active: bool) -> str:
 
 
 def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Point]) -> str:
-    total, reused = len(points), len(points) - len(todo)
+    total, alike = len(points), sum(point.same is not None for point in points)
+    refused = sum(point.spec is None for point in points)
+    reused = total - alike - refused - len(todo)
     text = f"{total} point{'s' * (total != 1)}"
-    if reused:
-        text += f", {reused} already measured"
+    text += f", {reused} already measured" if reused else ""
+    text += f", {alike} the same as others" if alike else ""
+    text += f", {refused} refused" if refused else ""
     if not todo:
         return text
     known = prediction.past(
@@ -284,24 +264,21 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     )
     if known is None:
         return text + " · time unknown: no race of this model has told it here yet"
-    found = prediction.predict([one.spec for one in line_up(_asked(todo))], known)
+    found = prediction.predict([one.spec for one in line_up(sweep.configurations(todo))], known)
     text += f" · about {format.duration(found.seconds)}, {found.rounds} rounds"
     return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
 
 
-def _asked(points: Sequence[Point]) -> list[Configuration]:
-    return [Configuration(spec=point.spec, label=point_name(point.values)) for point in points]
-
-
 def _start(record: ModelRecord) -> None:
     """Queue what the widgets hold now: a value typed just before the click counts."""
-    name = st.session_state[AXIS]
     try:
-        one = sweep.axis(name, sweep.parse_values(st.session_state[_values_key(name)], name=name))
-        points = sweep.expand(state.current_spec(), [one], record.info)
-        known = _shown(record, points).look(state.store()).known
-        todo = {point.spec.key() for point in _todo(points, sweep.join(points, known))}
-        study = sweep.study_name(one, uuid.uuid4().hex[:8])
+        axes = varied.asked()
+        named = sweep.models(state.store(), record)
+        points = sweep.expand(state.current_spec(), axes, record.info, named)
+        known = _shown(record, named, points).look(state.store()).known
+        wanted = _todo(points, sweep.join(points, known))
+        todo = {one.spec.key() for one in sweep.configurations(wanted)}
+        study = study_name(axes, uuid.uuid4().hex[:8])
 
         def earlier(spec: TrialSpec) -> Trial | None:
             return None if spec.key() in todo else known[spec.key()].trial
@@ -321,7 +298,7 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
     return [
         point
         for point, row in zip(points, rows, strict=True)
-        if row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
+        if point.races and row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
     ]
 
 
@@ -336,29 +313,62 @@ def _follow(more: Comparison) -> None:
     st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = more.study
 
 
-def _live(race: Comparison | None) -> None:
+def _live(
+    race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
+) -> None:
     """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
         if race is not None and race.state in ACTIVE:
             again_s = polling.race_s(state.status(race.id))
-            field = live_text.field_of(race, state.store().trials_of(race.id))
-            st.fragment(_tick, run_every=again_s)(race, field, again_s)
+            trials = state.store().trials_of(race.id)
+            field = live_text.field_of(race, trials)
+            st.fragment(_tick, run_every=again_s)(race, field, points, rows, axes, again_s)
 
 
-def _tick(race: Comparison, field: Field, again_s: float) -> None:
+def _tick(
+    race: Comparison,
+    field: Field,
+    points: Sequence[Point],
+    rows: Sequence[Measured],
+    axes: Sequence[Axis],
+    again_s: float,
+) -> None:
     status = state.status(race.id)
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
     if ended or polling.race_s(status) != again_s:
         st.rerun()
-    race_results.live(race, status, field, state.store().trials_of(race.id))
+    trials = state.store().trials_of(race.id)
+    race_results.live(race, status, field, trials)
     if status is not None:
+        found = sweep.so_far(points, trials, (status.live or {}).get("p50_s") or {})
+        shown = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
+        _live_points(shown, axes)
         st.button(
             "Cancel",
             key="curves.cancel",
             icon=":material/stop:",
             on_click=state.scheduler().cancel,
             args=(race.id,),
-            help="Ends the race of all points; what was measured is kept in History, as cancelled.",
+            help="Ends the race of all points; the rounds until then are kept, and drawn as cancelled.",
+        )
+
+
+def _live_points(rows: Sequence[Measured], axes: Sequence[Axis]) -> None:
+    """What each point shows so far."""
+    known = sum(row.latency is not None for row in rows)
+    if not known:
+        return
+    series = axes[1].name if len(axes) > 1 else ""
+    st.caption(
+        f"{known} of {len(rows)} points so far, by their typical run. Their intervals, and which is best, "
+        "are given at the end."
+    )
+    for column, y in zip(st.columns(2), ("p50_s", "throughput"), strict=True):
+        column.echarts_chart(
+            curve_charts.live_curve(rows, x=axes[0].name, y=y, series=series, dark=state.is_dark()),
+            key=f"curves.live.{y}",
+            height=280,
+            alt=f"{'Throughput' if y == 'throughput' else 'p50'} of {known} points so far.",
         )
 
 

@@ -1,0 +1,276 @@
+"""What a sweep varies: an axis with its values, how it is written, which ones a model and a machine offer.
+
+Pure; `sweep` makes points of axes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core import wire
+from core.spec import ModelRef
+from core.spec.knobs import KNOBS, MAX_BATCH, MAX_THREADS, Knob, Place, Value, check_range
+from core.spec.question import parse_value, setting_named
+from core.spec.space import MODEL
+from core.wire.errors import SpecError
+
+BATCH = "batch_size"
+THREADS = "intra_op_num_threads"
+MAX_AXES = 2  # a third would be a list of pictures; a search goes through more
+MAX_POINTS = 256  # a slip in a list must not queue thousands of measurements
+STUDY_PREFIX = "curve"
+PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
+DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
+_LISTED = ("bool", "int", "choice")  # kinds of settings whose values can be listed
+_NEVER = ("expert", "allow_fallback", "seed")  # switches of who may and what is drawn; nothing to plot over
+_ORDERED = ("graph_optimization_level",)  # of choices those that mean more and less
+
+Values = Mapping[str, Value | None]  # name of an axis -> what a point sets on it
+Models = Mapping[str, ModelRef]  # the values of the axis MODEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What is varied: a setting of the table, a free dimension of the model, or MODEL, its variants."""
+
+    name: str
+    values: tuple[Value | None, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its values mean more and less, so that there is a way from one to the next."""
+        row = row_of(self.name)
+        return self.name != MODEL and (row is None or row.kind in ("int", "bool") or row.name in _ORDERED)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return all(isinstance(one, int) and not isinstance(one, bool) for one in self.values)
+
+
+# --- reading --------------------------------------------------------------------------------------------
+
+
+def row_of(name: str) -> Knob | None:
+    """Return the setting of that name; None: it is a dimension, or MODEL."""
+    return next((one for one in KNOBS if one.name == name), None)
+
+
+def parse_values(text: str, *, name: str) -> tuple[Value | None, ...]:
+    """Read "1,2,4,8" or "ORT_ENABLE_ALL,ORT_DISABLE_ALL" in the order given, each value once.
+
+    Raises:
+        SpecError: no value, one that the setting does not take, or a number out of its range.
+    """
+    row = row_of(name)
+    split = r"[,;]+" if name == MODEL else r"[\s,;]+"
+    parts = [part.strip() for part in re.split(split, text.strip()) if part.strip()]
+    if row is not None and row.kind != "int":
+        _check_varies(row)
+        return axis(name, [parse_value(row, part) for part in parts]).values
+    if name == MODEL:
+        return axis(name, parts).values
+    if not parts:
+        raise SpecError(f"No values for `{name}`.", hint="Write whole numbers with commas, such as 1,2,4,8.")
+    for part in parts:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", part):
+            raise SpecError(
+                f"`{name}` takes whole numbers, but got `{part[:40]}`.",
+                hint="Write whole numbers with commas, such as 1,2,4,8.",
+            )
+    return axis(name, [int(part) for part in parts]).values
+
+
+def parse_vary(text: str) -> Axis:
+    """Read `NAME=A,B,C`; NAME is a setting by its name or its option's, a free dimension, or `model`.
+
+    Raises:
+        SpecError: no name or no values, or a value that the setting does not take.
+    """
+    name, equals, values = text.rpartition("=")
+    if not equals or not name.strip() or not values.strip():
+        raise SpecError(
+            f"`--vary {text[:60]}` has no {'values' if name or not equals else 'name'}.",
+            hint="Write `--vary NAME=A,B,…`, such as `--vary intra_op_num_threads=1,2`.",
+        )
+    name = name.strip()
+    with contextlib.suppress(SpecError):  # a dimension, or nothing: the model says which
+        name = setting_named(name).name
+    return Axis(name=name, values=parse_values(values, name=name))
+
+
+def axis(name: str, values: Iterable[Value | None]) -> Axis:
+    """Return the axis `name` over `values`, each once, in the order given.
+
+    Raises:
+        SpecError: no values, too many, or one out of the setting's range.
+    """
+    kept = tuple(dict.fromkeys(values))
+    if not kept:
+        raise SpecError(f"No values for `{name}`.", hint="Give at least one.")
+    for value in kept:
+        _check_value(name, value)
+    check_count(len(kept))
+    return Axis(name=name, values=kept)
+
+
+def _check_value(name: str, value: Value | None) -> None:
+    row = row_of(name)
+    if row is not None:
+        _check_varies(row)
+        if row.kind == "int" and isinstance(value, int):
+            check_range(row, value)
+    elif isinstance(value, int) and not 1 <= value <= MAX_BATCH:
+        raise SpecError(
+            f"`1 <= {name} <= {MAX_BATCH}` must hold, but got {value}.",
+            hint="Choose a size in that range.",
+        )
+
+
+def varies(row: Knob) -> bool:
+    """Return whether a setting can be an axis: it says what runs, and its values can be listed."""
+    several = row.kind in _LISTED and (row.low is None or row.low != row.high)
+    listed = several or row.name == "providers"
+    return listed and row.target != "protocol" and row.name not in _NEVER
+
+
+def _check_varies(row: Knob) -> None:
+    if not varies(row):
+        why = "says how to measure" if row.target == "protocol" else "has no values to list"
+        raise SpecError(f"`{row.name}` {why}, so it cannot vary.", hint="Give it once, as an option.")
+
+
+def check_count(count: int) -> None:
+    """Refuse more points than a slip of the keyboard should queue; raises `SpecError`."""
+    if count > MAX_POINTS:
+        raise SpecError(
+            f"A sweep has at most {MAX_POINTS} points, but this one has {count}.",
+            hint="Leave out values, or sweep one setting at a time.",
+        )
+
+
+# --- what there is to choose --------------------------------------------------------------------------------
+
+
+def axis_names(info: wire.ModelInfo) -> list[str]:
+    """Names that are swept most often on this model, the usual ones first."""
+    batch = [BATCH] if info["batch_dim"] is not None else []
+    return [*batch, THREADS, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
+
+
+def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
+    """Every name that has several values worth trying here: the usual ones, variants, then the settings."""
+    usual = axis_names(info)
+    several = [MODEL] if len(models) > 1 else []
+    varying = [row for row in KNOBS if varies(row)]
+    others = [row.name for row in varying if row.kind == "int" or len(choices(row.name, place, models)) > 1]
+    return list(dict.fromkeys([*usual, *several, *(name for name in others if name != BATCH)]))
+
+
+def choices(name: str, place: Place, models: Models) -> tuple[Value | None, ...]:
+    """Return the values of an axis that are picked from a list, the default first; nothing of numbers."""
+    if name == MODEL:
+        return tuple(models)
+    row = row_of(name)
+    if row is None or row.kind == "int":
+        return ()
+    if row.kind == "choice":
+        return row.choices
+    return row.worth(row, place) or ((row.default, not row.default) if row.kind == "bool" else ())
+
+
+def default_values(name: str, *, usable_threads: int, current: int | None = None) -> tuple[int, ...]:
+    """Return numbers worth trying first on axis `name`.
+
+    Batch: powers of two to 32. Threads: every number to 8, then doubling, never above `usable_threads` (what
+    the affinity mask and the container's quota leave). Another setting: what a search tries. A dimension:
+    powers of two around `current`.
+    """
+    if name == BATCH:
+        return DEFAULT_BATCHES
+    row = row_of(name)
+    if row is not None and name != THREADS:
+        place = Place(threads=usable_threads)
+        tried = row.worth(row, place) or row.stops(row, place)
+        first = int(row.default or 1)
+        return tuple(one for one in tried if isinstance(one, int))[:8] or (first, 2 * first, 4 * first)
+    if name == THREADS:
+        top = max(1, min(usable_threads, MAX_THREADS))
+        if top <= 8:
+            return tuple(range(1, top + 1))
+        doubling = [2**k for k in range(top.bit_length()) if 2**k < top]
+        return (*doubling, top)
+    center = max(1, current or 64)
+    return tuple(sorted({max(1, center // 4), max(1, center // 2), center, center * 2, center * 4}))
+
+
+# --- in words -----------------------------------------------------------------------------------------
+
+
+def value_words(value: Value | None) -> str:
+    """Return a value as a person writes it, and as `parse_values` reads it."""
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def point_name(values: Values) -> str:
+    """Name a point in words, `batch 8, threads 2`."""
+    short = {BATCH: "batch", THREADS: "threads"}
+    parts = []
+    for name, value in values.items():
+        text = value_words(value).replace("ExecutionProvider", "")
+        row = row_of(name)
+        tells_itself = name == MODEL or (row is not None and row.kind not in ("int", "bool"))
+        parts.append(text if tells_itself else f"{short.get(name, name.removeprefix('session.'))} {text}")
+    return ", ".join(parts)
+
+
+# --- the name under which a sweep is stored ----------------------------------------------------------
+
+_BETWEEN = " × "
+
+
+def study_name(axes: Sequence[Axis], token: str) -> str:
+    """Name the trials of a sweep so that a person can read it and `axes_of_study` can read it back."""
+    parts = [
+        f"{_escaped(one.name, '%×')}={','.join(_escaped(value_words(v), '%×,=#;') for v in one.values)}"
+        for one in axes
+    ]
+    return f"{STUDY_PREFIX} {_BETWEEN.join(parts)} #{token}"
+
+
+def axes_of_study(study: str) -> tuple[Axis, ...]:
+    """Return the axes that `study_name` wrote; nothing for a study of another kind."""
+    match = re.fullmatch(rf"{STUDY_PREFIX} (.+) #\w+", study)
+    if match is None:
+        return ()
+    found = []
+    for part in match[1].split(_BETWEEN):
+        name, _, texts = part.rpartition("=")
+        name = _unescaped(name)
+        row = row_of(name)
+        values = [_unescaped(text) for text in texts.split(",")]
+        try:
+            if name == MODEL:
+                found.append(Axis(name=name, values=tuple(values)))
+            elif row is not None and row.kind != "int":
+                found.append(Axis(name=name, values=tuple(parse_value(row, text) for text in values)))
+            else:
+                found.append(Axis(name=name, values=tuple(int(text) for text in values)))
+        except (SpecError, ValueError):
+            return ()
+    return tuple(found) if all(one.name for one in found) else ()
+
+
+def _escaped(text: str, characters: str) -> str:
+    return re.sub(f"[{characters}]", lambda one: f"%{ord(one[0]):02X}", text)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"%([0-9A-F]{2})", lambda one: chr(int(one[1], 16)), text)

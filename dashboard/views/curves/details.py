@@ -1,0 +1,152 @@
+"""The points of a sweep one by one: the table, all that is known of one, and its way to Tune."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.run.axes import point_name
+from core.run.sweep import Measured, Point
+from core.run.sweet_spot import Standing
+from core.show import words
+from core.show.sheets import races
+from core.show.table import csv_text
+from core.wire.guard import MARK, WARNING
+from core.wire.units import DASH, size, span
+from dashboard import format, state
+from dashboard.charts import curve_charts
+from dashboard.views.curves.shown import LINE, POINT, Shown
+from dashboard.widgets import tables
+
+TABLE = "curves.table"
+
+
+def draw(shown: Shown, stands: Standing) -> None:
+    """Draw the details of the point that is chosen, and the table of all."""
+    table = races.points(shown.rows, stands, shown.busy)
+    details = st.container(key="curves.details")
+    names = " and ".join(one.name for one in shown.axes)
+    tables.draw(
+        table,
+        key=TABLE,
+        on_select=_take_row,
+        mode="single-row",
+        alt=f"The {len(shown.rows)} points of the sweep over {names}.",
+    )
+    with details:
+        _details(shown, stands)
+    st.download_button(
+        "Download CSV",
+        data=lambda: csv_text(table),
+        file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
+        mime="text/csv",
+        key="curves.csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+
+
+def _take_row() -> None:
+    """A row of the table takes the place of a point that was clicked."""
+    st.session_state.pop(POINT, None)
+
+
+def _chosen(shown: Shown, stands: Standing) -> int | None:
+    """The point that was clicked, else the row of the table, else the best under the line."""
+    names = [point_name(one.values) for one in shown.rows]
+    if (clicked := st.session_state.get(POINT)) in names:
+        return names.index(clicked)
+    selected: list[int] = st.session_state[TABLE]["selection"]["rows"]
+    if selected and selected[0] < len(names):
+        return selected[0]
+    best = stands.best if stands.line_s is not None else None
+    return None if best is None else names.index(point_name(best.values))
+
+
+def _details(shown: Shown, stands: Standing) -> None:
+    """All that is known of one point, and the way to Tune."""
+    index = _chosen(shown, stands)
+    if index is None:
+        st.caption("Click a point, or tick a row, to see its details and to take its settings to Tune.")
+        st.button("Use a point in Tune", key="curves.use", icon=":material/tune:", disabled=True)
+        return
+    point, row = shown.points[index], shown.rows[index]
+    name = point_name(point.values)
+    with st.container(border=True):
+        place = stands.place(row)
+        st.markdown(f"**{format.plain(name)}**" + (f" · {place}" if place else ""))
+        if row.latency is not None:
+            _numbers(row, stands)
+        for line in _said_of(row, stands):
+            st.caption(format.plain(line))
+        with st.container(horizontal=True):
+            if st.button(
+                f"Use {name} in Tune",
+                key="curves.use",
+                icon=":material/tune:",
+                type="primary",
+                disabled=point.spec is None,
+                help="Takes these settings to Tune: the point clicked, the row ticked, or the best under the "
+                "line.",
+            ):
+                _use(point, row)
+            value = (row.latency or {}).get(stands.percentile)
+            st.button(
+                "Latency line here",
+                key="curves.line_here",
+                icon=":material/horizontal_rule:",
+                disabled=value is None,
+                on_click=_put_line,
+                args=(value,),
+                help="Puts the line at this point's latency, so that it is just under it.",
+            )
+
+
+def _numbers(row: Measured, stands: Standing) -> None:
+    latency = row.latency or {}
+    names = list(dict.fromkeys(["p50_s", "p95_s", stands.percentile]))
+    for column, name in zip(st.columns(len(names) + 2), [*names, "rate", "memory"], strict=True):
+        if name == "rate":
+            low, high = row.throughput_interval()
+            bounds = span(low, high, "rows/s") if low and high else ""
+            column.metric("Throughput", format.rate(row.throughput_per_s))
+        elif name == "memory":
+            bounds = ""
+            column.metric("Peak memory", DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes))
+        else:
+            low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
+            bounds = span(low * 1e3, high * 1e3, "ms") if low and high else ""
+            column.metric(curve_charts.STATISTICS[name], format.ms(latency.get(name)))
+        column.caption(f"95 %: {bounds}" if bounds else "no interval")
+
+
+def _said_of(row: Measured, stands: Standing) -> list[str]:
+    found = [f"{row.runs:,} runs of {row.rows} row{'s' * (row.rows != 1)}"] if row.latency is not None else []
+    if row.is_default:
+        found.append("This is ONNX Runtime's default itself.")
+    elif row.contrast is not None:
+        found.append(f"Per row, against ONNX Runtime's default: {words.verdict(row.contrast)}")
+    if stands.is_in(row, stands.over):
+        found.append("Over the latency line.")
+    if stands.is_in(row, stands.open):
+        found.append("The 95 % interval holds the line, so which side it is on is not sure.")
+    if row.same is not None:
+        found.append(f"Measured as {point_name(row.same)}: {row.why}")
+    if row.cut_short:
+        found.append("Its race was cancelled: these are the rounds until then, and they rank nothing.")
+    if row.breach:
+        found.append(f"{WARNING} {MARK}")
+    return [*found, *([row.error] if row.error else [])]
+
+
+def _put_line(value_s: float) -> None:
+    st.session_state[LINE] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point is under the line
+
+
+def _use(point: Point, row: Measured) -> None:
+    if point.spec is None:
+        return
+    state.apply_spec(point.spec)
+    trial = row.trial if row.same is None else ""  # another's trial has other settings
+    if trial:
+        state.show_trial(trial)
+    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

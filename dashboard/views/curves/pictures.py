@@ -1,0 +1,135 @@
+"""The points of a sweep as lines, as a heat map, and as throughput against latency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from core.run.axes import Axis
+from core.run.sweet_spot import Standing
+from dashboard.charts import curve_charts, plane_charts
+from dashboard.views.curves.shown import POINT, Shown
+
+VIEW = "curves.view"  # + "." + how many settings vary
+GHOSTS = "curves.ghosts"
+LATENCY_CHART, RATE_CHART = "curves.latency", "curves.throughput"
+PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
+LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
+
+
+def draw(shown: Shown, stands: Standing) -> None:
+    """Draw the points in the way that is chosen; a click chooses a point."""
+    views = _views(shown.axes)
+    key = f"{VIEW}.{len(shown.axes)}"
+    if st.session_state.get(key) not in views:
+        st.session_state[key] = PLANE if PLANE in views else LINES
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        view = st.segmented_control(
+            "Show",
+            views,
+            key=key,
+            required=True,
+            persist_state="session",
+            help="Lines: latency and throughput over the first setting. Heat map: two settings of numbers, "
+            "colour is rows per second. Throughput against latency: up and to the left is better.",
+        )
+        st.space("stretch")
+        if view == LINES:
+            st.toggle(
+                "Earlier curves",
+                key=GHOSTS,
+                persist_state="session",
+                help="Draw earlier sweeps of this model over the same settings faintly behind. They were "
+                "measured in other rounds, perhaps with other settings: for the eye, not for a verdict.",
+            )
+    if view == PLANE:
+        _plane(shown, stands)
+    elif view == TRADEOFF:
+        _tradeoff(shown, stands)
+    else:
+        _lines(shown, stands)
+
+
+def _views(axes: Sequence[Axis]) -> list[str]:
+    plane = len(axes) > 1 and all(one.ordered for one in axes)
+    return [LINES, *([PLANE] if plane else []), TRADEOFF]
+
+
+def _lines(shown: Shown, stands: Standing) -> None:
+    x, series = shown.axes[0].name, shown.axes[1].name if len(shown.axes) > 1 else ""
+    statistics = list(dict.fromkeys(["p50_s", stands.percentile]))[-1 if series else -2 :]
+    best = stands.best if stands.line_s is not None else None
+    ghosts = shown.ghosts() if st.session_state.get(GHOSTS) else ()
+    if st.session_state.get(GHOSTS) and not ghosts:
+        st.caption("There is no earlier sweep of this model over the same settings.")
+    about: dict[str, Any] = {"x": x, "series": series, "best": best, "ghosts": ghosts}
+    latency = curve_charts.curve_info(shown.rows, y=statistics, line_s=stands.line_s, **about)
+    throughput = curve_charts.curve_info(shown.rows, y="throughput", **about)
+    left, right = (st.container(), st.container()) if series else st.columns(2)  # room for the legend
+    count = sum(row.latency is not None for row in shown.rows)
+    with left.container(border=True):
+        name = f", {curve_charts.STATISTICS[stands.percentile]}" if series else ""
+        st.markdown(f"**Latency{name}**")
+        _chart(curve_charts.curve(latency), LATENCY_CHART, f"Latency over {x} for {count} measured points.")
+    with right.container(border=True):
+        st.markdown("**Throughput**")
+        _chart(curve_charts.curve(throughput), RATE_CHART, f"Throughput over {x} for {count} points.")
+    st.caption(
+        "Bands: 95 % intervals, with each round as one cluster. Hollow markers: measured in an earlier race "
+        "and reused. ✕: failed or refused. Click a point for its details."
+    )
+
+
+def _plane(shown: Shown, stands: Standing) -> None:
+    info = plane_charts.plane_info(shown.rows, shown.axes, stands)
+    with st.container(border=True):
+        names = " and ".join(one.name for one in shown.axes)
+        _chart(
+            plane_charts.plane(info), PLANE_CHART, f"Rows per second over {names}, {len(info.cells)} cells."
+        )
+    line = (
+        "" if stands.line_s is None else "Crossed out: over the line; ?: its 95 % interval holds the line. "
+    )
+    st.caption(
+        f"Colour and number: rows per second. ★: the best. Hatched: cannot be told from the best. {line}"
+        "Click a cell for its details."
+    )
+
+
+def _tradeoff(shown: Shown, stands: Standing) -> None:
+    info = plane_charts.tradeoff_info(shown.rows, shown.axes, stands)
+    name = curve_charts.STATISTICS[stands.percentile]
+    if not info.groups:
+        st.info(f"No point has a {name}: choose another percentile above.", icon=":material/info:")
+        return
+    with st.container(border=True):
+        _chart(
+            plane_charts.tradeoff(info),
+            TRADEOFF_CHART,
+            f"Throughput against {name} of {len(shown.rows)} points.",
+        )
+    st.caption(
+        "Bars: 95 % intervals. Ringed: the front, of points that no other dominates; one is dominated where "
+        "another is as good in both and, with 95 %, better in one. Click a point for its details."
+    )
+
+
+def _chart(figure: Any, key: str, alt: str) -> None:
+    st.plotly_chart(
+        figure,
+        key=key,
+        on_select=partial(_take_click, key),
+        selection_mode="points",
+        config={"displaylogo": False},
+        alt=alt,
+    )
+
+
+def _take_click(key: str) -> None:
+    chosen = st.session_state[key]["selection"]["points"]
+    names = [one["customdata"] for one in chosen if one.get("customdata")]
+    if names:
+        st.session_state[POINT] = names[0] if isinstance(names[0], str) else names[0][0]
