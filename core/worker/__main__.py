@@ -99,6 +99,20 @@ def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return explain(payload, progress)
 
 
+def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.peaks import peaks
+
+    limits.cap_memory()
+    return peaks(payload, progress)
+
+
+def _import(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.imported import read_import
+
+    limits.cap_memory()
+    return read_import(payload["path"])
+
+
 def _cap_memory(plan: Any) -> None:
     """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -115,6 +129,8 @@ JOBS: dict[str, Command] = {
     wire.ACCURACY: _accuracy,
     wire.NODE_ERRORS: _node_errors,
     wire.EXPLAIN: _explain,
+    wire.PEAKS: _peaks,
+    wire.IMPORT: _import,
     wire.FORKSERVER: _forkserver,
     wire.CONTESTANT: _contestant,
 }
