@@ -230,14 +230,19 @@ def self_test() -> Job:
     return Job(kind="self-test", what="self-test of this machine", work=work)
 
 
-def peaks() -> Job:
-    """Measure what this machine reaches at most, with one thread and with as many as ONNX Runtime starts."""
+def peaks(threads: int = 0) -> Job:
+    """Measure what this machine reaches at most, with one thread and with as many as ONNX Runtime starts.
+
+    Args:
+        threads: measured as well; 0: no others.
+    """
 
     def work(service: Service) -> Outcome:
         machine = service.environment()
         cpu = machine["cpu"]
         most = max(1, cpu["ort_default_threads"])
-        plan: wire.PeaksPlan = {"threads": sorted({1, min(most, cpu["usable"]), most})}
+        wanted = {1, min(most, cpu["usable"]), most, min(threads, 2 * cpu["logical"]) or 1}
+        plan: wire.PeaksPlan = {"threads": sorted(wanted)}
         found = {**service.run(wire.PEAKS, plan, timeout_s=PEAKS_TIMEOUT_S), "at": time.time()}
         service.store.put_peaks(machine["fingerprint"], found)
         return _done({"fingerprint": machine["fingerprint"], **found})

@@ -55,29 +55,65 @@ def sureness(summary: Mapping[str, Any]) -> str:
     return "Only a summary, without raw latencies: how sure its numbers are cannot be known."
 
 
-def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """A row for each imported result.
+def table(
+    entries: Sequence[tuple[str, Mapping[str, Any]]], here: Sequence[tuple[str, Mapping[str, Any]]] = ()
+) -> Table:
+    """A row for each imported result, and one for each that was measured here, to be read beside them.
 
     Args:
         entries: labels, which hold the mark, and `wire.Summary`.
+        here: labels, and `Latency` of trials.
     """
+    rows = [_imported_row(label, found) for label, found in entries]
+    rows += [_row_here(label, latency) for label, latency in here]
     return tabulate(
-        entries,
-        (Column("imported result", tells=True), lambda one: one[0]),
-        (Column("p50", "ms"), lambda one: told(one[1], "p50").value_s),
-        (Column("p50, 95 %", right=True), lambda one: _interval(told(one[1], "p50"))),
-        (Column("p90", "ms"), lambda one: told(one[1], "p90").value_s),
-        (Column("p99", "ms"), lambda one: told(one[1], "p99").value_s),
-        (Column("mean", "ms"), lambda one: one[1]["mean_s"]),
-        (Column("runs", "count"), lambda one: one[1]["runs"]),
-        (Column("rests on"), lambda one: "raw latencies" if one[1]["samples_s"] else "a summary alone"),
-        (Column("verdict"), lambda one: "none: measured elsewhere"),
+        rows,
+        (Column("result", tells=True), lambda one: one.label),
+        (Column("p50", "ms"), lambda one: one.times["p50"].value_s),
+        (Column("p50, 95 % (ms)", right=True), lambda one: _interval(one.times["p50"])),
+        (Column("p90", "ms"), lambda one: one.times["p90"].value_s),
+        (Column("p99", "ms"), lambda one: one.times["p99"].value_s),
+        (Column("mean", "ms"), lambda one: one.mean_s),
+        (Column("runs", "count"), lambda one: one.runs),
+        (Column("rests on"), lambda one: one.rests_on),
         drop=("p90", "mean", "rests on"),
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    label: str
+    times: Mapping[str, Told]
+    mean_s: float | None
+    runs: int | None
+    rests_on: str
+
+
+def _imported_row(label: str, found: Mapping[str, Any]) -> _Row:
+    return _Row(
+        label=label,
+        times={name: told(found, name) for name in _PERCENTILES},
+        mean_s=found["mean_s"],
+        runs=found["runs"],
+        rests_on="raw latencies of one process" if found["samples_s"] else "a summary alone",
+    )
+
+
+def _row_here(label: str, latency: Mapping[str, Any]) -> _Row:
+    times = {
+        name: Told(
+            value_s=latency.get(f"{name}_s"),
+            low_s=latency.get(f"{name}_s_low"),
+            high_s=latency.get(f"{name}_s_high"),
+            computed=True,
+        )
+        for name in _PERCENTILES
+    }
+    return _Row(label=label, times=times, mean_s=latency.get("mean_s"), runs=None, rests_on="a race, here")
+
+
 def _interval(one: Told) -> str:
-    return DASH if one.low_s is None and one.high_s is None else span_ms(one.low_s, one.high_s)
+    return DASH if one.low_s is None and one.high_s is None else span_ms(one.low_s, one.high_s, "")
 
 
 def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
