@@ -21,6 +21,7 @@ from core.wire.profile import NodeTime, Profile
 NOISE_PER_CALL_S = 8e-6  # what ORT's profiler adds to one call of a node, at most (5 to 8 µs)
 MOST_NOISE = 0.25  # of a node's time: beyond, its rate says more of the profiler than of the node
 NEAR = 0.5  # of the roof
+NARROW = 0.1  # an interval of a reach that needs no words
 UNSURE = 1.25  # the ridge may be off by so much where the runs are too few for an interval
 BEYOND = 1.1  # times the roof: past what two moments of one machine explain
 
@@ -46,9 +47,15 @@ class Peak:
         high = None if o.high is None or b.low is None else o.high / b.low
         return Estimate(value=o.value / b.value, low=low, high=high)
 
-    def roof(self, intensity: float) -> float:
+    def roof(self, intensity: float) -> Estimate:
         """Operations per second that the machine allows at so many operations per byte."""
-        return min(self.operations.value, intensity * self.bytes.value)
+        o, b = self.operations, self.bytes
+        lows, highs = (o.low, b.low), (o.high, b.high)
+        return Estimate(
+            value=min(o.value, intensity * b.value),
+            low=None if lows[0] is None or lows[1] is None else min(lows[0], intensity * lows[1]),
+            high=None if highs[0] is None or highs[1] is None else min(highs[0], intensity * highs[1]),
+        )
 
 
 def peaks_of(measured: Mapping[str, Any]) -> list[Peak]:
@@ -99,13 +106,21 @@ class Point:
     work: Work
     operations_per_s: float
     intensity: float
-    roof: float | None  # operations per second; None: no peak is known, or none for such operations
+    roof: Estimate | None  # operations per second; None: no peak is known, or none for such operations
     bound: Bound | None  # which roof is the lower one at its intensity
 
     @property
     def reach(self) -> float | None:
         """Share of the roof above it, 0.43; beyond 1 its data came out of a cache."""
-        return None if not self.roof else self.operations_per_s / self.roof
+        return None if self.roof is None else self.operations_per_s / self.roof.value
+
+    @property
+    def reach_span(self) -> tuple[float, float]:
+        """The least and the most that it may be, as far as the peaks are known."""
+        assert self.roof is not None
+        low = self.roof.low if self.roof.low is not None else self.roof.value / UNSURE
+        high = self.roof.high if self.roof.high is not None else self.roof.value * UNSURE
+        return self.operations_per_s / high, self.operations_per_s / low
 
     @property
     def is_clear(self) -> bool:
@@ -220,19 +235,26 @@ def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
 
 def _reached(point: Point) -> tuple[str, str]:
     reach = point.reach or 0.0
-    if reach > BEYOND and point.bound != "computing":
+    least, most = point.reach_span
+    if least > BEYOND and point.bound != "computing":
         return (
             f"runs at {reach:.1f} times what a copy from memory would allow: its data come out of a cache, "
             "so memory does not bind it"
         ), ""
-    if reach > BEYOND:
+    if least > BEYOND:
         return (
             f"runs at {reach:.1f} times the peak that was measured: at another moment, the machine was slower"
         ), "Measure the peaks again while the machine is quiet."
-    words = f"reaches {_percent(reach)} of what this machine allows it"
+    span = "" if most - least < NARROW else f" ({_percent(least)} to {_percent(most)})"
+    words = f"reaches {_percent(reach)}{span} of what this machine allows it"
     if point.bound == "either":
         return f"{words}; computing and memory are too near to each other to say which binds it", ""
-    if reach < NEAR:
+    if least < NEAR <= most:
+        return (
+            f"{words}: the peaks are not known well enough to say what binds it",
+            "Measure the peaks again while the machine is quiet.",
+        )
+    if most < NEAR:
         return (
             f"{words}: the roof over it is {point.bound}, but it stays far below it",
             "Neither roof explains the time: try other numbers of threads, a larger batch, or shapes that "

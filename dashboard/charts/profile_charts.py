@@ -19,6 +19,7 @@ from core.wire.profile import NodeTime, Profile, Span
 from dashboard.charts import (
     FONT_PX,
     MUTED,
+    PAGE,
     PALETTE,
     TOOLBAR_PX,
     base_figure,
@@ -455,7 +456,7 @@ def treemap(tiles: Sequence[Tile]) -> go.Figure:
         text=[f"{tile.share:.1%}" for tile in tiles],
         textinfo="label+text",
         branchvalues="remainder",
-        marker={"colors": colors, "line": {"width": 1}},
+        marker={"colors": colors, "line": {"width": 2, "color": PAGE}},
         textfont={"color": [text_on(color) for color in colors], "size": FONT_PX},
         hovertext=[tile.hover for tile in tiles],
         hovertemplate="%{hovertext}<extra></extra>",

@@ -14,13 +14,14 @@ import plotly.graph_objects as go
 
 from core.evidence.roofline import Peak, Point
 from core.wire.units import brief
-from dashboard.charts import MARKERS, MUTED, PALETTE, base_figure, number, plain, transparent
+from dashboard.charts import MARKERS, MUTED, PALETTE, base_figure, log_ticks, number, plain, transparent
 
 MOST_TYPES = 6
 MOST_POINTS = 2_000
 SMALLEST_PX, LARGEST_PX = 7, 46
 OTHER = "other"
 HEIGHT = 460
+FEW_DECADES = 3  # up to so many, a decade has more than one tick
 _G = 1e9
 
 
@@ -114,7 +115,7 @@ def _roof(peak: Peak, intensities: Sequence[float]) -> Roof:
     x = sorted({*x, low_ops / low_bytes, high_ops / high_bytes})  # where the band bends
     return Roof(
         intensity=x,
-        rate=[peak.roof(one) / _G for one in x],
+        rate=[peak.roof(one).value / _G for one in x],
         low=[min(low_ops, one * low_bytes) / _G for one in x],
         high=[min(high_ops, one * high_bytes) / _G for one in x],
         name=f"peak of this machine, {peak.threads} thread{'s' * (peak.threads != 1)}",
@@ -183,5 +184,5 @@ def _ends(info: Roofline) -> tuple[list[float], list[float]]:
 
 def _decades(values: Sequence[float]) -> dict[str, list[object]]:
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    ticks = [10.0**power for power in range(first, last + 1)]
+    ticks = log_ticks(values) if last - first <= FEW_DECADES else [10.0**k for k in range(first, last + 1)]
     return {"tickvals": list(ticks), "ticktext": [brief(one) for one in ticks]}

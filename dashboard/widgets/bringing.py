@@ -11,6 +11,7 @@ from core.process.runner import run_job
 from core.run.importing import import_evidence
 from core.store.imported import Imported
 from core.wire.errors import TunerError
+from core.wire.files import MOST_IMPORT_BYTES
 from dashboard import state
 from dashboard.server import upload
 
@@ -31,7 +32,15 @@ def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summar
     def uploaded(files: list[Path]) -> None:
         st.session_state[pending] = [str(file) for file in files]
 
-    upload.uploader(label, key=f"{page}.import", accept="", hint=hint, on_upload=uploaded, multiple=False)
+    upload.uploader(
+        label,
+        key=f"{page}.import",
+        accept="",
+        hint=hint,
+        on_upload=uploaded,
+        multiple=False,
+        most_bytes=MOST_IMPORT_BYTES,
+    )
     files = [Path(path) for path in st.session_state.pop(pending, [])]
     if not files:
         return None

@@ -10,7 +10,6 @@ import streamlit as st
 from core.evidence.roofline import peaks_of
 from core.run import kinds
 from core.run.job import Status
-from core.show.sheets import Fact
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, state
@@ -43,7 +42,7 @@ def measure(threads: int = 0) -> None:
 
 
 def button(page: str, *, again: bool, threads: int = 0) -> None:
-    """Draw the button that measures, the progress of a measurement, and once how one of this session failed.
+    """Draw the button that measures; `progress` belongs below it.
 
     Args:
         page: begins the keys of the widgets.
@@ -64,6 +63,11 @@ def button(page: str, *, again: bool, threads: int = 0) -> None:
         if active is None
         else "They are being measured.",
     )
+
+
+def progress(page: str) -> None:
+    """Draw the progress of a measurement, and once how one of this session failed."""
+    active = running()
     job_box.draw(
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
     )
@@ -83,5 +87,5 @@ def shown(found: Mapping[str, Any], *, key: str) -> None:
         key=key,
         alt="What this machine reaches at most with some threads: operations and bytes per second, intervals",
     )
-    told = [f"{one.name}: {one.text}" for one in sheets.peak_facts(found) if isinstance(one, Fact)]
-    st.caption(format.plain(f"{sheets.ABOUT} {'; '.join(told).capitalize()}."))
+    told = [f"{one.name} {one.text}" for one in sheets.peak_facts(found)]
+    st.caption(format.plain(f"{sheets.ABOUT} This one: {'; '.join(told)}."))

@@ -95,6 +95,7 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
         other=partial(_other, basis),
         fingerprint=fingerprint or "?",
         threads=threads,
+        rows=result.get("batch_size"),
     )
     _sentence(shown)
     _metrics(profile, result, basis.lower())
@@ -103,14 +104,15 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
     _footer(trial_id, asked)
 
 
-def _other(basis: str, chosen: str) -> tuple[Profile, Ran]:
+def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
     """The profile that lies over another, in the same times; `IMPORTED` marks one that was made elsewhere."""
+    rows = None
     if chosen.startswith(IMPORTED):
         profile, ran = _brought(chosen.removeprefix(IMPORTED)), Ran()
     else:
         profile, result, _ = _loaded(chosen)
-        ran = _ran(result)
-    return (profile_charts.with_medians(profile) if basis == MEDIAN else profile), ran
+        ran, rows = _ran(result), result.get("batch_size")
+    return (profile_charts.with_medians(profile) if basis == MEDIAN else profile), ran, rows
 
 
 def _ran(result: Mapping[str, Any]) -> Ran:

@@ -31,7 +31,8 @@ class Shown:
     ran: Ran
     peak: Peak | None
     others: Mapping[str, str]  # profiles that may lie over it: id -> label
-    other: Callable[[str], tuple[Profile, Ran]]  # reads one of them, in the same times
+    other: Callable[[str], tuple[Profile, Ran, int | None]]  # reads one in the same times, with its rows
+    rows: int | None = None  # fed per run; None: not known
     fingerprint: str = ""  # of the machine that made it; empty: made elsewhere
     threads: int = 0  # that its session was asked to have
 
@@ -166,6 +167,7 @@ def _roof_state(shown: Shown) -> None:
         icon=":material/roofing:",
     )
     peaks.button("profile", again=False, threads=shown.threads)
+    peaks.progress("profile")
 
 
 def _providers(shown: Shown) -> None:
@@ -256,10 +258,15 @@ def _pair(shown: Shown) -> None:
         help="A is the profile above, B this one.",
     )
     try:
-        other, ran = shown.other(str(chosen))
+        other, ran, rows = shown.other(str(chosen))
     except TunerError as error:
         state.report(error)
         return
+    if None not in (shown.rows, rows) and shown.rows != rows:
+        st.warning(
+            f"A was fed {shown.rows} rows a run and B {rows}: the times are per run, not per row.",
+            icon=":material/table_rows:",
+        )
     names = ("the profile above", shown.others[str(chosen)])
     info = profile_pair_charts.pair_info(shown.profile, other)
     with st.container(border=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.evidence.roofline import Peak, peaks_of
 from core.evidence.statistics import Estimate
-from core.show.sheets import Fact, Note, Part, Sheet
+from core.show.sheets import Fact, Note, Sheet
 from core.show.table import Column, Table, tabulate
 from core.show.words import counted, when
 from core.wire.units import significant, size, span
@@ -29,7 +29,7 @@ def peaks(measured: Mapping[str, Any]) -> Sheet:
     )
 
 
-def peak_facts(measured: Mapping[str, Any]) -> list[Part]:
+def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:
     """When the peaks were measured, and beside which cache."""
     cache = measured.get("cache_bytes")
     return [

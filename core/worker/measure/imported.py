@@ -18,10 +18,9 @@ import msgspec
 
 from core import wire
 from core.wire.errors import SpecError, WorkerError
-from core.wire.files import open_regular
+from core.wire.files import MOST_IMPORT_BYTES, open_regular
 from core.worker.measure.profile_parser import parse_profile
 
-MOST_BYTES = 256 << 20  # a million events of ONNX Runtime take about so much
 MOST_SAMPLES = 1_000_000
 LONGEST_S = 86_400.0  # of one run; what is longer was read in the wrong unit
 _FORMATS = (
@@ -57,14 +56,14 @@ def read_import(path: str) -> wire.ImportReply:
 def _data(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MOST_IMPORT_BYTES + 1)
     except OSError as error:
         raise SpecError(
             f"`{path.name}` cannot be read: {error.strerror or error}.", hint="Check the path."
         ) from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MOST_IMPORT_BYTES:
         raise SpecError(
-            f"`{path.name}` is larger than {MOST_BYTES >> 20} MiB.",
+            f"`{path.name}` is larger than {MOST_IMPORT_BYTES >> 20} MiB.",
             hint="Profile fewer runs, and import that.",
         )
     if not data.strip():

@@ -47,6 +47,7 @@ def _peaks(fingerprint: str) -> None:
         st.markdown("#### What does it reach?", width="content")
         st.space("stretch")
         peaks.button("machine", again=found is not None)
+    peaks.progress("machine")
     if found is None:
         st.info(
             "Not measured yet. A product of matrices and a copy in memory take some seconds; the page "
