@@ -202,6 +202,8 @@ def _basis(profile: Profile, trial_id: str) -> str:
 
 def _rows(result: Mapping[str, Any]) -> str:
     rows = result.get("batch_size")
+    if rows is None:
+        return "nobody knows how many rows"
     return "1 row" if rows == 1 else f"{format.count(rows)} rows"
 
 

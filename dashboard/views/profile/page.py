@@ -24,6 +24,7 @@ SOURCE, MEASURED, RUNS = "profile.source", "profile.measured", "profile.runs"
 CURRENT, OF_TRIAL = "Current settings", "A measured trial"
 DEFAULT_RUNS = 20
 MAX_RUNS = 1_000
+BROUGHT = "profile.brought"  # what was imported in the last run of the page, to be shown
 IMPORTED_PARAM = "imported"  # ?imported=<id>
 ACTIVE = ("WAITING", "RUNNING")
 
@@ -66,15 +67,19 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?trial=` names a profile to show, or a measured trial to profile; `?imported=` one made elsewhere."""
-    brought = st.query_params.get(IMPORTED_PARAM)
-    if brought and st.session_state.get(LINKED) != brought:
-        st.session_state[LINKED] = brought
+    if fresh := st.session_state.pop(BROUGHT, None):
+        st.session_state[SHOWN] = fresh
+        _address(fresh)
+        return
+    if brought := st.query_params.get(IMPORTED_PARAM):
         try:
-            st.session_state[SHOWN] = f"{IMPORTED}{state.store().shelf.get(brought).id}"
+            wanted = f"{IMPORTED}{state.store().shelf.get(brought).id}"
         except TunerError as error:
             del st.query_params[IMPORTED_PARAM]
             state.report(error)
-    if brought:
+            return
+        if st.session_state.get(SHOWN) != wanted:  # whoever chooses another changes the address, too
+            st.session_state[SHOWN] = wanted
         return
     linked = st.query_params.get(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
@@ -260,8 +265,7 @@ def _bring() -> None:
             wanted="profile",
         )
     if one is not None:
-        st.session_state[SHOWN] = f"{IMPORTED}{one.id}"
-        _address(st.session_state[SHOWN])
+        st.session_state[BROUGHT] = f"{IMPORTED}{one.id}"  # the list above is drawn already
         st.rerun()
 
 
