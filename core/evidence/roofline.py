@@ -274,9 +274,9 @@ def _reached(point: Point) -> tuple[str, str]:
 
 
 def rate_words(per_s: float, unit: str = "operations") -> str:
-    """Return a rate in words: "84.2 billion operations per second", "12.1 GB/s"."""
+    """Return a rate in words: "84.2 billion operations per second", "12.1 GiB/s"."""
     if unit == "bytes":
-        return f"{per_s / 1e9:.3g} GB/s"
+        return f"{per_s / (1 << 30):.3g} GiB/s"
     return f"{per_s / 1e9:.3g} billion operations per second"
 
 

@@ -52,7 +52,8 @@ def test_a_profile_is_held_against_the_peaks_of_the_machine(page: Page) -> None:
         expect(table.locator("table")).to_contain_text(column)
 
     visit(page, "Machine")
-    expect(page.locator(".st-key-machine-peaks-table")).to_be_visible()
+    expect(page.get_by_role("button", name="Measure the peaks again")).to_be_visible()
+    expect(page.get_by_text("A product of two float32 matrices", exact=False)).to_be_visible()
 
 
 def test_a_profile_made_elsewhere_opens_with_its_mark(page: Page) -> None:

@@ -353,7 +353,7 @@ def test_the_roofline_is_drawn_against_the_machine_of_the_profile(
     state.store().put_peaks(fingerprint, {"times": [PEAK_TIMES], "cache_bytes": 1 << 20, "at": 1e9})
     put(recording="fp16_cpu", fingerprint=fingerprint)
     at = view(open_page("profile", model=mlp), "Roofline")
-    assert "The roof: 100 billion operations per second, 10 GB/s copied, with 2 threads" in texts(at)
+    assert "The roof: 100 billion operations per second, 9.31 GiB/s copied, with 2 threads" in texts(at)
     names = [one["name"] for one in figure(at)["data"]]
     assert "peak of this machine, 2 threads" in names
     put(recording="fp16_cpu", fingerprint="another")

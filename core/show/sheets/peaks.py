@@ -17,7 +17,7 @@ ABOUT = (
     "A product of two float32 matrices by ONNX Runtime, and a copy in memory that no cache holds, read and "
     "written bytes counted. Medians with 95 % intervals from run to run, of one moment of this machine."
 )
-_G = 1e9
+_G, _GIB = 1e9, float(1 << 30)
 
 
 def peaks(measured: Mapping[str, Any]) -> Sheet:
@@ -45,19 +45,19 @@ def table(found: Sequence[Peak]) -> Table:
         (Column("threads", "count", tells=True), lambda one: one.threads),
         (Column("computes (Gop/s)", right=True), lambda one: _number(one.operations)),
         (Column("95 % interval", right=True), lambda one: _interval(one.operations)),
-        (Column("copies (GB/s)", right=True), lambda one: _number(one.bytes)),
-        (Column("95 %", right=True), lambda one: _interval(one.bytes)),
+        (Column("copies (GiB/s)", right=True), lambda one: _number(one.bytes, _GIB)),
+        (Column("95 %", right=True), lambda one: _interval(one.bytes, _GIB)),
         (Column("ridge (op/byte)", right=True), lambda one: significant(one.ridge.value, 3)),
         (Column("runs", right=True), lambda one: f"{one.runs[0]} and {one.runs[1]}"),
     )
 
 
-def _number(one: Estimate) -> str:
-    return significant(one.value / _G, 3)
+def _number(one: Estimate, unit: float = _G) -> str:
+    return significant(one.value / unit, 3)
 
 
-def _interval(one: Estimate) -> str:
-    low, high = (None if end is None else end / _G for end in (one.low, one.high))
+def _interval(one: Estimate, unit: float = _G) -> str:
+    low, high = (None if end is None else end / unit for end in (one.low, one.high))
     return span(low, high, digits=3)
 
 
