@@ -89,7 +89,9 @@ COMMANDS = {
     "show": Command("library", "show", "Show a stored result again, or why there is none."),
     "variants": Command("variants", "app", "List, rename and delete variants; `transform` makes them."),
     "machine": Command(
-        "library", "machine", "Show this machine and which providers load on it, or test how quiet it is."
+        "library",
+        "machine",
+        "Show this machine and which providers load on it, or test how quiet or how fast it is.",
     ),
     "schema": Command("schema", "schema", "Print the JSON Schema of what commands print with --json."),
     "glossary": Command("glossary", "glossary", "Say what the words mean that stand beside numbers."),

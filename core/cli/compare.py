@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import (
     CONFIG,
     EFFORT,
@@ -124,6 +126,16 @@ def compare(
             help="Race also models that compute something else; every verdict on one says so.",
         ),
     ] = False,
+    import_: Annotated[
+        Path | None,
+        typer.Option(
+            "--import",
+            help="Show a result of onnxruntime_perf_test that was made elsewhere (what it printed, or its "
+            "result file), and keep it for the page Compare. Nothing races, and no verdict rests on it.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     wait_quiet: WaitQuiet = None,
     format_: Format = "text",
     wide: Wide = False,
@@ -143,6 +155,10 @@ def compare(
     limit may be broken), or the budget cannot give a number · 130 Ctrl-C.
     """
     one_format(format_, json_=json_)
+    if import_ is not None:
+        refuse_beside_import([models, candidate, baseline, continue_, fail_if_slower], given)
+        show_imported(Store(), import_, wanted="summary", json_=json_)
+        return
     limit = None if fail_if_slower is None else _limit(fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
     progress = Progress(sys.stderr, quiet=quiet)

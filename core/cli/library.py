@@ -34,6 +34,7 @@ from core.cli.sheets import print_parts, print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial
 from core.evidence.quietness import answer
+from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Grade
 from core.process.runner import run_job
 from core.run import exporting, kinds
@@ -41,6 +42,7 @@ from core.run.job import Status
 from core.run.ledger import settle
 from core.show.emit import caution, emit_python, emit_yaml
 from core.show.sheets import Fact, Line, Sheet, races, things, variants
+from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
@@ -372,7 +374,9 @@ def show(
     elif trial.result is None:
         print_sheet(sheets.failed(trial))
     elif trial.kind == "profile":
-        print_sheet(sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=top))
+        measured = store.peaks(trial.fingerprint)
+        peaks = [] if measured is None else peaks_of(measured)
+        print_sheet(sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=top, peaks=peaks))
     else:
         sheet = sheets.measured(trial, _labels(store, trial))
         print_sheet(Sheet(sheet.headline, [*sheet.parts, *_why(trial)]))
@@ -497,13 +501,28 @@ def machine(
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Race ONNX Runtime's default against itself: how quiet is it?")
     ] = False,
+    peaks: Annotated[
+        bool,
+        typer.Option(
+            "--peaks",
+            help="Measure what this machine reaches at most: a product of matrices and a copy in memory. "
+            "`profile` holds operators against it.",
+        ),
+    ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show this machine and which providers load on it, or test how quiet it is.
+    """Show this machine and which providers load on it, or test how quiet or how fast it is.
 
     A self-test that is graded F (rejected) ends with exit code 3.
     """
+    if self_test and peaks:
+        raise SpecError(
+            "`--self-test` and `--peaks` are two measurements.", hint="Ask for one after the other."
+        )
+    if peaks:
+        _peaks(json_=json_, quiet=quiet)
+        return
     if self_test:
         _self_test(json_=json_, quiet=quiet)
         return
@@ -512,6 +531,17 @@ def machine(
         print_json(environment)
     else:
         print_sheet(things.machine(environment))
+
+
+def _peaks(*, json_: bool, quiet: bool) -> None:
+    with scheduler(Store()) as service:
+        status = watch(service, service.submit(kinds.peaks()), Progress(sys.stderr, quiet=quiet))
+    result = job_result(status, json_=json_)
+    if json_:
+        found = [asdict(one) for one in peaks_of(result)]
+        print_json({"state": "COMPLETE", "error": None, **result, "peaks": found})
+    else:
+        print_sheet(peak_sheets.peaks(result))
 
 
 def _self_test(*, json_: bool, quiet: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import (
     CONFIG,
     Given,
@@ -45,6 +46,7 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run import kinds
@@ -158,6 +160,16 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option(help="Write ORT's trace here (Chrome, Perfetto).", metavar="OUT.json")
     ] = None,
+    import_: Annotated[
+        Path | None,
+        typer.Option(
+            "--import",
+            help="Show a profile that was made elsewhere (ONNX Runtime's own, or a Chrome trace of it), and "
+            "keep it for the page Profile. Nothing runs.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(help="Rows of the tables.", min=1)] = 20,
     wide: Wide = False,
     json_: Json = False,
@@ -165,6 +177,10 @@ def profile(
     given: Given,
 ) -> None:
     """Show where a run spends its time."""
+    if import_ is not None:
+        refuse_beside_import([model, config, preset, trace], given)
+        show_imported(Store(), import_, wanted="profile", top=top, json_=json_)
+        return
     if trace is not None:
         check_place(trace)
     store = Store()
@@ -177,7 +193,9 @@ def profile(
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
     def sheet(one: Trial) -> Sheet:
-        return sheets.profiled(one, profile_from_dict(one.facts["profile"]), top=top)
+        measured = store.peaks(one.fingerprint)
+        peaks = [] if measured is None else peaks_of(measured)
+        return sheets.profiled(one, profile_from_dict(one.facts["profile"]), top=top, peaks=peaks)
 
     _report(trial, sheet, json_=json_)
 

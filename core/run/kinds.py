@@ -34,6 +34,7 @@ from core.spec.effort import STAGES
 from core.store import Store
 
 TRACE_NAME = "trace.json"
+PEAKS_TIMEOUT_S = 300.0
 SELF_TEST_MODEL = "digits_cnn"  # comes with ORTune; runs of half a millisecond show what disturbs
 
 
@@ -227,6 +228,26 @@ def self_test() -> Job:
         return _done(result)
 
     return Job(kind="self-test", what="self-test of this machine", work=work)
+
+
+def peaks(threads: int = 0) -> Job:
+    """Measure what this machine reaches at most, with one thread and with as many as ONNX Runtime starts.
+
+    Args:
+        threads: measured as well; 0: no others.
+    """
+
+    def work(service: Service) -> Outcome:
+        machine = service.environment()
+        cpu = machine["cpu"]
+        most = max(1, cpu["ort_default_threads"])
+        wanted = {1, min(most, cpu["usable"]), most, min(threads, 2 * cpu["logical"]) or 1}
+        plan: wire.PeaksPlan = {"threads": sorted(wanted)}
+        found = {**service.run(wire.PEAKS, plan, timeout_s=PEAKS_TIMEOUT_S), "at": time.time()}
+        service.store.put_peaks(machine["fingerprint"], found)
+        return _done({"fingerprint": machine["fingerprint"], **found})
+
+    return Job(kind="peaks", what="peaks of this machine", work=work, wait_quiet_s=0.0)
 
 
 # --- work of workers ----------------------------------------------------------------------------------------

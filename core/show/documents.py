@@ -31,6 +31,7 @@ from core.evidence.node_savings import Choice, Unit
 from core.evidence.profile_difference import RowKind
 from core.evidence.profile_grouping import GroupNode, Kind
 from core.evidence.quietness import Answer
+from core.evidence.roofline import Peak
 from core.evidence.targets import Cause, State
 from core.evidence.verdict import Grade, Verdict
 from core.wire.errors import ErrorRecord
@@ -647,6 +648,30 @@ class SelfTestDocument(SelfTestResult):
     answer: Answer
 
 
+class ImportDocument(TypedDict):
+    """What was found in a file that was made elsewhere; nothing of it was measured here."""
+
+    imported: bool  # always true: the mark
+    id: str
+    kind: Literal["profile", "summary"]
+    file: str  # its name
+    format: str
+    sha256: str  # of the file
+    created_at: float  # when it was imported, seconds since the epoch
+    profile: dict[str, Any] | None  # nodes with their times, and a timeline
+    summary: wire.Summary | None  # of onnxruntime_perf_test
+
+
+class PeaksDocument(wire.PeaksReply):
+    """What this machine reaches at most: raw times, and the rates that follow from them."""
+
+    state: JobState
+    error: None
+    fingerprint: str  # of the machine
+    at: float  # seconds since the epoch
+    peaks: list[Peak]  # a row for each number of threads
+
+
 class Contents(TypedDict):
     """What was found in a store: [rows, damaged ones] of each table."""
 
@@ -709,6 +734,9 @@ DOCUMENTS: Mapping[str, Any] = {
     "studies delete": StudyDeletedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
+    "machine --peaks": PeaksDocument,
+    "profile --import": ImportDocument,
+    "compare --import": ImportDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

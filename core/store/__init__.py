@@ -29,6 +29,7 @@ from core.store import accuracies, database, pruning, rows, studies
 from core.store.accuracies import Accuracy
 from core.store.copies import Checked
 from core.store.database import Database, unusable
+from core.store.imported import Shelf
 from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
@@ -130,6 +131,7 @@ class Store:
         except OSError as error:
             raise unusable(self.folder, error) from error
         self._database = Database(self.path)
+        self.shelf = Shelf(self.folder / "imported")  # what was made elsewhere
 
     # --- trials -----------------------------------------------------------------------------------------
 
@@ -629,6 +631,30 @@ class Store:
         columns = {"path": path, "stamps": rows.text(stamps), "info": rows.text(info)}
         with self._database.writing() as db:
             _insert(db, "inspections", columns, "INSERT OR REPLACE")
+
+    def put_peaks(self, fingerprint: str, data: Mapping[str, Any]) -> None:
+        """Keep the newest peaks of a machine; without a fingerprint nothing, because nothing could find them.
+
+        Args:
+            fingerprint: of the machine.
+            data: plain JSON data, with `at`, seconds since the epoch.
+        """
+        if fingerprint:
+            with self._database.writing() as db:
+                row = {"name": f"peaks:{fingerprint}", "value": rows.text(data)}
+                _insert(db, "settings", row, "INSERT OR REPLACE")
+
+    def peaks(self, fingerprint: str) -> dict[str, Any] | None:
+        """Return the newest peaks of a machine; None: never measured, or damaged."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT value FROM settings WHERE name = ?", (f"peaks:{fingerprint}",)
+            ).fetchone()
+        try:
+            found: dict[str, Any] | None = json.loads(row["value"]) if row else None
+        except ValueError:
+            return None
+        return found
 
     # --- settings and files -----------------------------------------------------------------------------
 

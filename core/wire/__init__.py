@@ -728,6 +728,63 @@ class SettingsReply(TypedDict):
     unknown: list[str]  # of all that was asked for
 
 
+# --- what the machine reaches: the job `peaks` --------------------------------------------------------------
+
+
+class PeaksPlan(TypedDict):
+    """The job `peaks`: a product of matrices and a copy, with each number of threads."""
+
+    threads: list[int]
+
+
+class PeakTimes(TypedDict):
+    """Raw times with one number of threads, in run order."""
+
+    threads: int
+    operations: int  # of one product of float32 matrices; a multiplication and an addition are two
+    product_ns: list[int]
+    moved_bytes: int  # by one copy: read and written
+    copy_ns: list[int]
+
+
+class PeaksReply(TypedDict):
+    """What `peaks` answers."""
+
+    times: list[PeakTimes]
+    cache_bytes: int | None  # the largest cache; null: the system does not tell
+
+
+# --- evidence made elsewhere: the job `import` --------------------------------------------------------------
+
+
+class ImportPlan(TypedDict):
+    """The job `import`: a file that another program, or this one elsewhere, has written."""
+
+    path: str
+
+
+class Summary(TypedDict):
+    """What `onnxruntime_perf_test` told; a number that it did not print is null."""
+
+    model: str
+    samples_s: list[float]  # in run order; empty: only its summary is there
+    runs: int | None
+    mean_s: float | None
+    percentiles_s: dict[str, float]  # as it printed them: "p50" -> seconds
+    session_creation_s: float | None
+    notes: list[str]  # on how the file was read
+
+
+class ImportReply(TypedDict):
+    """What `import` answers: exactly one of the two is there."""
+
+    format: Literal["onnxruntime profile", "Chrome trace", "onnxruntime_perf_test"]
+    sha256: str
+    size_bytes: int
+    profile: dict[str, Any] | None  # `Profile.to_dict()`
+    summary: Summary | None
+
+
 # --- what the parent may ask --------------------------------------------------------------------------------
 
 Reply = TypeVar("Reply", bound=Mapping[str, Any])
@@ -758,6 +815,8 @@ EXPLAIN = Request("explain", ExplainReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
+PEAKS = Request("peaks", PeaksReply)
+IMPORT = Request("import", ImportReply)
 FORKSERVER = Request("forkserver", Nothing)
 CONTESTANT = Request("contestant", Nothing)
 

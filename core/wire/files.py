@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parents[2]  # where `core` lies, and in a checkout the sample models
+MOST_IMPORT_BYTES = 256 << 20  # of a file made elsewhere: a million events of ONNX Runtime take about so much
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _KINDS = (

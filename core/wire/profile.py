@@ -64,6 +64,17 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """What the graph that ran holds for one node beside what flows: the profile lists it in part only."""
+
+    path: tuple[str, ...]
+    name: str
+    op_type: str
+    tensors: tuple[Tensor, ...]  # weights, those included that the kernel packed for itself
+    window: tuple[int, ...] = ()  # of a pooling: its `kernel_shape`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """One kernel execution in the run that the timeline shows."""
 
@@ -101,6 +112,7 @@ class Profile:
     timeline: tuple[Span, ...]  # of the run with the median duration, in order of their start
     timeline_run: int  # its index in `run_s`
     timeline_omitted: int  # the shortest spans beyond MAX_SPANS
+    constants: tuple[Constants, ...] = ()  # of heavy nodes; empty: the graph that ran is not known
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON-able data; `profile_from_dict` is the way back."""

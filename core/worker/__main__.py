@@ -119,6 +119,20 @@ def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return unknown_settings(payload)
 
 
+def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.peaks import peaks
+
+    limits.cap_memory()
+    return peaks(payload, progress)
+
+
+def _import(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.imported import read_import
+
+    limits.cap_memory()
+    return read_import(payload["path"])
+
+
 def _cap_memory(plan: Any) -> None:
     """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -138,6 +152,8 @@ JOBS: dict[str, Command] = {
     wire.SAMPLES: _samples,
     wire.ANSWERS: _answers,
     wire.SETTINGS: _settings,
+    wire.PEAKS: _peaks,
+    wire.IMPORT: _import,
     wire.FORKSERVER: _forkserver,
     wire.CONTESTANT: _contestant,
 }

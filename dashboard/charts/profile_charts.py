@@ -6,6 +6,7 @@ are self times: a body of an If or Loop is never counted twice. Seconds come in,
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,18 @@ import plotly.graph_objects as go
 
 from core.evidence.statistics import percentile
 from core.wire.profile import NodeTime, Profile, Span
-from dashboard.charts import FONT_PX, MUTED, PALETTE, base_figure, number, plain, provider_label, text_on
+from dashboard.charts import (
+    FONT_PX,
+    MUTED,
+    PAGE,
+    PALETTE,
+    TOOLBAR_PX,
+    base_figure,
+    number,
+    plain,
+    provider_label,
+    text_on,
+)
 
 MAX_BARS = 20
 MAX_TIMELINE_SPANS = 5_000
@@ -26,6 +38,9 @@ OTHER = "other"
 INSERTED = "inserted by ONNX Runtime"
 ROW_PX = 24
 LANE_PX = 46
+NOT_FOUND = "not found"
+MAX_TILES = 400
+TREEMAP_PX = 460
 LABEL_CHARACTERS = 34
 
 
@@ -227,12 +242,17 @@ class Timeline:
     drawn: int
     omitted: int
     total_ms: float
+    found: int | None = None  # executions that a search found; None: nothing was searched
+    span_ms: tuple[float, float] | None = None  # from the first to the end of the last that was found
 
 
-def timeline_info(profile: Profile, ran: Ran, *, limit: int = MAX_TIMELINE_SPANS) -> Timeline:
+def timeline_info(
+    profile: Profile, ran: Ran, *, words: str = "", limit: int = MAX_TIMELINE_SPANS
+) -> Timeline:
     """The run with the median duration: a lane per thread and depth of If/Loop bodies, longest types named.
 
-    Beyond `limit` spans the shortest are left out, and counted in `omitted`.
+    Beyond `limit` spans the shortest are left out, and counted in `omitted`. With `words`, what does not hold
+    every one of them steps back into one muted bundle.
     """
     spans = profile.timeline
     if len(spans) > limit:
@@ -240,9 +260,18 @@ def timeline_info(profile: Profile, ran: Ran, *, limit: int = MAX_TIMELINE_SPANS
         spans = tuple(spans[i] for i in sorted(longest))
     lanes = _lanes(spans)
     total_s = profile.run_s[profile.timeline_run] if profile.run_s else 0.0
+    wanted = words.lower().split()
+    found = [span for span in spans if _holds(span, wanted)] if wanted else list(spans)
+    bundles = _bundles(found, lanes, ran, total_s)
+    if wanted:
+        rest = [span for span in spans if not _holds(span, wanted)]
+        bundles = [*bundles, *([_bundle(NOT_FOUND, rest, lanes, ran, math.inf)] if rest else [])]
+    ends = [(span.start_s * 1e3, (span.start_s + span.duration_s) * 1e3) for span in found]
     return Timeline(
         lanes=_lane_names(lanes),
-        bundles=_bundles(spans, lanes, ran, total_s),
+        bundles=bundles,
+        found=len(found) if wanted else None,
+        span_ms=(min(a for a, _ in ends), max(b for _, b in ends)) if wanted and ends else None,
         drawn=len(spans),
         omitted=profile.timeline_omitted + len(profile.timeline) - len(spans),
         total_ms=total_s * 1e3,
@@ -275,17 +304,25 @@ def _bundles(
     groups: dict[str, list[Span]] = {name: [] for name in named}
     for span in spans:
         groups.setdefault(span.op_type if span.op_type in named else OTHER, []).append(span)
-    return [
-        Bundle(
-            op_type=name,
-            lane=[lanes[span.tid, span.depth] for span in group],
-            start_ms=[span.start_s * 1e3 for span in group],
-            ms=[span.duration_s * 1e3 for span in group],
-            text=[span.op_type if span.duration_s > 0.04 * total_s else "" for span in group],
-            hover=[_span_hover(span, ran) for span in group],
-        )
-        for name, group in groups.items()
-    ]
+    return [_bundle(name, group, lanes, ran, total_s) for name, group in groups.items()]
+
+
+def _bundle(
+    name: str, group: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: Ran, total_s: float
+) -> Bundle:
+    return Bundle(
+        op_type=name,
+        lane=[lanes[span.tid, span.depth] for span in group],
+        start_ms=[span.start_s * 1e3 for span in group],
+        ms=[span.duration_s * 1e3 for span in group],
+        text=[span.op_type if span.duration_s > 0.04 * total_s else "" for span in group],
+        hover=[_span_hover(span, ran) for span in group],
+    )
+
+
+def _holds(span: Span, words: Sequence[str]) -> bool:
+    text = f"{span.name} {span.op_type} {span.provider}".lower()
+    return all(word in text for word in words)
 
 
 def _span_hover(span: Span, ran: Ran) -> str:
@@ -297,13 +334,18 @@ def _span_hover(span: Span, ran: Ran) -> str:
     return "<br>".join(plain(part) for part in parts)
 
 
-def timeline(info: Timeline) -> go.Figure:
-    """Draw one run as a Gantt chart; drag to zoom, double-click to see all again."""
+def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
+    """Draw one run as a Gantt chart; drag to zoom, double-click to see all again.
+
+    Args:
+        info: what is drawn.
+        zoom: show from the first to the last execution that was found.
+    """
     figure = base_figure(
         x_title="Time since the start of the run (ms)", y_title="", height=170 + LANE_PX * len(info.lanes)
     )
     for index, bundle in enumerate(info.bundles):
-        other = bundle.op_type == OTHER
+        other = bundle.op_type in (OTHER, NOT_FOUND)
         color = MUTED if other else PALETTE[index % len(PALETTE)]
         figure.add_bar(
             y=bundle.lane,
@@ -315,6 +357,7 @@ def timeline(info: Timeline) -> go.Figure:
             marker={
                 "color": color,
                 "line": {"width": 0},
+                "opacity": 0.35 if bundle.op_type == NOT_FOUND else 1.0,
                 "pattern": _pattern("" if other else PATTERNS[index % len(PATTERNS)]),
             },
             text=[plain(text) for text in bundle.text],
@@ -333,5 +376,91 @@ def timeline(info: Timeline) -> go.Figure:
         fixedrange=True,
         showgrid=False,
     )
-    figure.update_xaxes(range=[0, info.total_ms] if info.total_ms else None)
+    span = info.span_ms if zoom else None
+    if span is not None:
+        margin = max((span[1] - span[0]) * 0.05, info.total_ms * 1e-4)
+        figure.update_xaxes(range=[max(0.0, span[0] - margin), span[1] + margin])
+    else:
+        figure.update_xaxes(range=[0, info.total_ms] if info.total_ms else None)
+    return figure
+
+
+# --- treemap -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One rectangle: an operator type, or a node in it."""
+
+    id: str
+    parent: str  # id; empty: an operator type
+    label: str
+    ms: float
+    share: float
+    op_type: str
+    hover: str
+
+
+def treemap_info(profile: Profile, ran: Ran, *, limit: int = MAX_TILES) -> list[Tile]:
+    """A tile for each operator type, and in it one for each of its nodes; the areas are self times.
+
+    Beyond the `limit` longest, the nodes of a type are one tile.
+    """
+    kept = {id(node) for node in profile.nodes[:limit]}
+    groups: dict[str, list[NodeTime]] = defaultdict(list)
+    for node in profile.nodes:
+        groups[node.op_type].append(node)
+    tiles: list[Tile] = []
+    for op_type, nodes in groups.items():
+        tiles.append(_tile(f"op {op_type}", "", op_type, nodes, ran))
+        rest = [node for node in nodes if id(node) not in kept]
+        for rank, node in enumerate(node for node in nodes if id(node) in kept):
+            tiles.append(_tile(f"{op_type} {rank}", f"op {op_type}", node.name or "(no name)", [node], ran))
+        if rest:
+            tiles.append(_tile(f"{op_type} rest", f"op {op_type}", f"{len(rest):,} other nodes", rest, ran))
+    return tiles
+
+
+def _tile(name: str, parent: str, label: str, nodes: Sequence[NodeTime], ran: Ran) -> Tile:
+    seconds, share = sum(node.self_s for node in nodes), sum(node.share for node in nodes)
+    providers = ", ".join(sorted({ran.name(node.provider) for node in nodes}))
+    parts = [
+        f"{label} · {nodes[0].op_type}" if parent else label,
+        f"{number(seconds * 1e3)} ms per run, {share:.1%} of the time in nodes",
+        providers if len(nodes) == 1 else f"{len(nodes)} nodes, {providers}",
+    ]
+    return Tile(
+        id=name,
+        parent=parent,
+        label=label,
+        ms=seconds * 1e3,
+        share=share,
+        op_type=nodes[0].op_type,
+        hover="<br>".join(plain(part) for part in parts),
+    )
+
+
+def treemap(tiles: Sequence[Tile]) -> go.Figure:
+    """Draw the tiles; a click on a type fills the figure with it, one on its head leads back."""
+    figure = base_figure(x_title="", y_title="", height=TREEMAP_PX)
+    order = [tile.op_type for tile in sorted(tiles, key=lambda tile: -tile.ms) if not tile.parent]
+    colors = [
+        PALETTE[order.index(tile.op_type)] if order.index(tile.op_type) < len(PALETTE) else MUTED
+        for tile in tiles
+    ]
+    figure.add_treemap(
+        ids=[tile.id for tile in tiles],
+        parents=[tile.parent for tile in tiles],
+        labels=[plain(tile.label) for tile in tiles],
+        values=[tile.ms if tile.parent else 0.0 for tile in tiles],  # a type is the sum of its nodes
+        text=[f"{tile.share:.1%}" for tile in tiles],
+        textinfo="label+text",
+        branchvalues="remainder",
+        marker={"colors": colors, "line": {"width": 2, "color": PAGE}},
+        textfont={"color": [text_on(color) for color in colors], "size": FONT_PX},
+        hovertext=[tile.hover for tile in tiles],
+        hovertemplate="%{hovertext}<extra></extra>",
+        tiling={"pad": 2},
+    )
+    figure.update_layout(margin={"l": 4, "r": 4, "t": 8 + TOOLBAR_PX, "b": 4})
     return figure

@@ -309,11 +309,14 @@ def uploader(
     hint: str,
     on_upload: Callable[[list[Path]], None],
     multiple: bool = True,
+    most_bytes: int | None = None,
 ) -> None:
     """Draw the upload area; `on_upload` gets the files of each finished batch, in a callback.
 
-    A `TunerError` that it raises is shown under the area.
+    A browser sends no file above `most_bytes`, or the server's own limit. A `TunerError` that it raises is
+    shown under the area.
     """
+    most = limit_bytes() if most_bytes is None else min(most_bytes, limit_bytes())
     batch_key, error_key = f"{key}.batch", f"{key}.error"
     st.session_state.setdefault(batch_key, uuid.uuid4().hex)
 
@@ -331,13 +334,13 @@ def uploader(
         key=key,
         data={
             "label": label,
-            "hint": f"{hint} Up to {size(limit_bytes())} each.",
+            "hint": f"{hint} Up to {size(most)} each.",
             "accept": accept,
             "multiple": multiple,
             "batch": st.session_state[batch_key],
             "token": TOKEN,
             "header": TOKEN_HEADER,
-            "limit": limit_bytes(),
+            "limit": most,
             "base": _base_path(),
         },
         on_uploaded_change=uploaded,

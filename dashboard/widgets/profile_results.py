@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from core.evidence.roofline import advice, peak_for, peaks_of
 from core.evidence.statistics import percentile
+from core.show.sheets import imported as sheets_imported
 from core.show.sheets import trials as sheets
-from core.show.table import Table, column_of, matching
 from core.spec import spec_from_dict
+from core.store.imported import Imported
 from core.wire.errors import TunerError
 from core.wire.profile import Profile, profile_from_dict
 from dashboard import format, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import Ran
-from dashboard.widgets import tables
+from dashboard.widgets import peaks, profile_views
+from dashboard.widgets.profile_views import Shown
 
 MEAN, MEDIAN = "Mean", "Median"
-VIEW, SEARCH = "profile.view", "profile.search"
 NOISE_PER_NODE_S = 8e-6  # what ORT's profiler adds inside a node's own time, at most (5 to 8 µs)
 HOST_TIMED = ("CUDAExecutionProvider", "TensorrtExecutionProvider")  # their kernels run asynchronously
 SKEW = 1.25  # mean over median of the profiled runs, from which the screen warns
-CONFIG = {"displaylogo": False}
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -35,24 +37,100 @@ def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
     return profile_from_dict(result.pop("profile", {})), result, trial.spec
 
 
-def result(trial_id: str) -> None:
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _brought(imported_id: str) -> Profile:
+    """An imported profile, which never changes either."""
+    return profile_from_dict(state.store().shelf.data(imported_id))
+
+
+IMPORTED = "imported:"  # begins the id of an imported profile among those of trials
+
+
+def imported(one: Imported, others: Mapping[str, str]) -> None:
+    """Draw a profile that was made elsewhere: marked, and with no number of this machine beside it."""
+    try:
+        profile = _brought(one.id)
+    except TunerError as error:
+        state.report(error)
+        return
+    st.warning(
+        format.plain(f"{sheets_imported.UNKNOWN} Format: {one.format}; came {format.when(one.created_at)}."),
+        title=format.plain(f"Imported: {one.name}"),
+        icon=":material/move_to_inbox:",
+    )
+    basis = _basis(profile, one.id)
+    if basis == MEDIAN:
+        profile = profile_charts.with_medians(profile)
+    shown = Shown(profile=profile, ran=Ran(), peak=None, others=others, other=partial(_other, basis))
+    _sentence(shown)
+    _metrics(profile, {}, f"{basis.lower()}, imported")
+    _warnings(profile, {}, shown.ran)
+    profile_views.draw(shown)
+
+
+def result(trial_id: str, others: Mapping[str, str]) -> None:
+    """Draw the profile of a trial.
+
+    Args:
+        trial_id: of a complete profile.
+        others: profiles that may lie over it: id -> label.
+    """
     try:
         profile, result, asked = _loaded(trial_id)
     except TunerError as error:
         state.report(error)
         return
-    ran = Ran(
+    fingerprint, threads = str(result.get("fingerprint") or ""), sheets.threads_of(asked)
+    found = peaks.measured(fingerprint) if fingerprint else None
+    peak = None if found is None else peak_for(peaks_of(found), threads)
+    ran = _ran(result)
+    basis = _basis(profile, trial_id)
+    if basis == MEDIAN:
+        profile = profile_charts.with_medians(profile)
+    shown = Shown(
+        profile=profile,
+        ran=ran,
+        peak=peak,
+        others=others,
+        other=partial(_other, basis),
+        fingerprint=fingerprint or "?",
+        threads=threads,
+        rows=result.get("batch_size"),
+    )
+    _sentence(shown)
+    _metrics(profile, result, basis.lower())
+    _warnings(profile, result, ran)
+    profile_views.draw(shown)
+    _footer(trial_id, asked)
+
+
+def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
+    """The profile that lies over another, in the same times; `IMPORTED` marks one that was made elsewhere."""
+    rows = None
+    if chosen.startswith(IMPORTED):
+        profile, ran = _brought(chosen.removeprefix(IMPORTED)), Ran()
+    else:
+        profile, result, _ = _loaded(chosen)
+        ran, rows = _ran(result), result.get("batch_size")
+    return (profile_charts.with_medians(profile) if basis == MEDIAN else profile), ran, rows
+
+
+def _ran(result: Mapping[str, Any]) -> Ran:
+    return Ran(
         requested=tuple(result.get("requested_providers") or ()),
         effective=tuple(result.get("effective_providers") or ()),
         fallback=bool(result.get("fallback")),
     )
-    basis = _basis(profile, trial_id)
-    if basis == MEDIAN:
-        profile = profile_charts.with_medians(profile)
-    _metrics(profile, result, basis.lower())
-    _warnings(profile, result, ran)
-    _views(profile, ran)
-    _footer(trial_id, asked)
+
+
+def _sentence(shown: Shown) -> None:
+    """The one sentence on top, and what to try where the evidence carries it."""
+    said = advice(shown.profile, shown.peak, is_imported=shown.is_imported)
+    if said.sentence:
+        with st.container(border=True, key="profile.sentence"):
+            st.markdown(f":material/lightbulb: **{format.plain(said.sentence)}**")
+            if said.remedy:
+                st.markdown(f"**What to try:** {format.plain(said.remedy)}")
 
 
 def _unprofiled_s(result: Mapping[str, Any]) -> float | None:
@@ -124,6 +202,8 @@ def _basis(profile: Profile, trial_id: str) -> str:
 
 def _rows(result: Mapping[str, Any]) -> str:
     rows = result.get("batch_size")
+    if rows is None:
+        return "nobody knows how many rows"
     return "1 row" if rows == 1 else f"{format.count(rows)} rows"
 
 
@@ -174,100 +254,6 @@ def _inserted(profile: Profile, result: Mapping[str, Any]) -> None:
         f"{names}; {share:.1%} of the time in nodes.{extra}",
         icon=":material/add_box:",
     )
-
-
-# --- charts and tables ------------------------------------------------------------------------------------
-
-
-def _views(profile: Profile, ran: Ran) -> None:
-    views: dict[str, Callable[[Profile, Ran], None]] = {
-        "Operators": _operators,
-        "Nodes": _nodes,
-        "Providers": _providers,
-        "Timeline": _timeline,
-    }
-    view = st.segmented_control(
-        "View",
-        list(views),
-        key=VIEW,
-        default=None if VIEW in st.session_state else "Operators",
-        required=True,
-        label_visibility="collapsed",
-        persist_state="session",
-    )
-    views[str(view)](profile, ran)
-
-
-def _operators(profile: Profile, ran: Ran) -> None:
-    with st.container(border=True):
-        st.plotly_chart(
-            profile_charts.bars(profile_charts.operator_info(profile, ran)),
-            key="profile.operators",
-            config=CONFIG,
-            alt="Self time per run by operator type.",
-        )
-    _table(sheets.operators(profile, ran.name), "operators", search="Search operators")
-
-
-def _nodes(profile: Profile, ran: Ran) -> None:
-    with st.container(border=True):
-        st.plotly_chart(
-            profile_charts.bars(profile_charts.node_info(profile, ran)),
-            key="profile.nodes",
-            config=CONFIG,
-            alt="Self time per run of the longest nodes.",
-        )
-    _table(
-        sheets.nodes(profile, ran.name),
-        "nodes",
-        search="Search nodes by name, operator, provider, type or shape",
-    )
-
-
-def _providers(profile: Profile, ran: Ran) -> None:
-    with st.container(border=True):
-        st.plotly_chart(
-            profile_charts.bars(profile_charts.provider_info(profile, ran)),
-            key="profile.providers",
-            config=CONFIG,
-            alt="Self time per run by execution provider, and the rest between the nodes.",
-        )
-    _table(sheets.providers(profile, ran.name), "providers", search=None)
-
-
-def _timeline(profile: Profile, ran: Ran) -> None:
-    info = profile_charts.timeline_info(profile, ran)
-    with st.container(border=True):
-        st.plotly_chart(
-            profile_charts.timeline(info),
-            key="profile.timeline",
-            config=CONFIG,
-            alt=f"Timeline of one run with {info.drawn} kernel executions.",
-        )
-    text = (
-        f"Run {profile.timeline_run + 1} of {profile.runs}, the one with the median duration. "
-        "Drag to zoom, double-click to see all of it again."
-    )
-    if info.omitted:
-        text += f" The {info.omitted:,} shortest of {info.drawn + info.omitted:,} executions are left out."
-    st.caption(text)
-
-
-def _table(table: Table, name: str, *, search: str | None) -> None:
-    words = ""
-    if search is not None:
-        words = st.text_input(
-            search,
-            key=f"{SEARCH}.{name}",
-            icon=":material/search:",
-            placeholder="all words must occur",
-            live="300ms",
-        )
-    found = matching(table, words or "")
-    if words:
-        share = sum(float(one or 0) for one in column_of(found, "share"))
-        st.caption(f"{len(found.rows)} of {len(table.rows)} rows; {share:.1%} of the time in nodes.")
-    tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; click a column's title to sort.")
 
 
 # --- take it away -----------------------------------------------------------------------------------------

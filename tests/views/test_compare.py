@@ -17,7 +17,7 @@ from core.store import ModelRecord, Store
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import state
 from tests import builders, tiny_models
-from tests.views import invented
+from tests.views import invented, page
 from tests.views.invented import Racer
 from tests.views.page import Add, Jobs, Open, buttons, click, status, texts
 
@@ -628,3 +628,35 @@ def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     assert "baseline" in list(rows["Verdict"])
     assert (rows["p50 (ms)"] > 0).all()
     assert len(at.get("plotly_chart")) == 2  # the forest and the latency over time
+
+
+# --- results made elsewhere -------------------------------------------------------------------------------
+
+
+def test_an_imported_result_stands_beside_and_has_no_verdict(open_page: Open, mlp: ModelRecord) -> None:
+    samples = [0.0005 + 1e-6 * (k % 11) for k in range(300)]
+    for name, raw in (("printed.txt", []), ("raw.csv", samples)):
+        summary = {
+            "model": "mnist",
+            "samples_s": raw,
+            "runs": 300,
+            "mean_s": 0.00052,
+            "percentiles_s": {} if raw else {"p50": 0.00051},
+            "session_creation_s": None,
+            "notes": [],
+        }
+        found = {"format": "onnxruntime_perf_test", "sha256": name, "profile": None, "summary": summary}
+        state.store().shelf.put(found, name=name, at=1e9)
+    at = open_page("compare", model=mlp)
+    shown = page.table(at, "Rests on").set_index("Result")
+    assert all(one.startswith("imported: ") for one in shown.index)
+    raw_row = next(row for name, row in shown.iterrows() if "raw.csv" in str(name))
+    told_row = next(row for name, row in shown.iterrows() if "printed.txt" in str(name))
+    assert " to " in raw_row["p50, 95 % (ms)"]
+    assert told_row["p50, 95 % (ms)"] == "–"
+    assert told_row["p50 (ms)"] == pytest.approx(0.51)
+    assert "No verdict rests on it" in texts(at)
+    assert "how sure its numbers are cannot be known" in texts(at)
+    at.button(key="compare.import.remove").click().run()
+    assert len(state.store().shelf.all()) == 1
+    assert not at.exception

@@ -17,6 +17,7 @@ from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
 from tests import builders
+from tests.views import invented
 from tests.views.page import Jobs, Open, click, facts, status, table, texts
 
 
@@ -296,3 +297,26 @@ def test_work_of_others_that_has_no_ticket_yet_is_not_called_nothing(open_page: 
     at = open_page("history")
     assert "Nothing is being measured" not in sidebar(at)
     assert "measure mlp" in sidebar(at)
+
+
+def test_the_peaks_are_shown_with_how_sure_they_are(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = open_page("machine")
+    assert "Not measured yet. A product of matrices" in texts(at)
+    times = {
+        "threads": 2,
+        "operations": 2_000_000_000,
+        "product_ns": [20_000_000 + 100_000 * (k % 7) for k in range(40)],
+        "moved_bytes": 500_000_000,
+        "copy_ns": [50_000_000 + 100_000 * (k % 5) for k in range(40)],
+    }
+    found = {"times": [{**times, "threads": 1}, times], "cache_bytes": 32 << 20, "at": 1e9}
+    state.store().put_peaks(state.environment()["fingerprint"], found)
+    at = open_page("machine")
+    shown = table(at, "Computes (Gop/s)")
+    assert list(shown["Threads"]) == [1, 2]
+    assert all(" to " in one for one in shown["95 % interval"])
+    assert "2 threads computed hardly more than 1" in texts(at)
+    assert "32.0 MiB, the largest of a core" in texts(at)
+    invented.queue(monkeypatch, "peaks", lambda threads: "job")
+    click(at, "machine.peaks")
+    assert not at.exception

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.show.table import Column, column_of, matching, tabulate
 from core.store import ModelRecord
+from core.worker.measure.profile_parser import parse_profile
 from dashboard import state
 from tests import tiny_models
 from tests.views import invented
+from tests.views.invented import DATA
 from tests.views.page import Add, Open, figure, texts
 
 
@@ -307,3 +310,151 @@ def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:
     assert float(shown["Run, profiler off (p50)"][0].split()[0]) > 0
     trace = state.store().artifact_path(at.session_state["profile.shown"], "trace.json")
     assert any(event["name"] == "model_run" for event in json.loads(trace.read_text()))
+
+
+# --- the roofline, another profile over it, and what was made elsewhere -----------------------------------
+
+
+PEAK_TIMES = {
+    "threads": 2,
+    "operations": 2_000_000_000,
+    "product_ns": [20_000_000] * 40,
+    "moved_bytes": 500_000_000,
+    "copy_ns": [50_000_000] * 40,
+}
+
+
+def test_one_sentence_stands_on_top(open_page: Open, mlp: ModelRecord, put: Callable[..., Any]) -> None:
+    put(recording="fp16_cpu")
+    at = open_page("profile", model=mlp)
+    assert "Conv takes" in texts(at)
+    assert "of a profiled run; the largest" in texts(at)
+
+
+def test_the_roofline_offers_to_measure_the_peaks(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    invented.queue(monkeypatch, "peaks", lambda threads: str(asked.append(threads)))
+    fingerprint = state.environment()["fingerprint"]
+    put(recording="fp16_cpu", fingerprint=fingerprint)
+    at = view(open_page("profile", model=mlp), "Roofline")
+    assert "are not measured yet, so no roof is drawn" in texts(at)
+    assert len(at.get("plotly_chart")) == 1
+    at.button(key="profile.peaks").click().run()
+    assert asked == [0]
+    assert not at.exception
+
+
+def test_the_roofline_is_drawn_against_the_machine_of_the_profile(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    fingerprint = state.environment()["fingerprint"]
+    state.store().put_peaks(fingerprint, {"times": [PEAK_TIMES], "cache_bytes": 1 << 20, "at": 1e9})
+    put(recording="fp16_cpu", fingerprint=fingerprint)
+    at = view(open_page("profile", model=mlp), "Roofline")
+    assert "The roof: 100 billion operations per second, 9.31 GiB/s copied, with 2 threads" in texts(at)
+    names = [one["name"] for one in figure(at)["data"]]
+    assert "peak of this machine, 2 threads" in names
+    put(recording="fp16_cpu", fingerprint="another")
+    at = view(open_page("profile", model=mlp), "Roofline")
+    assert "another machine, or with other libraries" in texts(at)
+    assert "peak of this machine, 2 threads" not in [one["name"] for one in figure(at)["data"]]
+
+
+def test_the_table_of_nodes_says_type_shape_and_work(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put(recording="fp16_cpu")
+    table = view(open_page("profile", model=mlp), "Nodes").dataframe[0].value
+    assert {"Type", "Output shape", "Mop/run", "Moves (KiB)", "Op/byte", "Gop/s"} <= set(table.columns)
+    conv = table[table["Operator"] == "Conv"].iloc[0]
+    assert conv["Type"] == "float32"
+    assert conv["Mop/run"] > 0
+
+
+def test_the_treemap_holds_all_the_time(open_page: Open, mlp: ModelRecord, put: Callable[..., Any]) -> None:
+    trial = put()
+    at = view(open_page("profile", model=mlp), "Treemap")
+    drawn = figure(at)["data"][0]
+    assert sum(drawn["values"]) == pytest.approx(trial.result["profile"]["self_s"] * 1e3)
+
+
+def test_the_timeline_can_be_searched_and_zoomed(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Timeline")
+    assert at.get_by_key("profile.zoom.timeline").disabled
+    at.text_input(key="profile.search.timeline").set_value("matmul").run()
+    assert "executions found" in texts(at)
+    assert "not found" in [one["name"] for one in figure(at)["data"]]
+    whole = figure(at)["layout"]["xaxis"]["range"]
+    at.get_by_key("profile.zoom.timeline").set_value(True).run()
+    assert figure(at)["layout"]["xaxis"]["range"] != whole
+    at.text_input(key="profile.search.timeline").set_value("no such node").run()
+    assert "Nothing of that name is on the timeline" in texts(at)
+    assert not at.exception
+
+
+def test_two_profiles_lie_over_one_another(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    put()
+    at = view(open_page("profile", model=mlp), "Two profiles")
+    assert "There is no other profile of this model" in texts(at)
+    put(recording="fp16_cpu", batch_size=4)
+    at = view(open_page("profile", model=mlp), "Two profiles")
+    assert {"A (ms/run)", "B (ms/run)", "B minus A (ms/run)"} <= set(at.dataframe[0].value.columns)
+    assert "A was fed 4 rows a run and B 1" in texts(at)
+    assert "no verdict" in texts(at)
+    assert len(at.get("plotly_chart")) == 2
+
+
+def brought() -> Any:
+    found = {
+        "format": "onnxruntime profile",
+        "sha256": "0" * 64,
+        "size_bytes": 1,
+        "profile": parse_profile(DATA / "profile_1.31.1_fp16_cpu.json").to_dict(),
+        "summary": None,
+    }
+    return state.store().shelf.put(found, name="<b>theirs</b>.json", at=1e9)
+
+
+def test_an_imported_profile_is_marked_and_has_no_roof(open_page: Open, mlp: ModelRecord) -> None:
+    one = brought()
+    at = open_page("profile", model=mlp, imported=one.id)
+    assert "Imported: <b>theirs</b>.json" in texts(at)
+    assert "No verdict rests on it" in texts(at)
+    assert "In the nodes (mean, imported)" in metrics(at)
+    at = view(at, "Roofline")
+    assert "no roof is drawn over it" in texts(at)
+    assert one.id in at.query_params["imported"]
+    at.button(key="profile.import.remove").click().run()
+    assert state.store().shelf.all() == []
+    assert "No profile of this model yet" in texts(at)
+
+
+def test_an_import_that_is_gone_is_said(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("profile", model=mlp, imported="0123456789abcdef")
+    assert "Nothing imported has the id" in texts(at)
+    assert not at.exception
+
+
+def test_an_uploaded_file_is_read_and_shown(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path, put: Callable[..., Any]
+) -> None:
+    put()
+    file = tmp_path / "elsewhere.json"
+    file.write_bytes((DATA / "profile_1.31.1_chain.json").read_bytes())
+    at = open_page("profile", model=mlp)
+    at.session_state["profile.import.pending"] = [str(file)]
+    at.run()
+    assert "Imported: elsewhere.json" in texts(at)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("{}")
+    at.session_state["profile.import.pending"] = [str(wrong)]
+    at.run()
+    assert "Nothing was imported" in texts(at)
+    assert not at.exception

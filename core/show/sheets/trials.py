@@ -8,7 +8,9 @@ from typing import Any
 from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResult
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
+from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words
 from core.evidence.verdict import Grade, is_rejected, look
+from core.evidence.work import Work, key_of, works
 from core.show import cells
 from core.show.format import provider
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -17,7 +19,7 @@ from core.show.verdict import OLDER, is_older, noise_words
 from core.show.words import changes_in_words, changes_of, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.guard import MARK, breach, error_in_words
-from core.wire.profile import Profile, by_operator, by_provider
+from core.wire.profile import NodeTime, Profile, by_operator, by_provider
 from core.wire.units import DASH
 from core.wire.units import ms_number as ms
 
@@ -176,36 +178,72 @@ def _numbers(result: TrialResult) -> Table:
 # --- a profile ----------------------------------------------------------------------------------------------
 
 
-def profiled(trial: Trial, profile: Profile, *, top: int) -> Sheet:
-    """Where one run spends its time: by provider, by operator type, by node.
+def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] = ()) -> Sheet:
+    """Where one run spends its time: in a sentence, by provider, by operator type, by node.
 
     Args:
         trial: of the profile.
         profile: of it.
         top: rows of a table.
+        peaks: of the machine that it was made on; empty: not measured.
     """
+    peak = peak_for(peaks, threads_of(trial.spec))
+    said = advice(profile, peak)
     result = trial.facts
-    runs = f"{profile.runs} runs" + (f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else "")
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
         *_fallback(result),
-        Fact("profiled", f"{runs}, batch {result.get('batch_size')}"),
-        Fact(
-            "time per run",
-            f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them (mean)",
-        ),
+        *advised(said),
+        Fact("profiled", f"{runs_words(profile)}, batch {result.get('batch_size')}"),
+        Fact("time per run", time_words(profile)),
         Fact("overhead", _overhead(result)),
-        *_truncated(profile),
+        Fact("peaks", peak_words(peak, peaks, threads_of(trial.spec))),
+        *truncated(profile),
         providers(profile),
         operators(profile, most=top),
-        nodes(profile, most=top),
+        nodes(profile, most=top, peak=peak),
         *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
         *notes(result.get("notes") or []),
     ]
     return Sheet(f"{trial.model_name} · profile · trial {trial.id}", parts)
 
 
-def _truncated(profile: Profile) -> Iterator[Fact]:
+def advised(said: Advice) -> Iterator[Fact]:
+    """The one sentence on a profile, and what to try."""
+    if said.sentence:
+        yield Fact("says", said.sentence, "blue")
+    if said.remedy:
+        yield Fact("try", said.remedy)
+
+
+def threads_of(spec: Mapping[str, Any]) -> int:
+    """Return how many threads a session was asked to have; 0: as many as ONNX Runtime starts."""
+    return int((spec.get("session") or {}).get("intra_op_num_threads") or 0)
+
+
+def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
+    """Which roof is drawn over a profile, or why none is."""
+    if peak is not None:
+        rates = f"{rate_words(peak.operations.value)}, {rate_words(peak.bytes.value, 'bytes')} copied"
+        return f"{rates}, with {counted(peak.threads, 'thread')}"
+    if peaks:
+        return f"not measured with {counted(threads, 'thread')}"
+    return "not measured; `machine --peaks` does it in a few seconds"
+
+
+def runs_words(profile: Profile) -> str:
+    """How many runs are in a profile: "99 runs after 1 warm-up"."""
+    skipped = f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else ""
+    return f"{profile.runs} runs{skipped}"
+
+
+def time_words(profile: Profile) -> str:
+    """How a mean run divides."""
+    return f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them (mean)"
+
+
+def truncated(profile: Profile) -> Iterator[Fact]:
+    """Say what of a profile is missing."""
     if profile.truncated:
         dropped = profile.dropped_events
         ended = "the file ends mid-way." if dropped is None else f"{dropped:,} events were dropped."
@@ -235,7 +273,8 @@ def providers(profile: Profile, name: Callable[[str], str] = str) -> Table:
 
 
 def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int | None = None) -> Table:
-    """Times by operator type, of the `most` dearest; None: of all."""
+    """Times by operator type, of the `most` dearest; None: of all. Operations are those that are counted."""
+    done = _operations(profile)
     return tabulate(
         by_operator(profile)[:most],
         (Column("operator", tells=True), lambda one: one.op_type),
@@ -244,12 +283,42 @@ def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int |
         (Column("calls/run", "number"), lambda one: one.calls_per_run),
         (Column("self", "ms", per="run"), lambda one: one.self_s),
         (_SHARE, lambda one: one.share),
+        (_MOP, lambda one: None if done[one.op_type][0] is None else (done[one.op_type][0] or 0) / 1e6),
+        (
+            Column(
+                "counted", on="browser", help="Nodes of it whose operations are counted from their shapes."
+            ),
+            lambda one: f"{done[one.op_type][1]} of {one.nodes}",
+        ),
         (Column("ran on", on="browser"), lambda one: ", ".join(map(name, one.providers))),
+        drop=(_MOP.name,),
     )
 
 
-def nodes(profile: Profile, name: Callable[[str], str] = provider, *, most: int | None = None) -> Table:
-    """Times by node, of the `most` dearest; None: of all."""
+def _operations(profile: Profile) -> dict[str, tuple[float | None, int]]:
+    """Operator -> what its counted nodes compute per run, None: none is; and how many those are."""
+    found = works(profile)
+    done: dict[str, tuple[float | None, int]] = {}
+    for node in profile.nodes:
+        operations = found[key_of(node)].operations
+        before, many = done.get(node.op_type, (None, 0))
+        if operations is None:
+            done[node.op_type] = before, many
+        else:
+            done[node.op_type] = (before or 0) + operations * node.calls_per_run, many + 1
+    return done
+
+
+def nodes(
+    profile: Profile,
+    name: Callable[[str], str] = provider,
+    *,
+    most: int | None = None,
+    peak: Peak | None = None,
+) -> Table:
+    """Times by node, of the `most` dearest, None: of all; with what each computes and moves."""
+    found = works(profile)
+    under = {key_of(one.node): one for one in points(profile, peak)}
     return tabulate(
         profile.nodes[:most],
         (Column("node", on="terminal", most=_WIDE), lambda one: " / ".join([*one.path, one.name])),
@@ -258,20 +327,57 @@ def nodes(profile: Profile, name: Callable[[str], str] = provider, *, most: int 
         (Column("ran on"), lambda one: name(one.provider)),
         (Column("self", "ms", per="run"), lambda one: one.self_s),
         (_SHARE, lambda one: one.share),
+        (Column("type", help="Of the first input."), lambda one: one.inputs[0].dtype if one.inputs else ""),
+        (Column("output shape"), lambda one: _shape(one.outputs)),
+        (_MOP, lambda one: _millions(found[key_of(one)], one)),
+        (
+            Column("moves", "bytes", on="browser", unit="KiB", help=_MOVES),
+            lambda one: found[key_of(one)].bytes,
+        ),
+        (_INTENSITY, lambda one: found[key_of(one)].intensity),
+        (_RATE, lambda one: under[key_of(one)].operations_per_s / 1e9 if key_of(one) in under else None),
+        (_REACH, lambda one: _reach(under.get(key_of(one)))),
         (Column("inclusive, mean", "ms", on="browser", per="run"), lambda one: one.inclusive_s),
         (Column("calls/run", "number", on="browser"), lambda one: one.calls_per_run),
         (Column("min", "ms", on="browser"), lambda one: one.min_s),
         (Column("median", "ms", on="browser"), lambda one: one.median_s),
         (Column("inside", on="browser"), lambda one: " › ".join(one.path)),
         (Column("inserted", on="browser"), lambda one: one.inserted or None),
+        (Column("not counted", on="browser", narrow=True), lambda one: found[key_of(one)].why),
         (Column("inputs", on="browser"), lambda one: _shapes(one.inputs)),
         (Column("outputs", on="browser"), lambda one: _shapes(one.outputs)),
         (Column("weights", "bytes", on="browser", unit="KiB"), lambda one: one.parameter_bytes),
         (Column("output", "bytes", on="browser", unit="KiB"), lambda one: one.output_bytes),
+        drop=(_INTENSITY.name, _RATE.name, "type", "output shape", _MOP.name, _REACH.name),
     )
 
 
+_MOVES = "Inputs, weights and output once: what must move at least, wherever it comes from."
+_MOP = Column(
+    "Mop",
+    "number",
+    per="run",
+    help="Millions of operations, counted from shapes; an empty cell is not counted.",
+)
+_INTENSITY = Column("op/byte", "number", help="Operations per byte that must move at least.")
+_RATE = Column("Gop/s", "number", help="Billions of operations per second of its median run.")
+_REACH = Column("of roof", "share", help="Of the lower of the two roofs over it: computing, or memory.")
+
+
+def _millions(work: Work, node: NodeTime) -> float | None:
+    return None if work.operations is None else work.operations * node.calls_per_run / 1e6
+
+
+def _reach(point: Point | None) -> float | None:
+    """Only where its time is its own, and not mostly what the profiler adds."""
+    return point.reach if point is not None and point.is_clear else None
+
+
 _SHARE = Column("share", "share", bar=True, help="Of the time in nodes.")
+
+
+def _shape(tensors: Sequence[Any]) -> str:
+    return "×".join(map(str, tensors[0].shape)) or "scalar" if tensors else ""
 
 
 def _shapes(tensors: Sequence[Any]) -> str:

@@ -10,17 +10,24 @@ import gc
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core import wire
 from core.wire import Progress
+from core.wire.errors import TunerError
 from core.worker.measure import timing
 from core.worker.measure.inference import Inference, count_rows, prepare, translated
 from core.worker.session import build_session
 
+if TYPE_CHECKING:
+    from core.wire.profile import Constants, Profile
+
 MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
 UNPROFILED_RUNS = 100
+MOST_SAVED_BYTES = 1 << 30  # of a model: to write a larger one again takes minutes
+_GRAPH = "-graph.onnx"  # ends the name of the file with the graph that ran
 _LOOPS = {"Loop", "Scan"}  # their bodies run more often than they are listed
 
 
@@ -48,11 +55,9 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
     with _scratch_prefix(trace) as prefix:
         inference, assigned, file = _profiled(plan, progress, prefix)
         Path(file).replace(trace)
-    rows = count_rows(inference, plan["feeds"])
-    progress("read", 0, 1)
-    from core.worker.measure.profile_parser import parse_profile
-
-    built = inference.built
+        rows, built = count_rows(inference, plan["feeds"]), inference.built
+        progress("read", 0, 1)
+        found = replace(_parsed(trace), constants=_constants(plan, prefix))
     return {
         "requested_providers": built.requested,
         "effective_providers": built.effective,
@@ -61,7 +66,7 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
         "batch_size": rows,
         "assigned_nodes": assigned,
         "unprofiled_latencies_ns": unprofiled,
-        "profile": parse_profile(trace, skip_runs=1).to_dict(),
+        "profile": found.to_dict(),
         "trace_path": str(trace),
     }
 
@@ -105,6 +110,41 @@ def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
         prepare(built, plan).call()
     with Path(built.session.end_profiling()).open("rb") as file:
         return sum(1 for _ in file)
+
+
+def _saving(session: wire.SessionPlan, prefix: str) -> wire.SessionPlan:
+    """The same session, and that it saves its graph beside the trace, weights apart."""
+    weights = {
+        "session.optimized_model_external_initializers_file_name": f"{Path(prefix).name}-weights.bin",
+        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    }
+    return {
+        **session,
+        "attributes": {**session["attributes"], "optimized_model_filepath": f"{prefix}{_GRAPH}"},
+        "config_entries": {**session["config_entries"], **weights},
+    }
+
+
+def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
+    """What the graph that ran holds; nothing where it cannot be saved: the profile stands without it."""
+    if Path(plan["model_path"]).stat().st_size > MOST_SAVED_BYTES:
+        return ()
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from core.worker.models.constants import constants_of
+
+    try:
+        build_session(plan["model_path"], _saving(plan["session"], prefix))
+        return tuple(constants_of(onnx.load(f"{prefix}{_GRAPH}", load_external_data=False)))
+    except (TunerError, OSError, DecodeError):  # a graph that a provider has compiled, for example
+        return ()
+
+
+def _parsed(trace: Path) -> Profile:
+    from core.worker.measure.profile_parser import parse_profile
+
+    return parse_profile(trace, skip_runs=1)
 
 
 def _assignment(session: Any) -> tuple[dict[str, int], set[str]]:

@@ -16,7 +16,7 @@ from dashboard.charts.accuracy_charts import DifferenceRow
 from dashboard.views.accuracy.found import Evaluated, compared
 from dashboard.views.accuracy.threshold import decision
 from dashboard.widgets import tables
-from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.profile_views import CONFIG
 
 REFERENCE, ACCEPTED, METRIC = "accuracy.reference", "accuracy.accepted", "accuracy.metric"
 ICONS: Mapping[str, str] = {

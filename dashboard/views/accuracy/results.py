@@ -15,7 +15,7 @@ from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import threshold as accuracy_threshold
 from dashboard.views.accuracy.found import Evaluated
 from dashboard.widgets import tables
-from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.profile_views import CONFIG
 
 VIEW, INTO = "accuracy.view", "accuracy.into"
 FEW_ROWS = 30  # of a class: its own interval is wide, and says so

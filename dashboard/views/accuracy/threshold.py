@@ -19,7 +19,7 @@ from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.views.accuracy.found import Evaluated, at_threshold, curve, roc
 from dashboard.widgets import dataset, tables
-from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.profile_views import CONFIG
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
 LEVEL = dataset.key(dataset.LABELLED, "threshold")

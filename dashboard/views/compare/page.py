@@ -17,7 +17,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
 from dashboard.contestants import Entry
-from dashboard.views.compare import entry_list
+from dashboard.views.compare import elsewhere, entry_list
 from dashboard.widgets import controls, going_on, live_text, race_results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
@@ -59,6 +59,7 @@ def page() -> None:
             _builder(record)
     if shown is not None:
         _race(shown)
+    elsewhere.draw(shown)
     if record is not None:
         _past(record)
 

@@ -9,7 +9,7 @@ from core.run import kinds
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import polling, state
-from dashboard.widgets import machine_line
+from dashboard.widgets import machine_line, peaks
 from dashboard.widgets.queue_text import bar
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
@@ -26,6 +26,7 @@ def page() -> None:
         return
     fingerprint = environment["fingerprint"]
     _quiet(fingerprint)
+    _peaks(fingerprint)
     st.markdown("#### This machine")
     st.caption(
         "Results are compared only under one fingerprint. It is made of the processor with its settings and "
@@ -35,6 +36,26 @@ def page() -> None:
     machine_line.facts(environment)
     st.markdown("#### Providers")
     machine_line.providers(environment)
+
+
+# --- peaks --------------------------------------------------------------------------------------------------
+
+
+def _peaks(fingerprint: str) -> None:
+    found = peaks.measured(fingerprint)
+    with st.container(horizontal=True, vertical_alignment="center", key="machine.peaks.bar"):
+        st.markdown("#### What does it reach?", width="content")
+        st.space("stretch")
+        peaks.button("machine", again=found is not None)
+    peaks.progress("machine")
+    if found is None:
+        st.info(
+            "Not measured yet. A product of matrices and a copy in memory take some seconds; the page "
+            "Profile holds operators against them.",
+            icon=":material/roofing:",
+        )
+    else:
+        peaks.shown(found, key="machine.peaks.table")
 
 
 # --- quietness ----------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from core.run import kinds
 from core.show import settings, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
+from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import fields, format, polling, state
-from dashboard.widgets import controls, profile_results
+from dashboard.widgets import bringing, controls, profile_results
+from dashboard.widgets.profile_results import IMPORTED
 from dashboard.widgets.queue_text import bar
 
 SHOWN = "profile.shown"  # id of the profile that is shown
@@ -22,6 +24,8 @@ SOURCE, MEASURED, RUNS = "profile.source", "profile.measured", "profile.runs"
 CURRENT, OF_TRIAL = "Current settings", "A measured trial"
 DEFAULT_RUNS = 20
 MAX_RUNS = 1_000
+BROUGHT = "profile.brought"  # what was imported in the last run of the page, to be shown
+IMPORTED_PARAM = "imported"  # ?imported=<id>
 ACTIVE = ("WAITING", "RUNNING")
 
 
@@ -38,7 +42,9 @@ def page() -> None:
     if record is None:
         return
     profiles = _profiles(record)
-    shown = _shown(profiles)
+    brought = state.store().shelf.all("profile")
+    imported = _imported(brought)
+    shown = _shown(profiles) if imported is None else None
     if shown is not None and state.TRIAL_PARAM not in st.query_params:
         _address(shown.id)
     with right:
@@ -47,13 +53,34 @@ def page() -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             controls.badges(spec)
             st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
-    _choose(profiles)
+    labels = _labels(profiles, brought)
+    _choose(labels)
+    _bring()
     _live(shown)
-    _body(shown)
+    others = {key: label for key, label in labels.items() if key != st.session_state.get(SHOWN)}
+    if imported is not None:
+        _remove(imported)
+        profile_results.imported(imported, others)
+    else:
+        _body(shown, _laid_over(profiles, others))
 
 
 def _follow_link() -> None:
-    """`?trial=` names a profile to show, or a measured trial to profile."""
+    """`?trial=` names a profile to show, or a measured trial to profile; `?imported=` one made elsewhere."""
+    if fresh := st.session_state.pop(BROUGHT, None):
+        st.session_state[SHOWN] = fresh
+        _address(fresh)
+        return
+    if brought := st.query_params.get(IMPORTED_PARAM):
+        try:
+            wanted = f"{IMPORTED}{state.store().shelf.get(brought).id}"
+        except TunerError as error:
+            del st.query_params[IMPORTED_PARAM]
+            state.report(error)
+            return
+        if st.session_state.get(SHOWN) != wanted:  # whoever chooses another changes the address, too
+            st.session_state[SHOWN] = wanted
+        return
     linked = st.query_params.get(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
@@ -197,22 +224,76 @@ def _start(record: ModelRecord) -> None:
     _address(trial_id)
 
 
-def _address(trial_id: str) -> None:
-    """Name the profile that is shown in the address."""
-    st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
+def _address(shown: str) -> None:
+    """Name the profile that is shown in the address; `IMPORTED` marks one that was made elsewhere."""
+    is_imported = shown.startswith(IMPORTED)
+    name, other = state.TRIAL_PARAM, IMPORTED_PARAM
+    if is_imported:
+        name, other = other, name
+    st.query_params.pop(other, None)
+    st.session_state[LINKED] = st.query_params[name] = shown.removeprefix(IMPORTED)
 
 
-def _choose(profiles: Sequence[Trial]) -> None:
-    if len(profiles) < 2:
+def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str, str]:
+    """What can be shown: profiles of the model, and those that were made elsewhere."""
+    own = {trial.id: _profile_label(trial) for trial in profiles}
+    return {**own, **{f"{IMPORTED}{one.id}": _imported_label(one) for one in brought}}
+
+
+def _imported_label(one: Imported) -> str:
+    return f"{one.label} · came {format.when(one.created_at)} · {one.id[:8]}"
+
+
+def _imported(brought: Sequence[Imported]) -> Imported | None:
+    """The imported profile that is shown, if one is."""
+    wanted = str(st.session_state.get(SHOWN) or "")
+    return next((one for one in brought if f"{IMPORTED}{one.id}" == wanted), None)
+
+
+def _laid_over(profiles: Sequence[Trial], others: Mapping[str, str]) -> dict[str, str]:
+    """Those of `others` that hold a profile."""
+    without = {trial.id for trial in profiles if trial.state != "COMPLETE"}
+    return {key: label for key, label in others.items() if key not in without}
+
+
+def _bring() -> None:
+    with st.expander("Import a profile made elsewhere", icon=":material/move_to_inbox:", key="profile.bring"):
+        one = bringing.area(
+            "profile",
+            "A profile that ONNX Runtime wrote, or a Chrome trace of it",
+            hint="A JSON file; it is read in a process of its own, and stands marked as imported.",
+            wanted="profile",
+        )
+    if one is not None:
+        st.session_state[BROUGHT] = f"{IMPORTED}{one.id}"  # the list above is drawn already
+        st.rerun()
+
+
+def _remove(one: Imported) -> None:
+    def remove() -> None:
+        state.store().shelf.delete(one.id)
+        st.session_state[SHOWN] = None
+        st.query_params.pop(IMPORTED_PARAM, None)
+
+    st.button(
+        "Remove this import",
+        key="profile.import.remove",
+        icon=":material/delete:",
+        on_click=remove,
+        help="Forgets the file. Nothing that was measured here is touched.",
+    )
+
+
+def _choose(labels: Mapping[str, str]) -> None:
+    if len(labels) < 2 and (not labels or st.session_state.get(SHOWN) in labels):
         return
-    labels = {trial.id: _profile_label(trial) for trial in profiles}
     st.selectbox(
         "Profile shown",
         list(labels),
         key=SHOWN,
         format_func=lambda one: labels.get(one, str(one)),
         on_change=_chosen,
-        help="All profiles of this model, newest first.",
+        help="All profiles of this model, newest first, and those that were imported.",
     )
 
 
@@ -260,7 +341,7 @@ def _live(shown: Trial | None) -> None:
 # --- the result ---------------------------------------------------------------------------------------
 
 
-def _body(shown: Trial | None) -> None:
+def _body(shown: Trial | None, others: Mapping[str, str]) -> None:
     if shown is None:
         with st.container(border=True):
             st.markdown(
@@ -272,7 +353,7 @@ def _body(shown: Trial | None) -> None:
     elif shown.state == "CANCELLED":
         st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
     elif shown.state == "COMPLETE":
-        profile_results.result(shown.id)
+        profile_results.result(shown.id, others)
 
 
 page()

@@ -24,7 +24,7 @@ from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import tables
-from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.profile_views import CONFIG
 
 OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.errors.blocked"
 

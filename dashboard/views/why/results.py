@@ -13,7 +13,7 @@ from core.show.table import Table, column_of, matching
 from dashboard import format
 from dashboard.charts import why_charts
 from dashboard.widgets import tables
-from dashboard.widgets.profile_results import CONFIG
+from dashboard.widgets.profile_views import CONFIG
 
 VIEW, SEARCH = "why.view", "why.search"
 CHART_PX = (

@@ -1,0 +1,68 @@
+"""Files that were made elsewhere, on the terminal: always marked, never part of a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from core.cli.options import Given
+from core.cli.output import print_json
+from core.cli.sheets import print_sheet
+from core.process.runner import run_job
+from core.run.importing import import_evidence
+from core.show.sheets import imported as sheets
+from core.store import Store
+from core.wire.errors import SpecError
+from core.wire.profile import profile_from_dict
+
+
+def refuse_beside_import(others: Sequence[object], given: Given) -> None:
+    """Refuse what asks for a run beside `--import`.
+
+    Raises:
+        SpecError: something does.
+    """
+    if given or any(one for one in others):
+        raise SpecError(
+            "`--import` shows a file, and takes no model, configuration or setting.",
+            hint="Leave out whatever asks for a run.",
+        )
+
+
+def show_imported(
+    store: Store, file: Path, *, wanted: Literal["profile", "summary"], top: int = 20, json_: bool = False
+) -> None:
+    """Read `file`, keep what it holds, and print it.
+
+    Args:
+        store: keeps it.
+        file: that was made elsewhere.
+        wanted: what the command shows.
+        top: rows of the tables of a profile.
+        json_: as the one document.
+
+    Raises:
+        SpecError: it is nothing that can be read, or what the other command shows.
+    """
+    one = import_evidence(store, file, run_job, wanted=wanted)
+    data = store.shelf.data(one.id)
+    if json_:
+        print_json(
+            {
+                "imported": True,
+                "id": one.id,
+                "kind": one.kind,
+                "file": one.name,
+                "format": one.format,
+                "sha256": one.sha256,
+                "created_at": one.created_at,
+                "profile": data if one.kind == "profile" else None,
+                "summary": data if one.kind == "summary" else None,
+            }
+        )
+    elif one.kind == "profile":
+        profile = profile_from_dict(data)
+        print_sheet(sheets.profiled(one.label, profile, top=top, format_=one.format, at=one.created_at))
+    else:
+        print_sheet(sheets.summary(one.label, data, at=one.created_at))

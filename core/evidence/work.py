@@ -1,0 +1,373 @@
+"""How much a node computes and moves: operations and bytes of one call, from the shapes that its kernel got.
+
+What is counted, and what is not, is said here and nowhere else:
+
+    a multiplication and an addition are one operation each, so a product of matrices has 2·M·K·N
+    a function of one element (Relu, Exp, Tanh, …) is one operation, whatever it costs the processor
+    an activation that ONNX Runtime fused into a convolution or product is not counted
+    bytes are those of every input, weight and output once: what must move at least, wherever it comes from
+
+An operator that is not in a table here is "not counted": no guess stands in for it. Weights that a kernel
+packed for itself are missing in a profile; where the shapes around them leave one answer it is taken, else
+`Constants` of the graph that ran must tell. Pure: shapes in, numbers out.
+
+Source of the counts: the operators' definitions, https://onnx.ai/onnx/operators and ONNX Runtime's
+ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.wire.profile import Constants, NodeTime, Profile, Tensor
+
+ITEM_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64"), 8),
+}
+
+_CONVOLUTIONS = frozenset(
+    {"Conv", "ConvInteger", "FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", "QConv"}
+)
+_PRODUCTS = frozenset(
+    {"DynamicQuantizeMatMul", "FusedGemm", "FusedMatMul", "Gemm", "MatMul", "MatMulInteger"}
+    | {"MatMulIntegerToFloat", "MatMulNBits", "QGemm", "QLinearMatMul"}
+)
+_MAY_TRANSPOSE = frozenset({"FusedGemm", "FusedMatMul", "Gemm", "QGemm"})
+_INTEGER_WEIGHTS = frozenset(
+    {"DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "QGemm", "QLinearMatMul"}
+)
+_INTEGER = _INTEGER_WEIGHTS | {"ConvInteger", "QLinearConv", "QConv"}
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+# operations per element of the first output
+_PER_OUTPUT: Mapping[str, int] = {
+    **dict.fromkeys(
+        [
+            "Abs",
+            "Acos",
+            "Add",
+            "And",
+            "Asin",
+            "Atan",
+            "BitwiseAnd",
+            "BitwiseOr",
+            "BitwiseXor",
+            "Ceil",
+            "Clip",
+            "Cos",
+            "Cosh",
+            "Div",
+            "Equal",
+            "Erf",
+            "Exp",
+            "Floor",
+            "Greater",
+            "GreaterOrEqual",
+            "Less",
+            "LessOrEqual",
+            "Log",
+            "Max",
+            "Min",
+            "Mod",
+            "Mul",
+            "Neg",
+            "Not",
+            "Or",
+            "Pow",
+            "Reciprocal",
+            "Relu",
+            "Round",
+            "Sigmoid",
+            "Sign",
+            "Sin",
+            "Sinh",
+            "Sqrt",
+            "Sub",
+            "Tan",
+            "Tanh",
+            "Where",
+            "Xor",
+        ],
+        1,
+    ),
+    **dict.fromkeys(
+        ["BatchNormalization", "LeakyRelu", "PRelu", "ThresholdedRelu", "QuantizeLinear", "HardSigmoid"], 2
+    ),
+    **dict.fromkeys(["DequantizeLinear", "Elu", "Softplus", "Softsign"], 2),
+    "QuickGelu": 3,
+    "HardSwish": 3,
+    "Gelu": 5,  # x/√2, erf, + 1, · x, · ½
+    "BiasGelu": 6,
+    "FastGelu": 8,
+    "Softmax": 5,  # largest, difference, exp, sum, quotient
+    "LogSoftmax": 5,
+    "LayerNormalization": 7,  # sum, difference, square and sum, quotient, scale, bias
+    "InstanceNormalization": 7,
+    "GroupNormalization": 7,
+    "GroupNorm": 7,
+    "SkipLayerNormalization": 8,
+    "SimplifiedLayerNormalization": 4,  # square and sum, quotient, scale
+    "RMSNormalization": 4,
+    "SkipSimplifiedLayerNormalization": 5,
+}
+# operations per element of the first input
+_PER_INPUT: Mapping[str, int] = {
+    **dict.fromkeys(
+        ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ArgMax", "ArgMin", "CumSum"], 1
+    ),
+    **dict.fromkeys(["GlobalAveragePool", "GlobalMaxPool", "QLinearGlobalAveragePool"], 1),
+    **dict.fromkeys(
+        ["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "DynamicQuantizeLinear"], 2
+    ),
+}
+_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool", "QLinearAveragePool"})
+_MOVES = frozenset(  # every byte is read and written, nothing is computed
+    {
+        "Cast",
+        "Concat",
+        "DepthToSpace",
+        "MemcpyFromHost",
+        "MemcpyToHost",
+        "Pad",
+        "ReorderInput",
+        "ReorderOutput",
+    }
+    | {"SpaceToDepth", "Split", "Transpose", "QLinearConcat"}
+)
+_PICKS = frozenset(
+    {"Expand", "Gather", "GatherElements", "GatherND", "Slice", "Tile"}
+)  # reads what it writes
+_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze", "Dropout"})
+
+NO_RULE = "no rule for this operator"
+NO_SHAPES = "the profile has no shapes of it"
+NO_WEIGHTS = "the shape of its weights is not known"
+NO_WINDOW = "the size of its window is not known"
+UNUSUAL = "its shapes do not fit the rule of its operator"
+VIEW = "ONNX Runtime may pass the data on without touching it"
+NO_SIZE = "the size of a type is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one call computes and moves."""
+
+    operations: int | None  # None: not counted, `why` says why
+    bytes: int | None  # at least to be moved; None: not known
+    why: str = ""
+    is_integer: bool = False  # products of integers: a peak in float32 does not bound them
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte; None where one of the two is not known or nothing is moved."""
+        return None if self.operations is None or not self.bytes else self.operations / self.bytes
+
+
+def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
+    """Count one call of `node`, with the shapes of its longest.
+
+    Args:
+        node: with the shapes that its kernel got and gave.
+        constants: what the graph that ran holds for it; None: only the profile is there.
+    """
+    if not node.outputs or not node.inputs:
+        return Work(operations=None, bytes=None, why=NO_SHAPES)
+    unseen = _unseen(node, constants)
+    operations, why, derived = _operations(node, unseen, constants)
+    moved = _bytes(node, unseen or derived)
+    if derived is None and not unseen:  # weights are missing, and nothing tells how large they are
+        moved = None
+    return Work(
+        operations=operations,
+        bytes=moved,
+        why=why or (VIEW if node.op_type in _VIEWS else ""),
+        is_integer=node.op_type in _INTEGER,
+    )
+
+
+def works(profile: Profile) -> dict[tuple[tuple[str, ...], str, int], Work]:
+    """Count every node of a profile, by `key_of` it."""
+    known = {(one.path, one.name, one.op_type): one for one in profile.constants}
+    return {
+        key_of(node): work_of(node, known.get((node.path, node.name, node.op_type))) for node in profile.nodes
+    }
+
+
+def key_of(node: NodeTime) -> tuple[tuple[str, ...], str, int]:
+    """What tells a node from the others of its profile."""
+    return node.path, f"{node.op_type} {node.name}", node.node_index
+
+
+def _unseen(node: NodeTime, constants: Constants | None) -> list[Tensor]:
+    """Constants of the node that the profile does not list: its kernel packed them for itself."""
+    if constants is None:
+        return []
+    left = Counter(constants.tensors) - Counter(node.inputs)
+    return list(left.elements())
+
+
+Counted = tuple[int | None, str, Sequence[Tensor] | None]  # operations, why not, weights that were derived
+_NONE: Sequence[Tensor] = ()
+
+
+def _operations(node: NodeTime, unseen: Sequence[Tensor], constants: Constants | None) -> Counted:
+    op = node.op_type
+    for operators, rule in _RULES:
+        if op in operators:
+            return rule(node, unseen)
+    first_out, first_in = size_of(node.outputs[0]), size_of(node.inputs[0])
+    if op in _PER_OUTPUT:
+        return _PER_OUTPUT[op] * first_out, "", _NONE
+    if op in _PER_INPUT:
+        return _PER_INPUT[op] * first_in, "", _NONE
+    if op in _POOLS:
+        if constants is None or not constants.window:
+            return None, NO_WINDOW, _NONE
+        return math.prod(constants.window) * first_out, "", _NONE
+    if op in _MOVES | _PICKS | _VIEWS:
+        return 0, "", _NONE
+    return None, NO_RULE, _NONE
+
+
+def _convolution(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """Two operations for each output element and each weight of its channel: C/group · window."""
+    weights = _weights(node, unseen)
+    if weights is None:
+        return None, NO_WEIGHTS, None
+    out = node.outputs[0].shape
+    if len(out) < 3 or weights.shape[0] not in out[1:]:
+        return None, UNUSUAL, _NONE
+    products = 2 * math.prod(out) * math.prod(weights.shape[1:])
+    return products + _bias(node, weights.shape[0]), "", _NONE
+
+
+def _transposed(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """Two operations for each input element and each weight of its channel: M/group · window."""
+    weights = _weights(node, unseen)
+    if weights is None:
+        return None, NO_WEIGHTS, None
+    taken = node.inputs[0].shape
+    if len(taken) < 3 or weights.shape[0] != taken[1]:
+        return None, UNUSUAL, _NONE
+    products = 2 * math.prod(taken) * math.prod(weights.shape[1:])
+    return products + _bias(node, node.outputs[0].shape[1]), "", _NONE
+
+
+def _weights(node: NodeTime, unseen: Sequence[Tensor]) -> Tensor | None:
+    """The kernel of a convolution: the second tensor of its rank, unless that is the sum it adds."""
+    rank, out = len(node.inputs[0].shape), node.outputs[0].shape
+    found = [one for one in (*node.inputs[1:], *unseen) if len(one.shape) == rank >= 3]
+    return next((one for one in found if one.shape != out), None)
+
+
+def _bias(node: NodeTime, channels: int) -> int:
+    """One addition an element of the output, where a bias of the right length is there."""
+    has_bias = any(one.shape == (channels,) and _is_bias(one) for one in node.inputs[2:])
+    return size_of(node.outputs[0]) if has_bias else 0
+
+
+def _is_bias(one: Tensor) -> bool:
+    return one.dtype in ("float32", "float16", "float64", "int32", "bfloat16")
+
+
+def _product(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """2·K for each element of the output; K is what A has beside the rows of the output."""
+    a, out = node.inputs[0].shape, node.outputs[0].shape
+    if not a or not out:
+        return None, UNUSUAL, _NONE
+    inner = a[-1]
+    if node.op_type in _MAY_TRANSPOSE:
+        if len(a) < 2 or len(out) < 2 or not out[-2] or (a[-1] * a[-2]) % out[-2]:
+            return (0 if 0 in out else None), UNUSUAL if 0 not in out else "", _NONE
+        inner = a[-1] * a[-2] // out[-2]
+    bias = _bias(node, out[-1]) if node.op_type in ("Gemm", "FusedGemm") else 0
+    return 2 * math.prod(out) * inner + bias, "", _packed(node, unseen, inner, out[-1])
+
+
+def _packed(node: NodeTime, unseen: Sequence[Tensor], inner: int, columns: int) -> Sequence[Tensor] | None:
+    """The second matrix where its kernel packed it, which ONNX Runtime does with constants of two dimensions.
+
+    None: it is missing, and of a type that its shape does not tell.
+    """
+    if unseen or any(_is_factor(one, inner, columns) for one in node.inputs[1:]):
+        return _NONE
+    if node.op_type == "MatMulNBits":
+        return None
+    dtype = "int8" if node.op_type in _INTEGER_WEIGHTS else node.inputs[0].dtype
+    return [Tensor(dtype=dtype, shape=(inner, columns))]
+
+
+def _is_factor(one: Tensor, inner: int, columns: int) -> bool:
+    shape = one.shape
+    two = sorted(shape[-2:]) == sorted((inner, columns))
+    return two if len(shape) >= 2 else shape == (inner,) and columns == 1
+
+
+def _attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """Three projections of the input and two products per pair of positions; without a past, equal widths."""
+    taken, out = node.inputs[0].shape, node.outputs[0].shape
+    biases = [one.shape[0] for one in node.inputs[1:] if len(one.shape) == 1 and _is_bias(one)]
+    if len(taken) != 3 or len(out) != 3 or len(node.outputs) > 1 or biases[:1] != [3 * out[2]]:
+        return None, UNUSUAL, _NONE
+    rows, width, inner = taken[0] * taken[1], out[2], taken[2]
+    projections = 2 * rows * inner * 3 * width
+    packed = [] if unseen or len(node.inputs[1].shape) == 2 else [(inner, 3 * width)]
+    derived = [Tensor(dtype=node.inputs[0].dtype, shape=shape) for shape in packed]
+    return projections + 2 * 2 * rows * taken[1] * width, "", derived
+
+
+def _heads(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """Two products per pair of positions: queries by keys, and their weights by values; without a past."""
+    shapes = [one.shape for one in node.inputs[:3]]
+    if len(shapes) < 3 or {len(one) for one in shapes} != {3} or len(node.outputs) > 1:
+        return None, UNUSUAL, _NONE
+    queries, keys, values = shapes
+    if keys[:2] != values[:2] or queries[2] != keys[2]:
+        return None, UNUSUAL, _NONE
+    return 2 * queries[0] * queries[1] * keys[1] * (queries[2] + values[2]), "", _NONE
+
+
+def _recurrent(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+    """Two products a step and gate: of the input and of the state."""
+    taken, out = node.inputs[0].shape, node.outputs[0].shape
+    if len(taken) != 3 or len(out) not in (3, 4):
+        return None, UNUSUAL, _NONE
+    steps, batch, width = taken
+    directions, hidden = (out[1], out[3]) if len(out) == 4 else (out[0], out[2])
+    gates = _GATES[node.op_type]
+    operations = 2 * steps * batch * directions * gates * hidden * (width + hidden)
+    seen = sum(len(one.shape) == 3 for one in node.inputs[1:])
+    shapes = [] if unseen or seen >= 2 else [(directions, gates * hidden, each) for each in (width, hidden)]
+    return operations, "", [Tensor(dtype=node.inputs[0].dtype, shape=shape) for shape in shapes]
+
+
+_RULES: Sequence[tuple[frozenset[str], Callable[[NodeTime, Sequence[Tensor]], Counted]]] = (
+    (_CONVOLUTIONS, _convolution),
+    (frozenset({"ConvTranspose"}), _transposed),
+    (_PRODUCTS, _product),
+    (frozenset({"Attention"}), _attention),
+    (frozenset({"MultiHeadAttention"}), _heads),
+    (frozenset(_GATES), _recurrent),
+)
+
+
+def _bytes(node: NodeTime, unseen: Sequence[Tensor] | None) -> int | None:
+    if node.op_type in _VIEWS:
+        return None
+    moved: list[Tensor] = [*node.inputs, *(unseen or ()), *node.outputs]
+    if node.op_type in _PICKS:  # of the first input only what is picked is read
+        moved = [*node.outputs, *node.inputs[1:], *node.outputs]
+    if any(one.dtype not in ITEM_BYTES for one in moved):
+        return None
+    return sum(ITEM_BYTES[one.dtype] * size_of(one) for one in moved)
+
+
+def size_of(one: Tensor) -> int:
+    """How many elements a tensor has; a scalar has one."""
+    return math.prod(one.shape)

@@ -1,0 +1,49 @@
+"""Evidence that was made elsewhere: a worker reads the file, and the shelf keeps what it found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from core import wire
+from core.process.runner import Run
+from core.store import Store
+from core.store.imported import Imported
+from core.wire.errors import SpecError
+
+TIMEOUT_S = 300.0
+
+
+WHERE: Mapping[str, tuple[str, str]] = {
+    "profile": ("a profile", "Open it on the page Profile, or with `python -m core profile --import FILE`."),
+    "summary": (
+        "a result of onnxruntime_perf_test",
+        "Open it on the page Compare, or with `python -m core compare --import FILE`.",
+    ),
+}
+
+
+def import_evidence(
+    store: Store, path: Path, run: Run, *, wanted: Literal["profile", "summary"], name: str = ""
+) -> Imported:
+    """Read a file in a worker of its own, and keep what it holds.
+
+    Args:
+        store: on whose shelf it goes.
+        path: of the file.
+        run: starts the worker.
+        wanted: what is shown where somebody asks for it.
+        name: to call it by; empty: the file's.
+
+    Raises:
+        SpecError: the file is nothing that can be read, or of the other kind; the message says why.
+        StoreError: it cannot be kept.
+    """
+    found = run(wire.IMPORT, {"path": str(path)}, timeout_s=TIMEOUT_S)
+    kind = "summary" if found["profile"] is None else "profile"
+    if kind != wanted:
+        what, where = WHERE[kind]
+        raise SpecError(f"`{name or path.name}` is {what}.", hint=where)
+    return store.shelf.put(found, name=name or path.name, at=time.time())

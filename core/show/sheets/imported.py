@@ -1,0 +1,169 @@
+"""What was made elsewhere, as sheets: its numbers, always marked, and what cannot be known of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.evidence.roofline import advice
+from core.evidence.statistics import percentile_estimate
+from core.show.sheets import Fact, Line, Note, Sheet, trials
+from core.show.table import Column, Table, tabulate
+from core.show.words import when
+from core.wire.profile import Profile
+from core.wire.units import DASH, ms, span_ms
+
+UNKNOWN = (
+    "Made elsewhere: on which machine, when, with which settings and beside what else it was measured is not "
+    "known. No verdict rests on it, and no number of it was measured here."
+)
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One latency of an imported result: as it was printed, or from its own samples with an interval."""
+
+    value_s: float | None
+    low_s: float | None = None
+    high_s: float | None = None
+    computed: bool = False  # from samples; else as the file printed it
+
+
+def told(summary: Mapping[str, Any], name: str) -> Told:
+    """Return a percentile of an imported result.
+
+    Args:
+        summary: `wire.Summary`.
+        name: "p50".
+    """
+    samples = summary["samples_s"]
+    estimate = percentile_estimate(samples, float(f"0.{name[1:]}")) if samples else None
+    if estimate is not None:
+        return Told(value_s=estimate.value, low_s=estimate.low, high_s=estimate.high, computed=True)
+    return Told(value_s=summary["percentiles_s"].get(name))
+
+
+def sureness(summary: Mapping[str, Any]) -> str:
+    """Say what its numbers rest on."""
+    if summary["samples_s"]:
+        return (
+            f"{len(summary['samples_s']):,} raw latencies of one process: the intervals know how its runs "
+            "differ, not how another process or another day would."
+        )
+    return "Only a summary, without raw latencies: how sure its numbers are cannot be known."
+
+
+def table(
+    entries: Sequence[tuple[str, Mapping[str, Any]]], here: Sequence[tuple[str, Mapping[str, Any]]] = ()
+) -> Table:
+    """A row for each imported result, and one for each that was measured here, to be read beside them.
+
+    Args:
+        entries: labels, which hold the mark, and `wire.Summary`.
+        here: labels, and `Latency` of trials.
+    """
+    rows = [_imported_row(label, found) for label, found in entries]
+    rows += [_row_here(label, latency) for label, latency in here]
+    return tabulate(
+        rows,
+        (Column("result", tells=True), lambda one: one.label),
+        (Column("p50", "ms"), lambda one: one.times["p50"].value_s),
+        (Column("p50, 95 % (ms)", right=True), lambda one: _interval(one.times["p50"])),
+        (Column("p90", "ms"), lambda one: one.times["p90"].value_s),
+        (Column("p99", "ms"), lambda one: one.times["p99"].value_s),
+        (Column("mean", "ms"), lambda one: one.mean_s),
+        (Column("runs", "count"), lambda one: one.runs),
+        (Column("rests on"), lambda one: one.rests_on),
+        drop=("p90", "mean", "rests on"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    label: str
+    times: Mapping[str, Told]
+    mean_s: float | None
+    runs: int | None
+    rests_on: str
+
+
+def _imported_row(label: str, found: Mapping[str, Any]) -> _Row:
+    return _Row(
+        label=label,
+        times={name: told(found, name) for name in _PERCENTILES},
+        mean_s=found["mean_s"],
+        runs=found["runs"],
+        rests_on="raw latencies of one process" if found["samples_s"] else "a summary alone",
+    )
+
+
+def _row_here(label: str, latency: Mapping[str, Any]) -> _Row:
+    times = {
+        name: Told(
+            value_s=latency.get(f"{name}_s"),
+            low_s=latency.get(f"{name}_s_low"),
+            high_s=latency.get(f"{name}_s_high"),
+            computed=True,
+        )
+        for name in _PERCENTILES
+    }
+    return _Row(label=label, times=times, mean_s=latency.get("mean_s"), runs=None, rests_on="a race, here")
+
+
+def _interval(one: Told) -> str:
+    return DASH if one.low_s is None and one.high_s is None else span_ms(one.low_s, one.high_s, "")
+
+
+def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
+    """An imported result on its own."""
+    facts = [
+        Fact(name, f"{ms(one.value_s)}{_sure(one)}")
+        for name in _PERCENTILES
+        if (one := told(found, name)).value_s is not None
+    ]
+    created = found["session_creation_s"]
+    return Sheet(
+        label,
+        [
+            Fact("IMPORTED", UNKNOWN, "orange"),
+            Fact("format", "onnxruntime_perf_test"),
+            *([Fact("model", found["model"])] if found["model"] else []),
+            *facts,
+            *([Fact("mean", ms(found["mean_s"]))] if found["mean_s"] is not None else []),
+            *([Fact("runs", f"{found['runs']:,}")] if found["runs"] else []),
+            *([Fact("session", f"made in {ms(created)}")] if created is not None else []),
+            Fact("how sure", sureness(found)),
+            *(Note(f"note: {text}") for text in found["notes"]),
+            Fact("came", when(at)),
+        ],
+    )
+
+
+def _sure(one: Told) -> str:
+    if one.low_s is None and one.high_s is None:
+        return "" if one.computed else ", as the file says"
+    return f", 95 % {span_ms(one.low_s, one.high_s)}"
+
+
+def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float) -> Sheet:
+    """An imported profile: where its time went. No peak of this machine is held against it."""
+    said = advice(profile, None, is_imported=True)
+    hidden = len(profile.nodes) - top
+    return Sheet(
+        label,
+        [
+            Fact("IMPORTED", UNKNOWN, "orange"),
+            *trials.advised(said),
+            Fact("format", format_),
+            Fact("profiled", trials.runs_words(profile)),
+            Fact("time per run", trials.time_words(profile)),
+            *trials.truncated(profile),
+            trials.providers(profile),
+            trials.operators(profile, most=top),
+            trials.nodes(profile, most=top),
+            *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
+            Fact("came", when(at)),
+        ],
+    )

@@ -1,0 +1,79 @@
+"""What a machine reaches, and how near its operators come to that, as sheets and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.evidence.roofline import Peak, peaks_of
+from core.evidence.statistics import Estimate
+from core.show.sheets import Fact, Note, Sheet
+from core.show.table import Column, Table, tabulate
+from core.show.words import counted, when
+from core.wire.units import significant, size, span
+
+NOT_MEASURED = "not measured; `machine --peaks` does it in a few seconds"
+ABOUT = (
+    "A product of two float32 matrices by ONNX Runtime, and a copy in memory that no cache holds, read and "
+    "written bytes counted. Medians with 95 % intervals from run to run, of one moment of this machine."
+)
+_G, _GIB = 1e9, float(1 << 30)
+
+
+def peaks(measured: Mapping[str, Any]) -> Sheet:
+    """What a machine reached, with how sure that is."""
+    found = peaks_of(measured)
+    return Sheet(
+        "Peaks of this machine",
+        [*peak_facts(measured), table(found), *(Note(f"note: {text}", "orange") for text in doubts(found))],
+    )
+
+
+def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:
+    """When the peaks were measured, and beside which cache."""
+    cache = measured.get("cache_bytes")
+    return [
+        Fact("measured", when(measured["at"])),
+        Fact("cache", f"{size(cache)}, the largest of a core" if cache else "its size is not known"),
+    ]
+
+
+def table(found: Sequence[Peak]) -> Table:
+    """A row for each number of threads."""
+    return tabulate(
+        found,
+        (Column("threads", "count", tells=True), lambda one: one.threads),
+        (Column("computes (Gop/s)", right=True), lambda one: _number(one.operations)),
+        (Column("95 % interval", right=True), lambda one: _interval(one.operations)),
+        (Column("copies (GiB/s)", right=True), lambda one: _number(one.bytes, _GIB)),
+        (Column("95 %", right=True), lambda one: _interval(one.bytes, _GIB)),
+        (Column("ridge (op/byte)", right=True), lambda one: significant(one.ridge.value, 3)),
+        (Column("runs", right=True), lambda one: f"{one.runs[0]} and {one.runs[1]}"),
+    )
+
+
+def _number(one: Estimate, unit: float = _G) -> str:
+    return significant(one.value / unit, 3)
+
+
+def _interval(one: Estimate, unit: float = _G) -> str:
+    low, high = (None if end is None else end / unit for end in (one.low, one.high))
+    return span(low, high, digits=3)
+
+
+def doubts(found: Sequence[Peak]) -> list[str]:
+    """What makes the peaks doubtful, in words; empty where nothing does."""
+    told = []
+    if len(found) > 1 and found[-1].operations.value < 1.2 * found[0].operations.value:
+        told.append(
+            f"{counted(found[-1].threads, 'thread')} computed hardly more than {found[0].threads}: other "
+            "programs used the CPUs, or the threads share one core. Measure again when nothing else runs."
+        )
+    for one in found:
+        if one.best_operations > 1.25 * one.operations.value:
+            told.append(
+                f"With {counted(one.threads, 'thread')} the best product was "
+                f"{one.best_operations / one.operations.value:.1f} times as fast as the median: the machine "
+                "was disturbed. Measure again when it is quiet."
+            )
+    return told

@@ -1,0 +1,136 @@
+"""What was made elsewhere and brought here: a file for each, apart from the trials.
+
+Nothing here is a trial: no list of measurements, verdict, baseline or search can come upon it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from core.store.rows import text
+from core.wire.errors import StoreError
+
+MARK = "imported"  # stands wherever a number of it stands
+MOST = 200  # kept; older ones go
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One file that was brought here, as its reader understood it."""
+
+    id: str
+    kind: Literal["profile", "summary"]
+    name: str  # of the file
+    format: str
+    sha256: str  # of the file
+    created_at: float  # when it came, seconds since the epoch; when it was made nobody knows
+
+    @property
+    def label(self) -> str:
+        """How lists and charts call it, always with its mark."""
+        return f"{MARK}: {self.name}"
+
+
+class Shelf:
+    """The folder of what was imported."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, found: Mapping[str, Any], *, name: str, at: float) -> Imported:
+        """Keep what the job `import` found in a file.
+
+        Args:
+            found: `wire.ImportReply`.
+            name: of the file.
+            at: seconds since the epoch.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        is_profile = found["profile"] is not None
+        one = Imported(
+            id=secrets.token_hex(8),
+            kind="profile" if is_profile else "summary",
+            name=name[:120],
+            format=found["format"],
+            sha256=found["sha256"],
+            created_at=at,
+        )
+        same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
+        path = self.folder / f"{one.id}.json"
+        draft = path.with_suffix(".part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            content = self.folder / f"{one.id}.data"
+            content.write_text(text(found["profile"] if is_profile else found["summary"]), encoding="utf-8")
+            draft.write_text(text(asdict(one)), encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            raise StoreError(
+                f"What was imported cannot be kept in `{self.folder}`: {error.strerror or error}.",
+                hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            ) from error
+        for old in (*same, *self.all()[MOST:]):
+            self.delete(old.id)
+        return one
+
+    def all(self, kind: str | None = None) -> list[Imported]:
+        """Return what was imported, newest first; a damaged file is left out."""
+        try:
+            paths = list(self.folder.glob("*.json"))
+        except OSError:
+            return []
+        found = [one for path in paths if (one := _read(path)) is not None]
+        kept = [one for one in found if kind is None or one.kind == kind]
+        return sorted(kept, key=lambda one: (-one.created_at, one.id))
+
+    def get(self, imported_id: str) -> Imported:
+        """Return one by its id.
+
+        Raises:
+            StoreError: there is none with that id, or its file is damaged.
+        """
+        one = _read(self.folder / f"{imported_id}.json") if _ID.fullmatch(imported_id) else None
+        if one is None:
+            raise StoreError(
+                f"Nothing imported has the id `{imported_id[:40]}`.", hint="Import the file again."
+            )
+        return one
+
+    def data(self, imported_id: str) -> dict[str, Any]:
+        """Return what one holds: `Profile.to_dict()`, or `wire.Summary`.
+
+        Raises:
+            StoreError: as of `get`.
+        """
+        self.get(imported_id)
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"{imported_id}.data").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"What was imported as `{imported_id}` is damaged.", hint="Import the file again."
+            ) from error
+        return found
+
+    def delete(self, imported_id: str) -> None:
+        """Remove one, if it is there."""
+        if _ID.fullmatch(imported_id):
+            for kind in ("json", "data"):
+                (self.folder / f"{imported_id}.{kind}").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Imported | None:
+    try:
+        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), Imported)
+    except (OSError, ValueError, msgspec.ValidationError):
+        return None

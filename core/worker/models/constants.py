@@ -1,0 +1,60 @@
+"""What the graph that ran holds for its heavy nodes: shapes of weights, and windows of poolings.
+
+Reads protobuf messages that are already in memory; opens no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from core.wire.profile import COMPUTE, Constants, Tensor
+from core.worker.models.graphs import bodies_of
+
+_HEAVY = COMPUTE | {
+    "AveragePool",
+    "ConvInteger",
+    "DynamicQuantizeMatMul",
+    "LpPool",
+    "MatMulInteger",
+    "MatMulIntegerToFloat",
+    "MatMulNBits",
+    "MaxPool",
+    "NhwcFusedConv",
+    "QGemm",
+    "QLinearAveragePool",
+    "QLinearConv",
+    "QLinearMatMul",
+}
+MOST = 20_000  # nodes; more would make a result that no page shows
+
+
+def constants_of(model: ModelProto) -> list[Constants]:
+    """List what every heavy node of `model` that has a name holds, bodies of If, Loop and Scan included."""
+    return [one for _, one in zip(range(MOST), _found(model.graph, (), {}), strict=False)]
+
+
+def _found(graph: GraphProto, path: tuple[str, ...], around: Mapping[str, Tensor]) -> Iterator[Constants]:
+    known = {**around, **{one.name: _tensor(one) for one in graph.initializer}}
+    for node in graph.node:
+        if node.name and node.op_type in _HEAVY:
+            tensors = tuple(known[name] for name in node.input if name in known)
+            yield Constants(
+                path=path, name=node.name, op_type=node.op_type, tensors=tensors, window=_window(node)
+            )
+        for body in bodies_of(node):
+            yield from _found(body, (*path, node.name), known)
+
+
+def _tensor(one: TensorProto) -> Tensor:
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(one.data_type).name
+    except (KeyError, ValueError):
+        dtype = "unknown"
+    return Tensor(dtype=dtype, shape=tuple(one.dims))
+
+
+def _window(node: NodeProto) -> tuple[int, ...]:
+    shapes = (one.ints for one in node.attribute if one.name == "kernel_shape")
+    return next((tuple(one) for one in shapes), ())

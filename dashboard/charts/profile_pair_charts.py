@@ -1,0 +1,116 @@
+"""Two profiles over one another: their times by operator type, and a run of each on one axis of time.
+
+As in `charts.py`: `*_info` is plain data, the figure only draws it. Seconds come in, milliseconds are drawn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import plotly.graph_objects as go
+
+from core.wire.profile import Profile
+from dashboard.charts import PALETTE, base_figure, number, plain
+from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, Ran, Timeline, timeline_info
+
+NAMES = ("A", "B")
+_PATTERNS = ("", "\\")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One operator type in both profiles; self time per run."""
+
+    op_type: str
+    ms: tuple[float, float]
+    nodes: tuple[int, int]
+
+    @property
+    def difference_ms(self) -> float:
+        """B minus A."""
+        return self.ms[1] - self.ms[0]
+
+
+def pair_info(one: Profile, other: Profile) -> list[Pair]:
+    """Every operator type of either profile, those with the most time in one of the two first."""
+    times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    nodes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for side, profile in enumerate((one, other)):
+        for node in profile.nodes:
+            times[node.op_type][side] += node.self_s * 1e3
+            nodes[node.op_type][side] += 1
+    pairs = [
+        Pair(op_type=op, ms=(ms[0], ms[1]), nodes=(nodes[op][0], nodes[op][1])) for op, ms in times.items()
+    ]
+    return sorted(pairs, key=lambda pair: (-max(pair.ms), pair.op_type))
+
+
+def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
+    """Draw two bars for each operator type, A above B; the smallest types are left to the table."""
+    shown = info[:MAX_BARS]
+    figure = base_figure(
+        x_title="Self time per run (ms)", y_title="", height=150 + 2 * ROW_PX * max(1, len(shown))
+    )
+    for side, name in enumerate(names):
+        figure.add_bar(
+            y=[one.op_type for one in shown],
+            x=[one.ms[side] for one in shown],
+            orientation="h",
+            name=plain(f"{NAMES[side]}: {name}"),
+            marker={
+                "color": PALETTE[side],
+                "pattern": {
+                    "shape": _PATTERNS[side],
+                    "fillmode": "overlay",
+                    "fgcolor": "rgba(255,255,255,0.45)",
+                    "solidity": 0.2,
+                },
+            },
+            hovertext=[
+                "<br>".join(
+                    (
+                        plain(f"{NAMES[side]} · {one.op_type}"),
+                        f"{number(one.ms[side])} ms per run in {one.nodes[side]} nodes",
+                        f"B minus A: {one.difference_ms:+.4g} ms",
+                    )
+                )
+                for one in shown
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    figure.update_layout(barmode="group", bargap=0.3, legend_traceorder="normal")
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    return figure
+
+
+def pair_timeline_info(one: Profile, other: Profile, ran: tuple[Ran, Ran], *, words: str = "") -> Timeline:
+    """The median run of each on one axis of time: the lanes of A above those of B."""
+    first = timeline_info(one, ran[0], words=words)
+    second = timeline_info(other, ran[1], words=words)
+    below = len(first.lanes)
+    moved = [replace(bundle, lane=[lane + below for lane in bundle.lane]) for bundle in second.bundles]
+    merged = {bundle.op_type: bundle for bundle in first.bundles}
+    for bundle in moved:
+        before = merged.get(bundle.op_type)
+        merged[bundle.op_type] = (
+            bundle
+            if before is None
+            else replace(
+                before,
+                lane=before.lane + bundle.lane,
+                start_ms=before.start_ms + bundle.start_ms,
+                ms=before.ms + bundle.ms,
+                text=before.text + bundle.text,
+                hover=before.hover + bundle.hover,
+            )
+        )
+    return Timeline(
+        lanes=[f"A · {lane}" for lane in first.lanes] + [f"B · {lane}" for lane in second.lanes],
+        bundles=list(merged.values()),
+        drawn=first.drawn + second.drawn,
+        omitted=first.omitted + second.omitted,
+        total_ms=max(first.total_ms, second.total_ms),
+        found=None if first.found is None else first.found + (second.found or 0),
+    )

@@ -1,0 +1,92 @@
+"""Results of onnxruntime_perf_test that were made elsewhere: beside a race, never in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison
+from core.show.sheets import imported as sheets
+from core.store.imported import Imported
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.widgets import bringing, tables
+
+OPEN = "compare.elsewhere.open"
+CHOSEN = "compare.elsewhere.chosen"
+
+
+def draw(shown: Comparison | None) -> None:
+    """Draw what was imported, what was measured here beside it, and the way in for more."""
+    brought = state.store().shelf.all("summary")
+    label = f"Results made elsewhere: {len(brought)}" if brought else "Import a result made elsewhere"
+    with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(brought), key=OPEN):
+        one = bringing.area(
+            "compare",
+            "What onnxruntime_perf_test printed, or the result file that it wrote",
+            hint="A text file. With the result file there are raw latencies, and so intervals.",
+            wanted="summary",
+        )
+        if one is not None:
+            st.rerun()
+        if brought:
+            _table(brought, shown)
+            _remove(brought)
+
+
+def _table(brought: list[Imported], shown: Comparison | None) -> None:
+    st.warning(format.plain(sheets.UNKNOWN), title="Imported", icon=":material/move_to_inbox:")
+    entries: list[tuple[str, Mapping[str, Any]]] = []
+    notes: list[str] = []
+    for one in brought:
+        try:
+            found = state.store().shelf.data(one.id)
+        except TunerError as error:
+            state.report(error)
+            continue
+        entries.append((f"{one.label} ({one.id[:8]})", found))
+        notes += [f"{one.name}: {sheets.sureness(found)}"]
+    tables.draw(
+        sheets.table(entries, _here(shown)),
+        key="compare.elsewhere.table",
+        alt="Latencies of results that were made elsewhere, marked as imported, beside those measured here",
+    )
+    st.caption(format.plain(" ".join(notes)))
+    if shown is not None:
+        st.caption(
+            "What was measured here stands in the table, to be read beside it. Another machine, another "
+            "moment: no ratio and no verdict can be had from the two. To compare, race the model here."
+        )
+
+
+def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
+    """The contestants of the race that is shown, with their latencies."""
+    if shown is None:
+        return []
+    names = {one.trial: one.label for one in shown.contestants}
+    return [
+        (f"measured here: {names.get(trial.id, trial.id[:8])}", trial.facts["latency"])
+        for trial in state.store().trials_of(shown.id)
+        if trial.facts.get("latency")
+    ]
+
+
+def _remove(brought: list[Imported]) -> None:
+    labels = {one.id: f"{one.label} · came {format.when(one.created_at)} · {one.id[:8]}" for one in brought}
+
+    def remove() -> None:
+        state.store().shelf.delete(str(st.session_state[CHOSEN]))
+
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.selectbox(
+            "Remove",
+            list(labels),
+            key=CHOSEN,
+            format_func=lambda one: labels.get(one, str(one)),
+            help="Nothing that was measured here is touched.",
+        )
+        st.button(
+            "Remove this import", key="compare.import.remove", icon=":material/delete:", on_click=remove
+        )

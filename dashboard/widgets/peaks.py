@@ -1,0 +1,91 @@
+"""Peaks of the machine on the screen: what was measured, how sure that is, and the button that measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.roofline import peaks_of
+from core.run import kinds
+from core.run.job import Status
+from core.show.sheets import peaks as sheets
+from core.wire.errors import StoreError, TunerError
+from dashboard import format, state
+from dashboard.widgets import job_box, tables
+
+KIND = "peaks"
+OWN = "peaks.own"  # id of the job that this session started, until its end was shown
+
+
+def measured(fingerprint: str) -> dict[str, Any] | None:
+    """The newest peaks of a machine; None, with what went wrong shown, where the store cannot tell."""
+    try:
+        return state.store().peaks(fingerprint)
+    except StoreError as error:
+        state.report(error)
+        return None
+
+
+def running() -> Status | None:
+    """The measurement of peaks of this server that waits or runs, whoever started it."""
+    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+
+
+def measure(threads: int = 0) -> None:
+    """Start one; a callback. `threads`: measured beside the usual numbers of them."""
+    try:
+        st.session_state[OWN] = state.scheduler().submit(kinds.peaks(threads))
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def button(page: str, *, again: bool, threads: int = 0) -> None:
+    """Draw the button that measures; `progress` belongs below it.
+
+    Args:
+        page: begins the keys of the widgets.
+        again: they were measured before.
+        threads: see `measure`.
+    """
+    active = running()
+    st.button(
+        "Measure the peaks again" if again else "Measure the peaks",
+        key=f"{page}.peaks",
+        type="secondary" if again else "primary",
+        icon=":material/speed:",
+        disabled=active is not None,
+        on_click=measure,
+        args=(threads,),
+        help="A product of matrices and a copy in memory, for some seconds, when this machine measures "
+        "nothing else."
+        if active is None
+        else "They are being measured.",
+    )
+
+
+def progress(page: str) -> None:
+    """Draw the progress of a measurement, and once how one of this session failed."""
+    active = running()
+    job_box.draw(
+        active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
+    )
+    if active is None and (job := st.session_state.pop(OWN, None)):
+        status = state.status(job)
+        if status is not None and status.error is not None:
+            state.report_record(status.error)
+
+
+def shown(found: Mapping[str, Any], *, key: str) -> None:
+    """Draw the peaks of a machine with their intervals, and what makes them doubtful."""
+    peaks = peaks_of(found)
+    for text in sheets.doubts(peaks):
+        st.warning(format.plain(text), icon=":material/warning:")
+    tables.draw(
+        sheets.table(peaks),
+        key=key,
+        alt="What this machine reaches at most with some threads: operations and bytes per second, intervals",
+    )
+    told = [f"{one.name} {one.text}" for one in sheets.peak_facts(found)]
+    st.caption(format.plain(f"{sheets.ABOUT} This one: {'; '.join(told)}."))

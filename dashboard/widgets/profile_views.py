@@ -1,0 +1,322 @@
+"""The views of one profile: operators, nodes, areas, roofline, providers, timeline, and another over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.evidence.roofline import Peak
+from core.evidence.roofline import points as roofline_points
+from core.show.sheets import trials as sheets
+from core.show.table import Column, Table, column_of, matching, tabulate
+from core.wire.errors import TunerError
+from core.wire.profile import Profile
+from dashboard import format, state
+from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
+from dashboard.charts.profile_charts import Ran, Timeline
+from dashboard.widgets import peaks, tables
+
+VIEW, SEARCH, OVER = "profile.view", "profile.search", "profile.over"
+CONFIG = {"displaylogo": False}
+ZOOMED = {**CONFIG, "scrollZoom": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A profile on the page, and what is known around it."""
+
+    profile: Profile  # in the chosen times
+    ran: Ran
+    peak: Peak | None
+    others: Mapping[str, str]  # profiles that may lie over it: id -> label
+    other: Callable[[str], tuple[Profile, Ran, int | None]]  # reads one in the same times, with its rows
+    rows: int | None = None  # fed per run; None: not known
+    fingerprint: str = ""  # of the machine that made it; empty: made elsewhere
+    threads: int = 0  # that its session was asked to have
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether nobody knows which machine made it."""
+        return not self.fingerprint
+
+
+def draw(shown: Shown) -> None:
+    """Draw the view that is chosen, and let another be chosen."""
+    views: dict[str, Callable[[Shown], None]] = {
+        "Operators": _operators,
+        "Nodes": _nodes,
+        "Treemap": _treemap,
+        "Roofline": _roofline,
+        "Providers": _providers,
+        "Timeline": _timeline,
+        "Two profiles": _pair,
+    }
+    view = st.segmented_control(
+        "View",
+        list(views),
+        key=VIEW,
+        default=None if VIEW in st.session_state else "Operators",
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    views[str(view)](shown)
+
+
+def _operators(shown: Shown) -> None:
+    profile, ran = shown.profile, shown.ran
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.operator_info(profile, ran)),
+            key="profile.operators",
+            config=CONFIG,
+            alt="Self time per run by operator type.",
+        )
+    _table(sheets.operators(profile, ran.name), "operators", search="Search operators")
+
+
+def _nodes(shown: Shown) -> None:
+    profile, ran = shown.profile, shown.ran
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.node_info(profile, ran)),
+            key="profile.nodes",
+            config=CONFIG,
+            alt="Self time per run of the longest nodes.",
+        )
+    _table(
+        sheets.nodes(profile, ran.name, peak=shown.peak),
+        "nodes",
+        search="Search nodes by name, operator, provider, type or shape",
+    )
+
+
+def _treemap(shown: Shown) -> None:
+    tiles = profile_charts.treemap_info(shown.profile, shown.ran)
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.treemap(tiles),
+            key="profile.treemap",
+            config=CONFIG,
+            alt=f"Self time as areas: {len({one.op_type for one in tiles})} operator types and their nodes.",
+        )
+    st.caption("An area is a self time per run. Click an operator type to fill the figure with its nodes.")
+
+
+def _roofline(shown: Shown) -> None:
+    points = roofline_points(shown.profile, shown.peak)
+    _roof_state(shown)
+    if not points:
+        st.info(
+            "No node of this profile has operations that can be counted from its shapes; the table under "
+            "Nodes says why of each.",
+            icon=":material/roofing:",
+        )
+        return
+    info = roofline_charts.roofline_info(points, shown.peak)
+    with st.container(border=True):
+        st.plotly_chart(
+            roofline_charts.roofline(info),
+            key="profile.roofline",
+            config=CONFIG,
+            alt=f"Roofline: {len(points)} nodes, operations per second over operations per byte.",
+        )
+    hollow = sum(not one.is_clear for one in points)
+    missing = len(shown.profile.nodes) - len(points)
+    st.caption(
+        "A larger area took more of the time. Bytes are those of inputs, weights and outputs once, so a node "
+        "whose data come out of a cache may lie above the sloping line. "
+        + (f"{hollow} hollow: so short that the profiler's own time hides their rate. " if hollow else "")
+        + (
+            f"{missing} of {len(shown.profile.nodes)} nodes compute nothing, or are not counted."
+            if missing
+            else ""
+        )
+    )
+
+
+def _roof_state(shown: Shown) -> None:
+    """Say which roof is drawn; where none is, offer to measure it."""
+    if shown.is_imported:
+        st.info(
+            "The peaks of the machine that made this profile are not known, so no roof is drawn over it.",
+            icon=":material/move_to_inbox:",
+        )
+        return
+    try:
+        here = state.environment()["fingerprint"] == shown.fingerprint
+    except TunerError:
+        here = False
+    if shown.peak is not None:
+        words = sheets.peak_words(shown.peak, [shown.peak], shown.threads)
+        st.caption(format.plain(f"The roof: {words}. What it rests on stands on the page Machine."))
+        return
+    if not here:
+        st.info(
+            "This profile was made on another machine, or with other libraries, whose peaks are not "
+            "measured: no roof is drawn.",
+            icon=":material/roofing:",
+        )
+        return
+    threads = f" with {shown.threads} threads" if shown.threads > 1 else ""
+    st.info(
+        f"The peaks of this machine{threads} are not measured yet, so no roof is drawn. "
+        "It takes some seconds.",
+        icon=":material/roofing:",
+    )
+    peaks.button("profile", again=False, threads=shown.threads)
+    peaks.progress("profile")
+
+
+def _providers(shown: Shown) -> None:
+    profile, ran = shown.profile, shown.ran
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.bars(profile_charts.provider_info(profile, ran)),
+            key="profile.providers",
+            config=CONFIG,
+            alt="Self time per run by execution provider, and the rest between the nodes.",
+        )
+    _table(sheets.providers(profile, ran.name), "providers", search=None)
+
+
+def _timeline(shown: Shown) -> None:
+    profile = shown.profile
+    words, zoom = _timeline_search("timeline")
+    info = profile_charts.timeline_info(profile, shown.ran, words=words)
+    _found(info)
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.timeline(info, zoom=zoom),
+            key="profile.timeline",
+            config=ZOOMED,
+            alt=f"Timeline of one run with {info.drawn} kernel executions.",
+        )
+    st.caption(
+        f"Run {profile.timeline_run + 1} of {profile.runs}, the one with the median duration. "
+        f"{_HOW_TO_ZOOM}{_omitted(info)}"
+    )
+
+
+_HOW_TO_ZOOM = "Drag or turn the wheel to zoom, double-click to see all of it again."
+
+
+def _timeline_search(name: str) -> tuple[str, bool]:
+    """What is looked for on a timeline, and whether it shall fill it."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        words = st.text_input(
+            "Search the timeline by node, operator or provider",
+            key=f"{SEARCH}.{name}",
+            icon=":material/search:",
+            placeholder="all words must occur",
+            live="300ms",
+            help="What is found keeps its colour, the rest steps back.",
+        )
+        zoom = st.toggle(
+            "Zoom to what is found",
+            key=f"profile.zoom.{name}",
+            disabled=not words,
+            help="From the first to the last execution that was found.",
+        )
+    return words or "", bool(zoom and words)
+
+
+def _found(info: Timeline) -> None:
+    if info.found is None:
+        return
+    if not info.found:
+        st.caption("Nothing of that name is on the timeline.")
+        return
+    total = sum(sum(one.ms) for one in info.bundles if one.op_type != profile_charts.NOT_FOUND)
+    st.caption(f"{info.found:,} of {info.drawn:,} executions found; {format.ms(total / 1e3)} together.")
+
+
+def _omitted(info: Timeline) -> str:
+    if not info.omitted:
+        return ""
+    return f" The {info.omitted:,} shortest of {info.drawn + info.omitted:,} executions are left out."
+
+
+# --- two profiles over one another -------------------------------------------------------------------------
+
+
+def _pair(shown: Shown) -> None:
+    if not shown.others:
+        st.info(
+            "There is no other profile of this model. Profile other settings, or import a profile, and "
+            "the two can lie over one another.",
+            icon=":material/compare:",
+        )
+        return
+    chosen = st.selectbox(
+        "Lay over it",
+        list(shown.others),
+        key=OVER,
+        format_func=lambda one: shown.others.get(one, str(one)),
+        help="A is the profile above, B this one.",
+    )
+    try:
+        other, ran, rows = shown.other(str(chosen))
+    except TunerError as error:
+        state.report(error)
+        return
+    if None not in (shown.rows, rows) and shown.rows != rows:
+        st.warning(
+            f"A was fed {shown.rows} rows a run and B {rows}: the times are per run, not per row.",
+            icon=":material/table_rows:",
+        )
+    names = ("the profile above", shown.others[str(chosen)])
+    info = profile_pair_charts.pair_info(shown.profile, other)
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_pair_charts.pair(info, names),
+            key="profile.pair",
+            config=CONFIG,
+            alt="Self time per run by operator type, of both profiles.",
+        )
+    words, zoom = _timeline_search("pair")
+    both = profile_pair_charts.pair_timeline_info(shown.profile, other, (shown.ran, ran), words=words)
+    _found(both)
+    with st.container(border=True):
+        st.plotly_chart(
+            profile_charts.timeline(both, zoom=zoom),
+            key="profile.pair.timeline",
+            config=ZOOMED,
+            alt="Timelines of the median run of both profiles, on one axis.",
+        )
+    tables.draw(pairs_table(info), key="profile.table.pair", alt="Times by operator type of both profiles")
+    st.caption(
+        f"{_HOW_TO_ZOOM}{_omitted(both)} Two profiles come from two moments, with the profiler's own time in "
+        "them: what differs here is no verdict. The page Why races two results and profiles them in turns."
+    )
+
+
+def pairs_table(info: Sequence[profile_pair_charts.Pair]) -> Table:
+    return tabulate(
+        info,
+        (Column("operator", tells=True), lambda one: one.op_type),
+        (Column("A", "ms", per="run"), lambda one: one.ms[0] / 1e3),
+        (Column("B", "ms", per="run"), lambda one: one.ms[1] / 1e3),
+        (Column("B minus A", "ms", per="run", signed=True), lambda one: one.difference_ms / 1e3),
+        (Column("nodes of A", "count"), lambda one: one.nodes[0]),
+        (Column("nodes of B", "count"), lambda one: one.nodes[1]),
+    )
+
+
+def _table(table: Table, name: str, *, search: str | None) -> None:
+    words = ""
+    if search is not None:
+        words = st.text_input(
+            search,
+            key=f"{SEARCH}.{name}",
+            icon=":material/search:",
+            placeholder="all words must occur",
+            live="300ms",
+        )
+    found = matching(table, words or "")
+    if words:
+        share = sum(float(one or 0) for one in column_of(found, "share"))
+        st.caption(f"{len(found.rows)} of {len(table.rows)} rows; {share:.1%} of the time in nodes.")
+    tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; click a column's title to sort.")

@@ -1,0 +1,166 @@
+"""Rates, roofs and the one sentence, on invented peaks whose every number can be worked out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.evidence.roofline import advice, peak_for, peaks_of, points
+from core.evidence.statistics import Estimate
+from core.wire.profile import Profile
+from tests.unit.test_charts import profile as make_profile
+from tests.unit.test_work import node, tensor
+
+# 100 billion operations and 10 billion bytes per second: the ridge is at 10 operations per byte
+STEADY: dict[str, Any] = {
+    "threads": 2,
+    "operations": 2_000_000_000,
+    "product_ns": [20_000_000] * 40,
+    "moved_bytes": 500_000_000,
+    "copy_ns": [50_000_000] * 40,
+}
+PEAKS = peaks_of({"times": [STEADY]})
+[PEAK] = PEAKS
+
+
+def profile(*nodes: Any, remainder_s: float = 0.0) -> Profile:
+    total = sum(one.self_s for one in nodes)
+    shared = [replace(one, share=one.self_s / total) for one in nodes]
+    run_s = (total + remainder_s,) * 3
+    return make_profile(shared, self_s=total, remainder_s=remainder_s, run_s=run_s, runs=3)
+
+
+def took(one: Any, seconds: float, **changes: Any) -> Any:
+    return replace(one, self_s=seconds, median_s=seconds, **changes)
+
+
+# 2·1024³ operations, 12 MiB: 170.7 operations per byte
+PRODUCT = node("MatMul", [(1024, 1024), (1024, 1024)], (1024, 1024))
+# 1 operation and 12 bytes for each of 10 million elements
+SUM = node("Add", [(10_000_000,), (10_000_000,)], (10_000_000,))
+
+
+def test_peaks_are_medians_with_intervals() -> None:
+    assert PEAK.operations.value == pytest.approx(100e9)
+    assert PEAK.bytes.value == pytest.approx(10e9)
+    assert PEAK.ridge.value == pytest.approx(10)
+    uneven = {**STEADY, "product_ns": [20_000_000 + 1_000_000 * (k % 5) for k in range(40)]}
+    [one] = peaks_of({"times": [uneven]})
+    assert one.operations.low is not None
+    assert one.operations.high is not None
+    assert one.operations.low < one.operations.value < one.operations.high
+    assert one.best_operations == pytest.approx(100e9)
+
+
+def test_a_session_is_held_against_the_peak_of_its_threads() -> None:
+    peaks = peaks_of({"times": [STEADY, {**STEADY, "threads": 1}]})
+    assert [one.threads for one in peaks] == [1, 2]
+    assert peak_for(peaks, 1) is peaks[0]
+    assert peak_for(peaks, 0) is peaks[1]  # ONNX Runtime's own choice
+    assert peak_for(peaks, 7) is None
+    assert peak_for([], 0) is None
+
+
+def test_the_lower_of_two_roofs_counts() -> None:
+    computed, moved = points(profile(took(PRODUCT, 0.05), took(SUM, 0.024)), PEAK)
+    assert computed.roof is not None
+    assert moved.roof is not None
+    assert computed.roof.value == pytest.approx(100e9)
+    assert computed.bound == "computing"
+    assert computed.reach == pytest.approx(2 * 1024**3 / 0.05 / 100e9)
+    assert moved.roof.value == pytest.approx(10e9 / 12)
+    assert moved.bound == "memory"
+    assert moved.reach == pytest.approx(0.5)
+
+
+def test_one_sentence_says_what_binds_the_largest_operator() -> None:
+    said = advice(profile(took(PRODUCT, 0.03), took(SUM, 0.01)), PEAK)
+    assert said.sentence == (
+        "MatMul takes 75 % of a profiled run; the largest, n, reaches 72 % of what this machine allows it: "
+        "it is bound by computing."
+    )
+    assert "INT8" in said.remedy
+    said = advice(profile(took(SUM, 0.015)), PEAK)
+    assert said.sentence.endswith("reaches 80 % of what this machine allows it: it is bound by memory.")
+
+
+def test_far_below_the_roof_no_roof_explains_it() -> None:
+    said = advice(profile(took(PRODUCT, 0.2)), PEAK)
+    assert "stays far below it" in said.sentence
+    assert "bound by" not in said.sentence
+    assert said.remedy.startswith("Neither roof explains the time")
+
+
+def test_faster_than_memory_means_a_cache() -> None:
+    said = advice(profile(took(SUM, 0.003)), PEAK)
+    assert "come out of a cache" in said.sentence
+    assert said.remedy == ""
+    said = advice(profile(took(PRODUCT, 0.015)), PEAK)
+    assert "at another moment" in said.sentence
+    assert "Measure the peaks again" in said.remedy
+
+
+def test_a_call_that_is_mostly_the_profilers_noise_tells_no_reach() -> None:
+    short = took(node("MatMul", [(32, 32), (32, 32)], (32, 32)), 9e-6)
+    said = advice(profile(short), PEAK)
+    assert "hide how near" in said.sentence
+    assert "%" not in said.sentence.split("but")[1]
+    [one] = points(profile(short), PEAK)
+    assert not one.is_clear
+
+
+def test_peaks_that_are_not_well_known_carry_no_claim() -> None:
+    wide = replace(PEAK, operations=Estimate(value=100e9, low=40e9, high=160e9))
+    said = advice(profile(took(PRODUCT, 0.05)), wide)
+    assert "reaches 43 % (27 % to 107 %) of what" in said.sentence
+    assert "not known well enough" in said.sentence
+    assert said.remedy == "Measure the peaks again while the machine is quiet."
+
+
+def test_near_the_ridge_nothing_is_said_to_bind() -> None:
+    around = Estimate(value=10e9, low=8e9, high=12.5e9)
+    peak = replace(PEAK, operations=Estimate(value=100e9, low=90e9, high=110e9), bytes=around)
+    assert peak.ridge == Estimate(value=10, low=90 / 12.5, high=110 / 8)
+    # products of 60 by 60: 2·60 / 12 = 10 operations per byte, and long enough in so many calls
+    one = took(node("MatMul", [(800, 60, 60), (800, 60, 60)], (800, 60, 60)), 4.5e-3)
+    [point] = points(profile(one), peak)
+    assert point.bound == "either"
+    assert "too near to each other" in advice(profile(one), peak).sentence
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PRODUCT, provider="CUDAExecutionProvider"),
+        node(
+            "MatMul", [tensor((64, 64), "float16"), tensor((64, 64), "float16")], tensor((64, 64), "float16")
+        ),
+        node("MatMulInteger", [tensor((64, 64), "uint8")], tensor((64, 64), "int32")),
+    ],
+)
+def test_the_peak_of_float32_on_the_cpu_is_no_roof_over_others(other: Any) -> None:
+    [point] = points(profile(took(other, 1e-3)), PEAK)
+    assert point.roof is None
+    assert point.bound is None
+    assert "no roof over it" in advice(profile(took(other, 1e-3)), PEAK).sentence
+
+
+def test_without_peaks_the_rate_is_told_and_no_share() -> None:
+    said = advice(profile(took(PRODUCT, 0.02)), None)
+    assert "107 billion operations per second" in said.sentence
+    assert "not measured yet" in said.sentence
+    said = advice(profile(took(PRODUCT, 0.02)), None, is_imported=True)
+    assert "the machine that made this profile" in said.sentence
+
+
+def test_what_is_not_counted_is_said_to_be_so() -> None:
+    said = advice(profile(took(node("MyOwn", [(4,)], (4,)), 0.02)), PEAK)
+    assert "no rule for this operator" in said.sentence
+    assert advice(profile(), PEAK).sentence == ""
+
+
+def test_a_run_that_lies_between_its_nodes_says_so() -> None:
+    said = advice(profile(took(SUM, 0.01), remainder_s=0.03), PEAK)
+    assert said.sentence.startswith("75 % of a profiled run lies between the nodes")
