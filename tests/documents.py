@@ -29,7 +29,9 @@ def document_name(args: Sequence[str], document: Any) -> str:
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
     if name in ("variants", "studies"):
         return f"{name} {args[1]}"
-    flags = [one for one in ("--prune", "--self-test", "--peaks", "--import", "--dry-run") if one in args]
+    flags = [
+        one for one in ("--prune", "--self-test", "--peaks", "--import", "--dry-run", "--list") if one in args
+    ]
     return " ".join([name, *flags]) if " ".join([name, *flags]) in DOCUMENTS else name
 
 

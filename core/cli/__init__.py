@@ -76,7 +76,7 @@ COMMANDS = {
         "library", "export", "Export a PyTorch or TensorFlow model to ONNX and compare the two."
     ),
     "emit": Command(
-        "library", "emit", "Write a trial as a YAML file, as a Python script, or with its model as a bundle."
+        "library", "emit", "Write a trial as YAML, as code, or for others; with its model as a bundle."
     ),
     "verify": Command(
         "verify",

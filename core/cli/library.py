@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -40,7 +40,6 @@ from core.process.runner import run_job
 from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
-from core.show.emit import caution, emit_python, emit_yaml
 from core.show.sheets import Fact, Line, Sheet, races, things, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
@@ -58,6 +57,10 @@ from core.wire.catalog import (
 from core.wire.errors import SpecError, StoreError
 from core.wire.profile import profile_from_dict
 from core.wire.units import size
+
+if TYPE_CHECKING:
+    from core.run.leaving import Leaving
+    from core.show.emit import Emitter
 
 LISTED = 20  # trials of `history`
 
@@ -198,14 +201,15 @@ def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
 
 
 def emit(
-    trial: Annotated[str, typer.Argument(help="Id of a trial, or its first 6 or more characters.")],
+    trial: Annotated[
+        str,
+        typer.Argument(
+            help="Id of a trial, or its first 6 or more characters; none with --list.", show_default=False
+        ),
+    ] = "",
     *,
     format_: Annotated[
-        Literal["yaml", "python", "bundle"],
-        typer.Option(
-            "--format",
-            help="What to write; bundle: one zip with model, YAML, script and a sample, for `verify`.",
-        ),
+        str, typer.Option("--format", help="What to write, see --list.", metavar="NAME")
     ] = "yaml",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
@@ -219,31 +223,44 @@ def emit(
             show_default=False,
         ),
     ] = "",
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show the formats, and what each cannot express.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Write a trial as a YAML file, as a Python script, or with its model as a bundle."""
-    from core.run.search import found_by  # here: the other commands do not need it
+    """Write a trial as YAML, as code, or for others; with its model as a bundle.
 
+    Each file says which settings it does not carry. A format that takes the model along needs --output;
+    without it the part that holds the settings is shown.
+    """
+    from core.run.leaving import leaving  # here: the other commands need neither searches nor formats
+    from core.show.emit import caution, emitter_named, emitters_table, records
+
+    if list_:
+        if json_:
+            print_json({"formats": records()})
+        else:
+            print_parts([emitters_table()])
+        return
+    chosen = None if format_ == "bundle" else emitter_named(format_)
+    if not trial:
+        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
     store = Store()
     one = store.trial(trial)
-    if format_ == "bundle":
+    if chosen is None:
         from core.cli.bundling import emit_bundle
 
         emit_bundle(store, one, output, accept_breach, json_=json_)
         return
-    text = (
-        emit_yaml(one, accepted_breach=accept_breach, found=found_by(store, one))
-        if format_ == "yaml"
-        else _python(store, one, accept_breach)
-    )
+    known = leaving(store, one)
+    text = chosen.text(known, accept_breach)
     if doubt := caution(one):
         typer.echo(doubt, err=True)
     if output is not None:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise unwritable(output, error) from None
+        _write(chosen, known, accept_breach, output)
         typer.echo(f"Wrote {output}.", err=True)
+    elif chosen.pack is not None:
+        typer.echo(f"Nothing is written: {chosen.label} takes the model along; give -o FILE.", err=True)
     if json_:
         written = str(output) if output is not None else None
         print_json({"trial": one.id, "format": format_, "output": written, "text": text})
@@ -251,12 +268,18 @@ def emit(
         typer.echo(text, nl=False)
 
 
-def _python(store: Store, trial: Trial, accepted_breach: str) -> str:
-    """With the ranges of the random feeds when the model has been looked at."""
-    path = str(Path(trial.spec["model"]["path"]).absolute())
-    cached = store.cached_info(path)
-    known = cached[1] if cached is not None and cached[1]["content_sha256"] == trial.model_sha256 else None
-    return emit_python(trial, known, accepted_breach=accepted_breach)
+def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:
+    """Write beside the file and put it there when it is whole: what was there before stays if that fails."""
+    check_place(output)
+    part = output.with_name(f".{output.name}.part")
+    try:
+        with part.open("wb") as file:
+            chosen.save(known, file, accept_breach)
+        part.replace(output)
+    except OSError as error:
+        raise unwritable(output, error) from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def history(

@@ -552,6 +552,22 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class FormatRecord(TypedDict):
+    """A format in which a trial leaves."""
+
+    name: str  # of `--format`
+    file: str  # how the name of its file ends
+    purpose: str
+    cannot: str  # what it cannot express
+    takes_model: bool  # its file holds the model
+
+
+class FormatsDocument(TypedDict):
+    """The formats of `emit`."""
+
+    formats: list[FormatRecord]
+
+
 class EmitDocument(TypedDict):
     """A file of settings."""
 
@@ -719,6 +735,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "inspect": InspectDocument,
     "export": ExportDocument,
     "emit": EmitDocument,
+    "emit --list": FormatsDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "show TRIAL": TrialDocument,

@@ -74,7 +74,8 @@ def test_from_the_page_to_the_yaml(open_browser: Open, home: Path, tmp_path: Pat
     assert spec_from_yaml(text).to_dict() == trial.spec
     assert f"{trial.result['latency']['p50_s']}" in text
 
-    page.get_by_role("tab", name="Python").click()
+    page.get_by_role("combobox", name="Format").click()
+    page.get_by_role("option", name="Python (.py)").click()
     with page.expect_download() as download:
         page.get_by_role("button", name=re.compile(r"Download .*\.py")).first.click()
     download.value.save_as(tmp_path / "session.py")

@@ -359,6 +359,24 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     script = ok(cli.run("emit", first["trial"], "--format", "python")).out
     emitted = ok(cli.run("emit", first["trial"], "--format", "python", "--json")).document
     assert (emitted["trial"], emitted["format"], emitted["text"]) == (first["trial"], "python", script)
+    listed = ok(cli.run("emit", "--list", "--json")).document["formats"]
+    for one in listed:
+        if one["name"] == "bundle":  # has tests of its own
+            continue
+        path = tmp_path / f"model{one['file']}"
+        done = cli.run("emit", first["trial"], "--format", one["name"], "-o", str(path))
+        if one["name"] == "openvino":  # of a trial that does not run on it
+            assert (done.code, path.exists()) == (2, False)
+            assert "asks nothing of OpenVINO" in done.err
+            continue
+        shown = ok(cli.run("emit", first["trial"], "--format", one["name"]))
+        assert done.code == 0
+        assert first["trial"] in shown.out
+        assert one["takes_model"] is (path.read_bytes() != shown.out.encode())
+        assert one["takes_model"] is ("takes the model along" in shown.err)
+    assert not list(tmp_path.glob(".*.part"))
+    assert all(one["cannot"].split()[0] in ok(cli.run("emit", "--list")).out for one in listed)
+
     (tmp_path / "script.py").write_text(script)
     done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

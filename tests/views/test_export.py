@@ -11,6 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
+from core.show import emit
 from core.spec import spec_from_yaml
 from core.store import ModelRecord
 from core.store.library import remove_model
@@ -43,7 +44,8 @@ def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open,
     spec = spec_from_yaml(at.code[0].value)
     assert spec.session.intra_op_num_threads == 2
     assert spec.model.sha256 == mlp.sha256
-    ast.parse(at.code[1].value)
+    choose(at, "python")
+    ast.parse(at.code[0].value)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,42 @@ def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRec
     assert spec_from_yaml(text).to_dict() == trial.spec
     assert "measured:" in text
     assert trial.id in text
-    compile(at.code[1].value, "snippet.py", "exec")
     assert at.get("download_button")[0].label == f"Download mlp-{trial.id[:8]}.yaml"
+    choose(at, "python")
+    compile(at.code[0].value, "snippet.py", "exec")
+    assert at.get("download_button")[0].label == f"Download mlp-{trial.id[:8]}.py"
+
+
+def choose(at: AppTest, name: str) -> None:
+    at.selectbox(key="export.format").set_value(name).run()
+
+
+def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp, enable_mem_reuse=fields.OFF)
+    at = open_page("export", model=mlp, trial=trial.id)
+    for one in emit.EMITTERS:
+        choose(at, one.name)
+        assert not at.exception
+        assert one.cannot in texts(at)
+        if one.name == "openvino":
+            assert "asks nothing of OpenVINO" in texts(at)
+            continue
+        assert trial.id in at.code[0].value
+        assert at.get("download_button")[0].label.endswith(one.ending)
+        lost = emit.not_carried(at.code[0].value)
+        assert bool(lost) is (one.name not in ("yaml", "python", "counterparts", "dockerfile"))
+        told = [each for each in at.info if each.proto.title.startswith("Not carried")]
+        assert len(told) == bool(lost)
+        assert all("enable_mem_reuse" in each.value.replace("\\", "") for each in told)
+
+
+def test_a_model_that_is_gone_is_told_where_it_goes_along(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp)
+    Path(mlp.path).unlink()
+    at = open_page("export", model=mlp, trial=trial.id)
+    choose(at, "triton")
+    assert "cannot be read" in texts(at)
+    assert not at.get("download_button")
 
 
 def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
@@ -144,7 +180,8 @@ def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
     at = open_page("export", model=mlp, trial=trial.id)
     assert words in texts(at)
     assert f"# CAUTION: '{words[:20]}" in at.code[0].value
-    assert f"# CAUTION: '{words[:20]}" in at.code[1].value
+    choose(at, "python")
+    assert f"# CAUTION: '{words[:20]}" in at.code[0].value
 
 
 def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> None:
@@ -327,11 +364,11 @@ def test_outputs_that_differ_are_exported_only_with_a_reason_that_goes_along(
     assert not at.code
     field = at.text_input(key=f"export.accepted.{wrong.id}")
     field.set_value("our validation set does not mind").run()
-    yaml_text, script = (one.value for one in at.code)
-    for text in (yaml_text, script):
-        assert "# accepted_breach: 'our validation set does not mind'" in text
-    assert spec_from_yaml(yaml_text).to_dict() == wrong.spec
-    assert len(at.get("download_button")) == 2
+    assert spec_from_yaml(at.code[0].value).to_dict() == wrong.spec
+    for name in ("yaml", "python", "triton"):
+        choose(at, name)
+        assert "# accepted_breach: 'our validation set does not mind'" in at.code[0].value
+        assert len(at.get("download_button")) == 1
 
 
 def test_a_reason_that_says_nothing_is_refused_in_words(
@@ -360,5 +397,5 @@ def test_outputs_that_agree_ask_for_nothing(open_page: Open, mlp: ModelRecord) -
     state.store().update_trial(trial.id, result=trial.result | builders.guarded())
     at = opened_on(open_page("export", model=mlp), trial)
     assert not at.warning
-    assert len(at.get("download_button")) == 2
+    assert len(at.get("download_button")) == 1
     assert "accepted_breach" not in at.code[0].value

@@ -1,507 +1,272 @@
-"""What a user takes away from a trial: its YAML file, and a Python script that builds the same session.
+"""What leaves: one table of the formats in which a trial is taken along, all from one resolved configuration.
 
-Pure functions: a trial in, text out. Every value that stands in the script was written by `repr`, so no text
-of a configuration can become code. The script needs numpy and onnxruntime, nothing of ORTune.
+A row says what its file is for, what it cannot express and which function writes it; command line, page and
+README read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts them, so
+that none is lost in silence. Nothing is opened here but the model file that a format takes along, as bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
 
-from core import __version__, wire
-from core.evidence.documents import ModelFacts
-from core.evidence.fed import takes_images
-from core.evidence.measurement import Trial, model_words
-from core.evidence.verdict import Verdict, is_rejected, words
-from core.run.plan import drawn_range, feed_plan, session_plan
-from core.show.emit.parts import BFLOAT16, BOUND_RUN, FP16, IMAGES, NORMALIZED, NPZ, VALUES
-from core.spec import TrialSpec, WorkloadSpec, spec_from_dict, yaml_from_spec
-from core.spec.checks import cpu_list
-from core.wire import engines
-from core.wire.errors import SpecError
-from core.wire.feeding import (
-    IMAGE_MODES,
-    IMAGE_SUFFIXES,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    INTEGERS,
-    channel_axis,
-    random_range,
+from core.run.leaving import Leaving
+from core.show.documents import FormatRecord
+from core.show.emit import head
+from core.show.emit.cpp import emit_cpp
+from core.show.emit.csharp import emit_csharp
+from core.show.emit.dockerfile import emit_dockerfile
+from core.show.emit.head import caution, not_carried
+from core.show.emit.javascript import emit_javascript
+from core.show.emit.olive import emit_olive
+from core.show.emit.openvino import emit_counterparts, emit_openvino
+from core.show.emit.ort_config import emit_ort_config, pack_ort_config
+from core.show.emit.perf_test import emit_perf_test
+from core.show.emit.python import emit_python
+from core.show.emit.triton import emit_triton, pack_triton
+from core.show.emit.yaml_file import emit_yaml
+from core.show.table import Table, texts
+from core.wire.errors import SpecError, nearest
+
+__all__ = [
+    "EMITTERS",
+    "Emitter",
+    "caution",
+    "emit_python",
+    "emit_yaml",
+    "emitter_named",
+    "emitters_table",
+    "file_stem",
+    "not_carried",
+    "records",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitter:
+    """One way to take a trial along."""
+
+    name: str  # of `--format`
+    label: str  # on screens
+    ending: str  # of the file's name, behind that of the model
+    language: str | None  # of the text, for its colours
+    purpose: str
+    cannot: str  # what it cannot express
+    write: Callable[[Leaving, str], str]  # with the reason why outputs that differ are accepted
+    pack: Callable[[Leaving, str, BinaryIO], None] | None = None  # None: the file is the text
+
+    def to_dict(self) -> FormatRecord:
+        """Plain JSON data."""
+        return {
+            "name": self.name,
+            "file": self.ending,
+            "purpose": self.purpose,
+            "cannot": self.cannot,
+            "takes_model": self.pack is not None,
+        }
+
+    def text(self, leaving: Leaving, accepted_breach: str = "") -> str:
+        """Return the text of the file; of a packed one the part that says how the session is set.
+
+        Raises:
+            SpecError: the outputs differ, and nobody says why that is accepted; or this format cannot hold
+                the trial: it says why, and what can.
+        """
+        return self.write(leaving, head.accepted(leaving.trial, accepted_breach))
+
+    def save(self, leaving: Leaving, to: BinaryIO, accepted_breach: str = "") -> None:
+        """Write the file.
+
+        Raises:
+            SpecError: as of `text`.
+            ModelError: the model is not there, or not the one that was measured.
+        """
+        if self.pack is None:
+            to.write(self.text(leaving, accepted_breach).encode(errors="replace"))
+        else:
+            self.pack(leaving, head.accepted(leaving.trial, accepted_breach), to)
+
+    def content(self, leaving: Leaving, accepted_breach: str = "") -> bytes:
+        """Return the file; raises what `save` raises."""
+        to = io.BytesIO()
+        self.save(leaving, to, accepted_breach)
+        return to.getvalue()
+
+    def file_name(self, leaving: Leaving) -> str:
+        """Return a name for the file."""
+        trial = leaving.trial
+        return f"{file_stem(trial.model_name)}-{trial.id[:8]}{self.ending}"
+
+
+def _yaml(leaving: Leaving, accepted: str) -> str:
+    return emit_yaml(leaving.trial, accepted_breach=accepted, model=leaving.facts, found=leaving.found)
+
+
+def _python(leaving: Leaving, accepted: str) -> str:
+    return emit_python(leaving.trial, leaving.info, accepted_breach=accepted)
+
+
+EMITTERS: tuple[Emitter, ...] = (
+    Emitter(
+        name="yaml",
+        label="YAML",
+        ending=".yaml",
+        language="yaml",
+        purpose="the whole request with what was measured and where; `check` and Export read it back",
+        cannot="nothing: it is ORTune's own",
+        write=_yaml,
+    ),
+    Emitter(
+        name="python",
+        label="Python",
+        ending=".py",
+        language="python",
+        purpose="a script that builds the session and runs it once on feeds of the trial's shapes",
+        cannot="how it was measured (effort, budget, runs, tolerance)",
+        write=_python,
+    ),
+    Emitter(
+        name="javascript",
+        label="JavaScript",
+        ending=".js",
+        language="javascript",
+        purpose="a program for Node and the package onnxruntime-node that runs the session once",
+        cannot="options of providers but the device, free-dimension overrides, I/O binding, run entries, "
+        "memory reuse, execution order, pools of the process, an FP16 copy, feeds from files",
+        write=emit_javascript,
+    ),
+    Emitter(
+        name="cpp",
+        label="C++",
+        ending=".cpp",
+        language="cpp",
+        purpose="a program for ONNX Runtime's C++ header that runs the session once; not compiled here",
+        cannot="memory reuse, execution order, a fallback, an FP16 copy, feeds from files",
+        write=emit_cpp,
+    ),
+    Emitter(
+        name="csharp",
+        label="C#",
+        ending=".cs",
+        language="csharp",
+        purpose="a program for Microsoft.ML.OnnxRuntime that runs the session once; not compiled here",
+        cannot="memory reuse, execution order, deterministic compute, a fallback, an FP16 copy, feeds from "
+        "files",
+        write=emit_csharp,
+    ),
+    Emitter(
+        name="perf-test",
+        label="onnxruntime_perf_test",
+        ending=".sh",
+        language="bash",
+        purpose="the command line of ONNX Runtime's own benchmark",
+        cannot="a second accelerator, memory reuse, execution order, pools of the process, I/O binding on "
+        "the CPU, most run entries, an FP16 copy, what is fed",
+        write=emit_perf_test,
+    ),
+    Emitter(
+        name="ort-config",
+        label="Model with ort_config",
+        ending=".onnx",
+        language="json",
+        purpose="a copy of the model with settings in its metadata; sessions take them where the "
+        "environment has ORT_LOAD_CONFIG_FROM_MODEL=1",
+        cannot="all but threads, execution mode and graph level; refuses weights in other files and an FP16 "
+        "copy",
+        write=emit_ort_config,
+        pack=pack_ort_config,
+    ),
+    Emitter(
+        name="triton",
+        label="Triton",
+        ending=".triton.zip",
+        language=None,
+        purpose="a model repository for Triton's ONNX Runtime back end, with a warm-up of the measured "
+        "shapes",
+        cannot="config entries but one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
+        "execution order, providers but CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
+        write=emit_triton,
+        pack=pack_triton,
+    ),
+    Emitter(
+        name="openvino",
+        label="OpenVINO",
+        ending=".openvino.yaml",
+        language="yaml",
+        purpose="device, streams, precision and hint, for ONNX Runtime's provider and for OpenVINO itself",
+        cannot="any setting of the session but the provider's options; refuses a trial that runs on another",
+        write=emit_openvino,
+    ),
+    Emitter(
+        name="counterparts",
+        label="The same wish elsewhere",
+        ending=".counterparts.md",
+        language="markdown",
+        purpose="a table: what this trial asks for, told to OpenVINO and to TensorRT, and what has no "
+        "counterpart",
+        cannot="configure anything: it is for reading",
+        write=emit_counterparts,
+    ),
+    Emitter(
+        name="dockerfile",
+        label="Dockerfile",
+        ending=".Dockerfile",
+        language="docker",
+        purpose="an image around the trial's bundle that runs `verify` when it is started",
+        cannot="anything by itself: the settings are in the bundle; ORTune is installed from a folder beside "
+        "it",
+        write=emit_dockerfile,
+    ),
+    Emitter(
+        name="olive",
+        label="Olive",
+        ending=".olive.yaml",
+        language="yaml",
+        purpose="a workflow that makes the model from its original (INT8, INT4, FP16, graph optimizations)",
+        cannot="simplify, mixed precision, ORT format and metadata steps, calibration data, memory settings, "
+        "feeds",
+        write=emit_olive,
+    ),
 )
-from core.wire.guard import MARK, breach, else_words, not_judged
-
-_MEASURED = (
-    "model",
-    "comparison",
-    "role",
-    "contrasts",
-    "grade",
-    "grade_reason",
-    "busy",
-    "generations",
-    "requested_providers",
-    "effective_providers",
-    "fallback",
-    "fallback_reason",
-    "placement",
-    "casts",
-    "batch_size",
-    "runs",
-    "latency",
-    "throughput_per_s",
-    "cpu_s_per_inference",
-    "idle_cpu_s",
-    "idle_wall_s",
-    "energy_j_per_inference",
-    "session_creation_s",
-    "first_run_s",
-    "new_shapes",
-    "load_peak_rss_bytes",
-    "peak_rss_bytes",
-    "gpu_memory_bytes",
-    "output_error",
-    "guard",
-    "steady",
-    "affinity",
-    "notes",
-    "tool_version",
-)
-_MACHINE = (
-    "fingerprint",
-    "cpu",
-    "host",
-    "memory_bytes",
-    "gpus",
-    "os",
-    "kernel",
-    "python",
-    "libraries",
-    "ort_build",
-    "variables",
-)
-_CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
 
 
-# --- outputs that differ ------------------------------------------------------------------------------------
-
-
-def _accepted(trial: Trial, reason: str) -> str:
-    """The reason why outputs that differ are accepted; "" where they do not differ.
+def emitter_named(name: str) -> Emitter:
+    """Return a row of the table.
 
     Raises:
-        SpecError: they differ, and `reason` says nothing.
+        SpecError: there is no such format.
     """
-    why = breach(trial.result)
-    words = " ".join(reason.encode(errors="replace").decode().split())
-    if why and not any(character.isalpha() for character in words):
-        raise SpecError(
-            f"The {MARK} in trial {trial.id}: {why}.",
-            hint="Export another trial, or say why these outputs are good enough (`--accept-breach`).",
-        )
-    return words if why else ""
-
-
-def _breach_lines(trial: Trial, accepted: str) -> list[str]:
-    """Comments on top of a file; `repr` keeps every text on its line."""
-    if why := not_judged(trial.result):
-        return [f"# The outputs are neither right nor wrong: {why!r}"]
-    if not accepted:
-        return []
-    return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
-
-
-# --- YAML ---------------------------------------------------------------------------------------------------
-
-
-def emit_yaml(
-    trial: Trial,
-    *,
-    accepted_breach: str = "",
-    model: ModelFacts | None = None,
-    found: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the trial as the YAML file that is exported, imported and checked on another machine.
-
-    What was measured and on which machine stands beside the configuration; reading the file back gives the
-    trial's spec exactly.
-
-    Args:
-        trial: to write.
-        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
-        model: what its model is (`variants.model_facts`), where it has no result that says so.
-        found: how a search found it (`search.found_by`).
-
-    Raises:
-        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
-            this version understands.
-    """
-    spec, accepted = spec_from_dict(trial.spec), _accepted(trial, accepted_breach)
-    measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
-    measured |= {"found_by_search": dict(found)} if found else {}
-    header = [
-        f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
-        *_model_lines({"model": model} if model else trial.result),
-        *_fallback_lines(trial),
-        *_doubt_lines(trial),
-        *_breach_lines(trial, accepted),
-    ]
-    fp32 = _precision(trial, model) == "fp32"
-    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
-    return "\n".join([*header, text])
-
-
-def _precision(trial: Trial, model: ModelFacts | None) -> str:
-    """What the model computes in; of a result of an earlier version its guard knows."""
-    result = trial.facts
-    facts, guard = model or result.get("model"), result.get("guard")
-    return (facts.get("precision") if facts else guard.get("precision") if guard else "") or ""
-
-
-def _model_lines(result: Mapping[str, Any] | None) -> list[str]:
-    told = model_words(result)
-    return [f"# MODEL: {told!r}"] if told else []
-
-
-def caution(trial: Trial) -> str:
-    """Say why nobody should take a trial's settings for the better ones; "" where nothing speaks against it.
-
-    "Slower than what it raced against: 1.30× slower, 95 % [1.25, 1.36]."
-    """
-    result = trial.facts
-    contrasts = result.get("contrasts") or []
-    first = contrasts[0] if contrasts else None
-    if is_rejected(result) or is_rejected(first):
-        told = first.get("holds_reason") if first else ""
-        reason = told or result.get("grade_reason") or "the A/A test failed"
-        return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
-    if first and first["verdict"] == Verdict.SLOWER:
-        return f"Slower than what it raced against: {words(first)}{else_words(first)}."
-    if first and else_words(first):
-        return str(first["something_else"])
-    return ""
-
-
-def _doubt_lines(trial: Trial) -> list[str]:
-    """A comment on top of a file; `repr` keeps every text on its line."""
-    text = caution(trial)
-    return [f"# CAUTION: {text!r}"] if text else []
-
-
-def _fallback_lines(trial: Trial) -> list[str]:
-    if not trial.facts.get("fallback"):
-        return []
-    return ["# FALLBACK: a provider that was asked for did not load; see `measured`."]
-
-
-def _measured(trial: Trial) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "trial": trial.id,
-        "kind": trial.kind,
-        "state": trial.state,
-        "at": _iso(trial.finished_at),
-    }
-    if trial.error is not None:
-        facts["error"] = trial.error
-    result: Mapping[str, Any] = trial.facts
-    return facts | {name: result[name] for name in _MEASURED if name in result}
-
-
-def _iso(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if not result or not result.get("environment"):
-        return None
-    machine = result["environment"]
-    facts = {name: machine[name] for name in _MACHINE if name in machine}
-    return facts | {"effective_providers": result.get("effective_providers")}
-
-
-# --- Python -------------------------------------------------------------------------------------------------
-
-
-def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
-    """Return a script that builds the trial's session and runs it once on feeds of the same shapes.
-
-    Args:
-        trial: what to reproduce.
-        info: the model as `inspect` found it; with it random feeds keep to the trial's ranges, without it to
-            values that suit any model.
-        accepted_breach: as of `emit_yaml`.
-
-    Raises:
-        SpecError: the outputs differ, and nobody says why that is accepted; it is not known what the trial
-            feeds: it has no result, and `info` is not given; or it ran PyTorch, which has no session.
-    """
-    spec = spec_from_dict(trial.spec)
-    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
-    accepted = _accepted(trial, accepted_breach)
-    inputs = _inputs(trial, spec, info)
-    blocks = [
-        _head(trial, spec, accepted),
-        _model(spec),
-        _session(spec),
-        _feeds(spec, inputs),
-        _run(spec, _uses_bfloat16(trial, inputs)),
-    ]
-    return "\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
-
-
-def _inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
-    """Every input with the type and the shape that were really fed, and the range of its random values."""
-    ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
-    fed: Sequence[wire.TensorInfo] | None = trial.facts.get("inputs")
-    if fed is not None:  # a model without inputs was fed nothing
-        found: list[wire.InputPlan] = [
-            {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
-            for one in fed
-            for low, high in [ranges.get(one["name"], (None, None))]
-        ]
-        for one in found:
-            if (asked := drawn_range(one, spec.workload.feed_values.get(one["name"]))) is not None:
-                one["low"], one["high"], one["drawn"] = *asked, True
-        return found
-    if info is None:
-        raise SpecError(
-            f"Trial {trial.id} is {trial.state}, so the shapes that it feeds are not known.",
-            hint="Choose a trial that is complete.",
-        )
-    half = spec.model.precision == "fp16" and not spec.model.keep_io_types
-    return feed_plan(spec.workload, info, "float16" if half else None)["inputs"]
-
-
-def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
-    outputs: Sequence[wire.TensorInfo] = trial.facts.get("outputs") or []
-    return any(one["dtype"] == "bfloat16" for one in (*inputs, *outputs))
-
-
-def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
-    image_files = spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds)
-    standard = {
-        "import hashlib": spec.model.sha256,
-        "import os": True,
-        "import sys": spec.session.allow_fallback,
-        "from pathlib import Path": spec.model.sha256 or image_files,
-    }
-    other = {
-        "import numpy as np": True,
-        "import onnx": spec.model.precision == "fp16",
-        "import onnxruntime as ort": True,
-        f"from onnxruntime.transformers.float16 import {_CONVERTER}": spec.model.precision == "fp16",
-        "from PIL import Image, ImageOps": image_files,
-    }
-    return "\n".join(
-        [
-            f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
-            *_model_lines(trial.result),
-            *_doubt_lines(trial),
-            *_breach_lines(trial, accepted),
-            *(line for line, needed in standard.items() if needed),
-            "",
-            'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',
-            "",
-            *(line for line, needed in other.items() if needed),
-            *_affinity(spec.protocol.cpus),
-        ]
+    names = [one["name"] for one in records()]
+    for one in EMITTERS:
+        if one.name == name:
+            return one
+    raise SpecError(
+        f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
+        hint="See what each can carry: python -m core emit --list",
     )
 
 
-def _affinity(cpus: str) -> list[str]:
-    """The lines that keep the process to the trial's CPUs."""
-    if not cpus:
-        return []
-    numbers = ", ".join(map(str, cpu_list(cpus)))
-    return ["", f"os.sched_setaffinity(0, {{{numbers}}})  # before the session starts its threads"]
-
-
-def _model(spec: TrialSpec) -> str:
-    lines = [f"MODEL = {spec.model.path!r}"]
-    if spec.model.sha256:
-        lines += [
-            f"SHA256 = {spec.model.sha256!r}",
-            "",
-            "if hashlib.sha256(Path(MODEL).read_bytes()).hexdigest() != SHA256:",
-            '    raise RuntimeError(f"{MODEL} is not the model that was measured.")',
-        ]
-    if spec.model.precision == "fp16":
-        lines += ["", FP16.format(keep_io_types=spec.model.keep_io_types).strip("\n")]
-    return "\n".join(lines)
-
-
-def _session(spec: TrialSpec) -> str:
-    plan = session_plan(spec.session)
-    lines = ["options = ort.SessionOptions()"]
-    lines += [f"options.{name} = {_attribute(name, value)}" for name, value in plan["attributes"].items()]
-    lines += [
-        f"options.add_session_config_entry({key!r}, {text!r})" for key, text in plan["config_entries"].items()
-    ]
-    lines += [
-        f"options.add_free_dimension_override_by_name({name!r}, {size})"
-        for name, size in plan["free_dimension_overrides"].items()
-    ]
-    if plan["attributes"].get("use_per_session_threads") is False:
-        sizes = [plan["attributes"].get(name, 0) for name in ("intra_op_num_threads", "inter_op_num_threads")]
-        lines += [f"ort.set_global_thread_pool_sizes({sizes[0]}, {sizes[1]})  # once, before any session"]
-    lines += ["", "providers = ["]
-    lines += [f"    ({one['name']!r}, {one['options']!r})," for one in plan["providers"]]
-    lines += ["]"]
-    if any(one["name"] in wire.CUDA_PROVIDERS for one in plan["providers"]):
-        lines += ["ort.preload_dlls()  # CUDA and cuDNN that came as Python packages"]
-    if plan["allow_fallback"]:
-        lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
-    lines += [_creation(spec, plan), *_fallback_check(plan["allow_fallback"])]
-    if plan["run_config_entries"]:
-        lines += ["", "run_options = ort.RunOptions()"]
-    lines += [
-        f"run_options.add_run_config_entry({key!r}, {text!r})"
-        for key, text in plan["run_config_entries"].items()
-    ]
-    return "\n".join(lines)
-
-
-def _attribute(name: str, value: bool | int | str) -> str:
-    enums = {
-        "graph_optimization_level": "GraphOptimizationLevel",
-        "execution_mode": "ExecutionMode",
-        "execution_order": "ExecutionOrder",
+def records() -> list[FormatRecord]:
+    """The formats as plain data; the bundle, which is made by a job, is one of them."""
+    bundle: FormatRecord = {
+        "name": "bundle",
+        "file": ".zip",
+        "purpose": "model, YAML, script, pinned requirements and a recorded sample in one zip, for `verify`",
+        "cannot": "nothing of the request: it holds the YAML file",
+        "takes_model": True,
     }
-    return f"ort.{enums[name]}.{value}" if name in enums else repr(value)
+    return [*(one.to_dict() for one in EMITTERS), bundle]
 
 
-def _creation(spec: TrialSpec, plan: wire.SessionPlan) -> str:
-    arguments = [
-        "model.SerializeToString()" if spec.model.precision == "fp16" else "MODEL",
-        "options",
-        "providers=listed" if plan["allow_fallback"] else "providers=providers",
-    ]
-    if plan["disabled_optimizers"]:
-        arguments.append(f"disabled_optimizers={plan['disabled_optimizers']!r}")
-    if not plan["allow_fallback"]:
-        arguments.append("enable_fallback=0")
-    return "\n".join(["session = ort.InferenceSession(", *(f"    {one}," for one in arguments), ")"])
+def emitters_table() -> Table:
+    """The formats, and what each cannot express."""
+    rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
+    return Table(columns=texts("format", "file", "what it is", "what it cannot express"), rows=rows)
 
 
-def _fallback_check(allowed: bool) -> list[str]:
-    message = 'f"{missing} did not load; the session runs on {session.get_providers()}."'
-    if allowed:
-        action = f'    print("FALLBACK:", {message}, file=sys.stderr)'
-    else:
-        action = f"    raise RuntimeError({message})"
-    return [
-        "",
-        "# ONNX Runtime replaces a provider that does not load without an error: see what it really took.",
-        "missing = [name for name, _ in providers if name not in session.get_providers()]",
-        "if missing:",
-        action,
-    ]
-
-
-# --- feeds --------------------------------------------------------------------------------------------------
-
-
-def _feeds(spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
-    workload = spec.workload
-    sources = {one["name"]: _source(one, workload) for one in inputs}
-    blocks = []
-    if _is_npz(workload.feeds):
-        blocks.append(
-            NPZ.format(path=workload.feeds, mean=list(workload.image_mean), std=list(workload.image_std))
-        )
-    blocks += [_images(one, workload) for one in inputs if _is_image(one, workload)][:1]
-    if any(text.removeprefix("bfloat16(").startswith("random.") for text in sources.values()):
-        blocks.append(f"random = np.random.default_rng({workload.seed!r})")
-    if any(one["dtype"] == "bfloat16" for one in inputs):
-        blocks.append(BFLOAT16)
-    lines = [f"    {name!r}: {text}," for name, text in sources.items()]
-    return "\n\n\n".join([*(block.strip("\n") for block in blocks), "\n".join(["feeds = {", *lines, "}"])])
-
-
-def _is_npz(feeds: str) -> bool:
-    return feeds.lower().endswith(".npz")
-
-
-def _is_image(one: wire.InputPlan, workload: WorkloadSpec) -> bool:
-    asked = one.get("drawn") or one["name"] in workload.feed_values
-    from_files = workload.feeds != "random" and not _is_npz(workload.feeds)
-    return from_files and not asked and takes_images(one["dtype"], one["shape"])
-
-
-def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
-    """The expression that makes the array of one input."""
-    shape = list(one["shape"])
-    dtype = "float32" if one["dtype"] == "bfloat16" else one["dtype"]
-    if one.get("drawn"):
-        text = _random(one, dtype, shape)
-    elif one["name"] in workload.feed_values:
-        value = workload.feed_values[one["name"]]
-        text = f"np.array(np.broadcast_to(np.asarray({value!r}, {dtype!r}), {shape!r}))"
-    elif _is_npz(workload.feeds):
-        text = f"from_file({one['name']!r}, {dtype!r}, {shape!r})"
-    elif _is_image(one, workload):
-        text = f"np.ascontiguousarray(images, {dtype!r})"
-    else:
-        text = _random(one, dtype, shape)
-    return f"bfloat16({text})" if one["dtype"] == "bfloat16" else text
-
-
-def _images(one: wire.InputPlan, workload: WorkloadSpec) -> str:
-    """The lines that read the images of an input; without statistics of its own it gets ImageNet's."""
-    shape = one["shape"]
-    axis = channel_axis(shape) or 3
-    height, width = shape[2:] if axis == 1 else shape[1:3]
-    read = IMAGES.format(
-        path=workload.feeds,
-        suffixes=IMAGE_SUFFIXES,
-        rows=shape[0],
-        mode=IMAGE_MODES[shape[axis]],
-        size=(width, height),
-        channels=shape[axis],
-    )
-    lines = [read.strip("\n")]
-    if one["dtype"] != "uint8":
-        mean, std = (IMAGENET_MEAN, IMAGENET_STD) if shape[axis] == 3 else (0, 1)
-        lines.append(NORMALIZED.format(mean=workload.image_mean or mean, std=workload.image_std or std))
-    return "\n".join([*lines, *(["images = np.moveaxis(images, 3, 1)"] if axis == 1 else [])])
-
-
-def _random(one: wire.InputPlan, dtype: str, shape: list[int]) -> str:
-    low, high = random_range(dtype, one["low"], one["high"])
-    if dtype == "bool":
-        return f"random.integers({low!r}, {high!r}, {shape!r}).astype(np.bool_)"
-    if dtype in INTEGERS:
-        return f"random.integers({low!r}, {high!r}, {shape!r}, dtype={dtype!r})"
-    return f"random.uniform({float(low)!r}, {float(high)!r}, {shape!r}).astype({dtype!r})"
-
-
-# --- the run ------------------------------------------------------------------------------------------------
-
-
-def _run(spec: TrialSpec, uses_bfloat16: bool) -> str:
-    bound, device, lines = spec.workload.use_io_binding, '"cpu", 0', list[str]()
-    options = ", run_options" if spec.session.run_config_entries else ""
-    gpu = [one for one in spec.session.providers if bound and one.name in wire.CUDA_PROVIDERS]
-    if gpu:
-        device_id = int(gpu[0].options.get("device_id", "0"))
-        lines += [
-            f"on_gpu = session.get_providers()[0] in {wire.CUDA_PROVIDERS!r}",
-            f'device = ("cuda", {device_id!r}) if on_gpu else ("cpu", 0)',
-        ]
-        device = "*device"
-    if bound or uses_bfloat16:
-        lines.append(VALUES.format(device=device))
-    if bound:
-        take = "get_outputs" if uses_bfloat16 else "copy_outputs_to_cpu"
-        lines.append(BOUND_RUN.format(device=device, take=take, options=options))
-    elif uses_bfloat16:
-        lines.append(
-            "outputs = session.run_with_ort_values("
-            f"[one.name for one in session.get_outputs()], values{options})"
-        )
-    else:
-        lines.append(f"outputs = session.run(None, feeds{options})")
-    shape = "value.shape()" if uses_bfloat16 else "list(np.shape(value))"
-    report = f"for one, value in zip(session.get_outputs(), outputs):\n    print(one.name, {shape})"
-    return "\n".join([*lines, report])
+def file_stem(name: str) -> str:
+    """Return `name` as the beginning of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"

@@ -1,21 +1,21 @@
-"""Export: the chosen settings as a YAML file and as Python; and a YAML file back into the sliders."""
+"""Export: a trial in the format that is chosen from the table; and a YAML file back into the sliders."""
 
 from __future__ import annotations
 
-import re
 import time
 
 import streamlit as st
 
-from core import wire
 from core.evidence.measurement import Trial
 from core.run import variants
-from core.run.search import found_by
+from core.run.leaving import Leaving, leaving, unmeasured
 from core.show import emit, settings, verdict
+from core.show.words import counted
 from core.spec import TrialSpec, spec_from_yaml
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.guard import MARK, WARNING, breach
+from core.wire.units import size
 from dashboard import format, state
 from dashboard.views.export import bundling, verifying
 from dashboard.widgets import results
@@ -25,6 +25,8 @@ SOURCE = "export.source"
 PASTED = "export.pasted"
 FILE = "export.file"
 ACCEPTED = "export.accepted"
+FORMAT = "export.format"
+MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
@@ -126,10 +128,9 @@ def _current() -> None:
         "first for numbers."
     )
     record = state.current_model()
-    name = file_stem(record.name if record else "model")
-    trial = _unmeasured(spec, name)
+    trial = _unmeasured(spec, record.name if record else "model")
     facts = variants.model_facts(record) if record else None
-    _files(emit.emit_yaml(trial, model=facts), emit.emit_python(trial, record.info if record else None), name)
+    _file(unmeasured(state.store(), trial, record, facts))
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
@@ -158,12 +159,8 @@ def _trial(trial: Trial) -> None:
     accepted = _accepted(trial)
     if accepted is None:
         return
-    bundling.draw(trial, accepted, f"{file_stem(trial.model_name)}-{trial.id[:8]}")
-    _files(
-        emit.emit_yaml(trial, accepted_breach=accepted, found=found_by(state.store(), trial)),
-        emit.emit_python(trial, _info(trial), accepted_breach=accepted),
-        f"{file_stem(trial.model_name)}-{trial.id[:8]}",
-    )
+    bundling.draw(trial, accepted, f"{emit.file_stem(trial.model_name)}-{trial.id[:8]}")
+    _file(leaving(state.store(), trial), accepted)
 
 
 def _accepted(trial: Trial) -> str | None:
@@ -186,37 +183,57 @@ def _accepted(trial: Trial) -> str | None:
     return words.strip() or None
 
 
-def _info(trial: Trial) -> wire.ModelInfo | None:
-    record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
-    return record.info if record else None
+def _file(known: Leaving, accepted: str = "") -> None:
+    """The chosen format: what it is, what it cannot express, its text, and the file."""
+    names = {one.name: one for one in emit.EMITTERS}
+    chosen = names[
+        st.selectbox(
+            "Format",
+            list(names),
+            key=FORMAT,
+            format_func=lambda name: f"{names[name].label} ({names[name].ending})",
+            persist_state="session",
+            help="All are written from the same settings. Each says on top which of them it does not carry.",
+        )
+    ]
+    purpose = chosen.purpose[0].upper() + chosen.purpose[1:]
+    st.caption(f"{format.plain(purpose)}. Cannot express: {format.plain(chosen.cannot)}.")
+    try:
+        text = chosen.text(known, accepted)
+        _not_carried(text)
+        _download(chosen, known, accepted)
+    except TunerError as error:
+        state.report(error)
+        return
+    st.code(text, language=chosen.language, height=520)
 
 
-def file_stem(name: str) -> str:
-    """Return `name` as the beginning of a file's name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"
+def _not_carried(text: str) -> None:
+    """Say beside the file what of these settings is not in it."""
+    if lost := emit.not_carried(text):
+        lines = "\n".join(f"- {format.plain(line)}" for line in lost)
+        st.info(lines, icon=":material/info:", title=f"Not carried: {counted(len(lost), 'setting')}")
 
 
-def _files(yaml_text: str, python_text: str, stem: str) -> None:
-    yaml_tab, python_tab = st.tabs(["YAML", "Python"])
-    with yaml_tab:
-        _file(yaml_text, f"{stem}.yaml", "application/yaml", "yaml", "export.download_yaml")
-    with python_tab:
-        _file(python_text, f"{stem}.py", "text/x-python", "python", "export.download_python")
-
-
-def _file(text: str, name: str, mime: str, language: str, key: str) -> None:
+def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
+    name = chosen.file_name(known)
+    bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
+    if bytes_ > MOST_BYTES:
+        command = f"python -m core emit {known.trial.id[:8]} --format {chosen.name} -o {name}"
+        st.caption(f"The model of {size(bytes_)} is taken along; write this file by the command line:")
+        st.code(command, language="bash")
+        return
     st.download_button(
         f"Download {name}",
-        text,
+        chosen.content(known, accepted),
         file_name=name,
-        mime=mime,
-        key=key,
+        mime="application/zip" if name.endswith(".zip") else "application/octet-stream",
+        key="export.download",
         on_click="ignore",
         icon=":material/download:",
-        type="primary" if language == "yaml" else "secondary",
-        help="Saves what is shown below.",
+        type="primary",
+        help="Saves what is shown below." if chosen.pack is None else "Saves the model with what is below.",
     )
-    st.code(text, language=language, height=520)
 
 
 # --- in ---------------------------------------------------------------------------------------------------

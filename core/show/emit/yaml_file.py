@@ -1,0 +1,132 @@
+"""The trial as the YAML file that is exported, imported and checked on another machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from core import __version__
+from core.evidence.documents import ModelFacts
+from core.evidence.measurement import Trial
+from core.show.emit import head
+from core.spec import spec_from_dict, yaml_from_spec
+
+_MEASURED = (
+    "model",
+    "comparison",
+    "role",
+    "contrasts",
+    "grade",
+    "grade_reason",
+    "busy",
+    "generations",
+    "requested_providers",
+    "effective_providers",
+    "fallback",
+    "fallback_reason",
+    "placement",
+    "casts",
+    "batch_size",
+    "runs",
+    "latency",
+    "throughput_per_s",
+    "cpu_s_per_inference",
+    "idle_cpu_s",
+    "idle_wall_s",
+    "energy_j_per_inference",
+    "session_creation_s",
+    "first_run_s",
+    "new_shapes",
+    "load_peak_rss_bytes",
+    "peak_rss_bytes",
+    "gpu_memory_bytes",
+    "output_error",
+    "guard",
+    "steady",
+    "affinity",
+    "notes",
+    "tool_version",
+)
+_MACHINE = (
+    "fingerprint",
+    "cpu",
+    "host",
+    "memory_bytes",
+    "gpus",
+    "os",
+    "kernel",
+    "python",
+    "libraries",
+    "ort_build",
+    "variables",
+)
+
+
+def emit_yaml(
+    trial: Trial,
+    *,
+    accepted_breach: str = "",
+    model: ModelFacts | None = None,
+    found: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the trial as the YAML file that is exported, imported and checked on another machine.
+
+    What was measured and on which machine stands beside the configuration; reading the file back gives the
+    trial's spec exactly.
+
+    Args:
+        trial: to write.
+        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
+        model: what its model is (`variants.model_facts`), where it has no result that says so.
+        found: how a search found it (`search.found_by`).
+
+    Raises:
+        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
+            this version understands.
+    """
+    spec, accepted = spec_from_dict(trial.spec), head.accepted(trial, accepted_breach)
+    measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
+    measured |= {"found_by_search": dict(found)} if found else {}
+    header = [
+        f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
+        *head.model_lines({"model": model} if model else trial.result),
+        *head.fallback_lines(trial),
+        *head.doubt_lines(trial),
+        *head.breach_lines(trial, accepted),
+    ]
+    fp32 = _precision(trial, model) == "fp32"
+    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
+    return "\n".join([*header, text])
+
+
+def _precision(trial: Trial, model: ModelFacts | None) -> str:
+    """What the model computes in; of a result of an earlier version its guard knows."""
+    result = trial.facts
+    facts, guard = model or result.get("model"), result.get("guard")
+    return (facts.get("precision") if facts else guard.get("precision") if guard else "") or ""
+
+
+def _measured(trial: Trial) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "trial": trial.id,
+        "kind": trial.kind,
+        "state": trial.state,
+        "at": _iso(trial.finished_at),
+    }
+    if trial.error is not None:
+        facts["error"] = trial.error
+    result: Mapping[str, Any] = trial.facts
+    return facts | {name: result[name] for name in _MEASURED if name in result}
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not result or not result.get("environment"):
+        return None
+    machine = result["environment"]
+    facts = {name: machine[name] for name in _MACHINE if name in machine}
+    return facts | {"effective_providers": result.get("effective_providers")}
