@@ -552,6 +552,19 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class ReportDocument(TypedDict):
+    """`report`."""
+
+    kind: str  # of the result, in words
+    id: str  # by which it is found again
+    verdict: str  # one sentence
+    rejected: str | None  # why no verdict stands; null: it stands
+    format: Literal["html", "md"]
+    output: str | None  # the file written; null: none
+    output_bytes: int | None
+    text: str | None  # the Markdown; null: an HTML file was written
+
+
 class EmitDocument(TypedDict):
     """A file of settings."""
 
@@ -719,6 +732,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "inspect": InspectDocument,
     "export": ExportDocument,
     "emit": EmitDocument,
+    "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "show TRIAL": TrialDocument,
