@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import drafts, state  # noqa: E402
+from dashboard import drafts, format, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
@@ -66,5 +66,8 @@ with st.sidebar:
     login.log_out()
     access.mend()
 state.show_notice()
+if words := state.recorded():
+    told = f"**Demonstration.** {format.plain(words)} Look around: nothing you do here is kept."
+    st.warning(told, icon=":material/slideshow:")
 page.run()
 drafts.keep()

@@ -37,6 +37,7 @@ from core.spec.question import Question
 from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
+from core.store.recorded import recording
 from core.wire.errors import (
     ErrorRecord,
     ModelError,
@@ -113,8 +114,23 @@ def exports() -> dict[str, ExportJob]:
 
 @st.cache_resource(show_spinner="Looking at this machine…")
 def environment() -> wire.Environment:
-    """The machine and what it can load, found once by a worker."""
-    return scheduler().environment()
+    """The machine and what it can load, found once by a worker; of recorded results, the one they are of."""
+    found = recording(store().folder)
+    return scheduler().environment() if found is None else found.environment
+
+
+@st.cache_resource(show_spinner=False)
+def recorded() -> str:
+    """That the results of this server were recorded elsewhere, in a sentence; empty: they are its own."""
+    found = recording(store().folder)
+    return "" if found is None else found.words
+
+
+def closed() -> str:
+    """Why this session may start nothing; empty: it may."""
+    if recorded():
+        return "This is a demonstration: nothing is measured. Start ORTune without `--demo` to measure."
+    return ""
 
 
 @st.cache_resource(show_spinner=False)
