@@ -38,7 +38,7 @@ from core.spec.question import Question
 from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
-from core.store.recorded import recording
+from core.store.recorded import recording, words_of
 from core.wire.errors import (
     ErrorRecord,
     ModelError,
@@ -158,8 +158,7 @@ def environment() -> wire.Environment:
 @st.cache_resource(show_spinner=False)
 def recorded() -> str:
     """That the results of this server were recorded elsewhere, in a sentence; empty: they are its own."""
-    found = recording(store().folder)
-    return "" if found is None else found.words
+    return words_of(store().folder)
 
 
 def closed() -> str:

@@ -23,6 +23,7 @@ from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import find
 from core.store import Store
+from core.store.recorded import words_of
 from core.wire.errors import SpecError, WorkerError
 from core.wire.files import ROOT
 
@@ -77,7 +78,7 @@ def report(
         check_place(output)
     store = Store()
     settle(store)
-    said = compose(find(store, refs), store, price=price)
+    said = compose(find(store, refs), store, price=price, recorded=words_of(store.folder))
     text = ""
     if format_ == "md":
         text = markdown(said)

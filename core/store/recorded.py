@@ -40,6 +40,12 @@ def recording(folder: Path) -> Recording | None:
         return None
 
 
+def words_of(folder: Path) -> str:
+    """Return the words of a recording; empty: the folder holds none."""
+    found = recording(folder)
+    return "" if found is None else found.words
+
+
 def refuse_measuring(folder: Path) -> None:
     """Refuse to measure among recorded results.
 

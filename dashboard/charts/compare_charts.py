@@ -108,7 +108,15 @@ def forest_info(
     rows = [_row(one, labels, rejected=one["candidate"] in muted, final=final) for one in known]
     name = labels.get(baseline, "baseline")
     rows.append(
-        ForestRow(label=name, ratio=1.0, low=None, high=None, verdict=BASELINE, short="baseline", hover=name)
+        ForestRow(
+            label=name,
+            ratio=1.0,
+            low=None,
+            high=None,
+            verdict=BASELINE,
+            short="baseline",
+            hover=plain(name),
+        )
     )
     drawn = [value for row in rows for value in (row.ratio, row.low, row.high) if value]
     low, high = min(*drawn, 1 / (1 + 2 * margin)), max(*drawn, 1 + 2 * margin)

@@ -7,6 +7,7 @@ everybody from measuring.
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import tempfile
@@ -33,7 +34,7 @@ def unpack() -> Path:
         with tarfile.open(RECORDED) as archive:
             archive.extractall(home, filter="data")
         _find_scores_again(Store(home / STORE_NAME))
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         remove(home)
         raise StoreError(
             f"The recorded races cannot be unpacked: {error}.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from core.show.report import Price
 from core.show.report.subjects import find
 from core.store import Store
+from core.store.recorded import words_of
 from dashboard.report.made import html_of
 
 
@@ -22,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     price = Price(per_hour=given.price_per_hour, currency=given.currency) if given.price_per_hour else None
     store = Store()
-    text = html_of(find(store, given.refs), store, price=price)
+    text = html_of(find(store, given.refs), store, price=price, recorded=words_of(store.folder))
     try:
         given.output.write_text(text, encoding="utf-8")
     except OSError as error:

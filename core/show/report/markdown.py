@@ -41,7 +41,7 @@ def markdown(report: Report) -> str:
     if report.caveats:
         lines += ["", *_details("Caveats", [f"- {escaped(one)}" for one in report.caveats])]
     for file in report.files:
-        lines += ["", *_details(f"YAML: {html.escape(visible(file.name))}", _yaml(file))]
+        lines += ["", *_details(f"YAML: {_summary(file.name)}", _yaml(file))]
     at = f", {when(report.measured_at)}" if report.measured_at else ""
     version = escaped(report.tool_version)
     lines += ["", f"<sub>{report.kind} `{visible(report.id)}`{at}, measured by ORTune {version}</sub>", ""]
@@ -64,6 +64,11 @@ def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]
                 others = [*sections[:number], *([rest] if rest.parts else []), *sections[number + 1 :]]
                 return list(_table(part)), others
     return [], list(sections)
+
+
+def _summary(text: str) -> str:
+    """Text for a line of HTML, where Markdown's own escapes would be seen."""
+    return html.escape(visible(text)).replace("@", "@\N{WORD JOINER}")
 
 
 def _details(title: str, lines: Sequence[str]) -> list[str]:
