@@ -122,7 +122,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 def is_following() -> bool:
     """Whether this session follows a presenter; a thread of the server follows nobody."""
-    return get_script_run_ctx() is not None and bool(st.session_state.get(FOLLOWING))
+    return get_script_run_ctx(suppress_warning=True) is not None and bool(st.session_state.get(FOLLOWING))
 
 
 @st.cache_resource(show_spinner=False)

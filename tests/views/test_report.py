@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.store import STORE_NAME
+from core.store import STORE_NAME, Store
+from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from dashboard import demo, following, state
 from tests.views import invented
@@ -46,6 +47,9 @@ STARTS = {  # page -> the button that would measure
 @pytest.fixture(scope="module")
 def unpacked() -> Iterator[Path]:
     found = demo.unpack()
+    for sample in sample_models():
+        if sample.exists:
+            inspect_cached(Store(found / STORE_NAME), Path(sample.path))
     yield found
     demo.remove(found)
 
@@ -87,10 +91,12 @@ def test_a_server_of_its_own_says_nothing_of_a_recording(open_page: Open, mlp: o
 def test_a_result_offers_its_report(
     page: str, recorded: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = open_page(page)
+    pair = next(recorded.glob("artifacts/*/why-*.json"))
+    query = {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name} if page == "why" else {}
+    at = open_page(page, **query)
     assert not [one for one in at.code if "<details>" in one.value]  # nothing is made before it is opened
     _open_popovers(monkeypatch)
-    at = open_page(page)
+    at = open_page(page, **query)
     assert not at.error
     (shown,) = [one.value for one in at.code if "<details>" in one.value]
     assert "not measured here" in shown
@@ -116,7 +122,8 @@ def _open_popovers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if somebody had opened the popover: AppTest cannot."""
     from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
-    monkeypatch.setattr(PopoverContainer, "open", property(lambda self: True))
+    always = property(lambda self: True, lambda self, value: None)
+    monkeypatch.setattr(PopoverContainer, "open", always, raising=False)
 
 
 # --- following ----------------------------------------------------------------------------------------------
@@ -158,11 +165,13 @@ def test_a_follower_starts_nothing_and_changes_nothing(open_page: Open, add_mode
     follower = open_page(follow=token)
     assert follower.button(key="run").disabled
     before = len(state.store().trials())
-    follower.button(key="run").click().run()  # a message that no browser of ours sends
+    follower.button(key="run").proto.disabled = False  # a message that no browser of ours sends
+    follower.button(key="run").click().run()
+    assert "can only look" in texts(follower)
     follower.button(key="pin").click().run()
+    assert any("can only look" in one.value for one in follower.exception)  # the server draws it as an error
     assert len(state.store().trials()) == before
     assert state.store().baseline(model.content_sha256) is None
-    assert "can only look" in texts(follower)
 
 
 def test_a_follower_may_leave_and_is_told_when_it_is_over(open_page: Open, mlp: object) -> None:
