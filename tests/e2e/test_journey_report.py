@@ -89,8 +89,8 @@ def test_a_report_of_a_result_opens_without_a_network(
     for number in range(3):
         expect(figures.nth(number).locator("svg.main-svg").first).to_be_visible()
     expect(report.get_by_role("heading", name="Cost per million inferences")).to_be_visible()
-    figures.nth(2).locator(".draglayer .nsewdrag").first.hover()  # it answers to the mouse
-    expect(figures.nth(2).locator(".hoverlayer .hovertext").first).to_be_visible()
+    figures.nth(0).locator(".scatterlayer .point").first.hover(force=True)  # it answers to the mouse
+    expect(figures.nth(0).locator(".hoverlayer .hovertext").first).to_be_visible()
     paper, text = report.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector"
         "('.plot .xtick text')).fill]"

