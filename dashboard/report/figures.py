@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
-from core.run import sweep
+from core.run.sweet_spot import supported_percentile
 from core.show import standings, verdict
 from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
 from core.spec import spec_from_dict
@@ -179,14 +179,15 @@ def _curve(about: Curve) -> Iterator[Plot]:
     complete = [one for one in about.points if one.latency]
     if not complete:
         return
-    percentile = sweep.supported_percentile(complete)
-    shown: Iterable[str] = dict.fromkeys(["p50_s", percentile])
-    for title, y in (("Latency", list(shown)), ("Throughput", "throughput")):
-        info = curve_charts.curve_info(complete, x=about.axis.name, y=y)
+    percentile = supported_percentile(complete)
+    x, series = about.axes[0].name, about.axes[1].name if len(about.axes) > 1 else ""
+    shown = list(dict.fromkeys(["p50_s", percentile]))[-1 if series else -2 :]
+    for title, y in (("Latency", shown), ("Throughput", "throughput")):
+        info = curve_charts.curve_info(complete, x=x, y=y, series=series)
         yield Plot(
             title=title,
             figure=curve_charts.curve(info),
-            alt=f"{title} over {about.axis.name} at {len(complete)} measured points; bands: 95 % intervals",
+            alt=f"{title} over {x} at {len(complete)} measured points; bands: 95 % intervals",
         )
 
 

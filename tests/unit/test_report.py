@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.run import sweep
+from core.run.axes import axes_of_study
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import escaped, markdown
@@ -42,7 +42,7 @@ def kinds(store: Store) -> dict[str, list[str]]:
         "trial": [next(one.id for one in store.trials(kind="measure") if not one.study)],
         "race": [max(races, key=lambda one: 0 if one.study else len(one.contestants)).id],
         "search": [next(one.id for one in store.studies() if one.answer and one.answer["winner"])],
-        "curve": [next(one.study for one in races if sweep.axis_of_study(one.study))],
+        "curve": [next(one.study for one in races if axes_of_study(one.study))],
         "card": [next(one.study for one in races if one.study.startswith("scorecard"))],
         "why": [pair.stem.removeprefix("why-"), pair.parent.name],
         "profile": [store.trials(kind="profile")[0].id],

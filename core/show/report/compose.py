@@ -10,6 +10,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Color, Grade, is_rejected, look
+from core.run.axes import point_name
 from core.run.search import found_by
 from core.show import emit, standings, verdict
 from core.show.format import duration, when
@@ -158,14 +159,14 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     rejected = _rejected(race.facts)
     done = [one for one in points if one.throughput_per_s]
     best = max(done, key=lambda one: one.throughput_per_s or 0.0, default=None)
-    name = ", ".join(f"{k} {v}" for k, v in best.values.items()) if best is not None else ""
+    name = point_name(best.values) if best is not None else ""
     said = f"Highest throughput: {name}." if best is not None else "No point came through."
-    labels = {one.trial: ", ".join(f"{k} {v}" for k, v in one.values.items()) for one in points}
+    labels = {one.trial: point_name(one.values) for one in points}
     parts: list[Part] = [*sheets.grade(race.facts), races.points(points, busy=busy)]
     return {
         "kind": "Curve",
         "id": race.id,
-        "title": f"{race.model_name} over {about.axis.name}",
+        "title": f"{race.model_name} over {' and '.join(one.name for one in about.axes)}",
         "measured_at": race.finished_at or race.created_at,
         "verdict": "Rejected: these points are not ranked." if rejected else said,
         "color": "red" if rejected else "blue",

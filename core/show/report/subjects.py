@@ -10,9 +10,10 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.run import sweep
+from core.run.axes import STUDY_PREFIX, Axis, axes_of_study
 from core.run.explanation import Pair, explained, pair
 from core.run.scorecard import Row, Subject, rows
-from core.run.sweep import Axis, Measured, Point
+from core.run.sweep import Measured
 from core.spec import spec_from_dict
 from core.store import ModelRecord, Store, StudyRecord
 from core.store.library import resolve_model
@@ -51,9 +52,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A sweep over one setting, and the race of its points."""
+    """A sweep over one setting or two, and the race of its points."""
 
-    axis: Axis
+    axes: Sequence[Axis]
     points: Sequence[Measured]
     race: Comparison
     trials: Sequence[Trial]
@@ -191,7 +192,7 @@ def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
 
 
 def of_race(store: Store, race: Comparison) -> Race | Curve:
-    """Return a race; the race of a sweep over one setting is a curve.
+    """Return a race; the race of a sweep is a curve.
 
     Raises:
         SpecError: it has not ended.
@@ -199,37 +200,18 @@ def of_race(store: Store, race: Comparison) -> Race | Curve:
     if race.state in ("WAITING", "RUNNING"):
         raise SpecError(f"The comparison `{race.id[:12]}` has not ended.", hint="Wait until it has.")
     trials = _whole(store, [one.trial for one in race.contestants])
-    axis = sweep.axis_of_study(race.study)
-    if axis is not None and (points := _points(axis, race, trials)):
-        return Curve(axis=axis, points=points, race=race, trials=trials)
+    axes = axes_of_study(race.study)
+    if axes and (points := _points(store, axes, race, trials)):
+        return Curve(axes=axes, points=points, race=race, trials=trials)
     return Race(race=race, trials=trials)
 
 
-def _points(axis: Axis, race: Comparison, trials: Sequence[Trial]) -> list[Measured]:
-    found = []
-    for trial in trials:
-        try:
-            spec = spec_from_dict(trial.spec)
-        except TunerError:  # of another version
-            continue
-        if (value := _value(axis, trial)) in axis.values:
-            point = Point(values={axis.name: value}, spec=spec)
-            found.append(sweep.measured(point, trial, reused=False, race=race))
-    return sorted(found, key=lambda one: one.values[axis.name])
-
-
-def _value(axis: Axis, trial: Trial) -> int:
-    """What a trial of a sweep was at; 0 where it is no point of it."""
-    if trial.study and sweep.axis_of_study(trial.study) != axis:
-        return 0
-    session, workload = trial.spec.get("session") or {}, trial.spec.get("workload") or {}
-    if axis.name == sweep.BATCH:
-        found = workload.get("batch_size") or trial.facts.get("batch_size")
-    elif axis.name == sweep.THREADS:
-        found = session.get(sweep.THREADS)
-    else:
-        found = (workload.get("dims") or {}).get(axis.name)
-    return int(found or 0)
+def _points(store: Store, axes: Sequence[Axis], race: Comparison, trials: Sequence[Trial]) -> list[Measured]:
+    record = store.model(race.model_sha256)
+    models = sweep.models(store, record) if record is not None else {}
+    asked = {one.trial for one in race.contestants if one.role == "candidate"}
+    rows = [sweep.of_trial(one, axes, models, race) for one in trials if one.id in asked]
+    return [one for one in rows if one is not None]
 
 
 def of_search(store: Store, record: StudyRecord) -> Search:
@@ -253,7 +235,7 @@ def of_study(store: Store, name: str) -> About | None:
     if name.startswith(CARD):
         own = [one for one in store.trials(study=name) if one.spec.get("targets")]
         return of_targets(store, own, name) if own else None
-    return of_race(store, races[0]) if name.startswith(f"{sweep.STUDY_PREFIX} ") else None
+    return of_race(store, races[0]) if name.startswith(f"{STUDY_PREFIX} ") else None
 
 
 def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
