@@ -8,7 +8,7 @@ PORT ?= 8501
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types layers tests e2e test-faults screenshots clean
+.PHONY: help setup run demo test test-all check lint types layers tests e2e test-faults screenshots clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ setup: $(VENV)/.dev ## Install everything, the tools for development included
 
 run: $(VENV)/.run ## Set up and open the dashboard with a sample model (PORT=8501)
 	@$(BIN)/python -m dashboard --port $(PORT)
+
+demo: $(VENV)/.run ## Show ORTune over recorded races, without measuring (PORT=8501)
+	@$(BIN)/python -m dashboard --demo --port $(PORT)
 
 test: $(VENV)/.dev check tests ## Set up and pass every check and test
 

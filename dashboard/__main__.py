@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import socket
@@ -42,6 +43,10 @@ def main(
         list[str] | None,
         typer.Option(metavar="NAME", help="Name that browsers may call this server by; may be repeated."),
     ] = None,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Show races that were recorded; nothing is measured, nothing is kept."),
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Open it to the network without any login.")
     ] = False,
@@ -67,6 +72,8 @@ def main(
         _refuse(reason)
     if 0 < len(token) < MIN_TOKEN:
         _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
+    if demo:
+        _open_demo(home)
     print(f"ORTune: http://{_shown(address)}:{port}", flush=True)  # noqa: T201 - the one line a user waits for
     serve(address, port, hosts=own_hosts(address, host or ()), token=token)
 
@@ -99,6 +106,22 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     )
     app.run(config={"server.port": port, "server.address": address, "logger.hideWelcomeMessage": True})
     ending.finish()
+
+
+def _open_demo(home: Path | None) -> None:
+    """Serve the recorded races from a home that goes with the server."""
+    from core.wire.errors import TunerError
+    from dashboard import demo
+
+    if home is not None:
+        _refuse("`--demo` has a home of its own, which goes with the server. Leave `--home` out.")
+    try:
+        opened = demo.unpack()
+    except TunerError as error:
+        _refuse(f"{error.message} {error.hint}")
+        return
+    atexit.register(demo.remove, opened)
+    os.environ["ORTUNE_HOME"] = str(opened)
 
 
 def _open_to_all(address: str, token: str) -> str:

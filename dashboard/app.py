@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import drafts, state  # noqa: E402
+from dashboard import drafts, following, format, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
@@ -23,8 +23,10 @@ st.html(_STYLE)
 gate.stay_inside()
 login.require()
 state.freeze_imports()
-drafts.restore()
-drafts.keep()  # before the page: what was just typed survives a reload of a slow one
+following.take_up()
+if not state.is_following():
+    drafts.restore()
+    drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
@@ -59,12 +61,20 @@ page = st.navigation(
     expanded=True,  # else the last ones hide behind a button
 )
 drafts.carry(page.url_path)
+following.mirror(page.url_path)
 with st.sidebar:
     machine_line.sidebar()
-    drafts.button()
+    if not state.is_following():
+        drafts.button()
     glossary.button()
+    following.sidebar()
     login.log_out()
     access.mend()
 state.show_notice()
+if words := state.recorded():
+    told = f"**Demonstration.** {format.plain(words)} Look around: nothing you do here is kept."
+    st.warning(told, icon=":material/slideshow:")
 page.run()
-drafts.keep()
+if not state.is_following():
+    drafts.keep()
+following.tell(page.url_path)

@@ -76,7 +76,26 @@ def restore() -> None:
     for key, value in values.items():
         if _is_kept(key) and key not in st.session_state:
             st.session_state[key] = value
-    st.session_state[_NAME], st.session_state[_TEXT] = name, _as_text(_collect())
+    st.session_state[_NAME], st.session_state[_TEXT] = name, _as_text(collect())
+
+
+def take(values: Mapping[str, Any]) -> None:
+    """Make the form of this session the given one, before any widget is drawn.
+
+    Args:
+        values: from `collect`, of another session.
+    """
+    usual = _usual()
+    for key in [str(key) for key in st.session_state if _is_kept(str(key))]:
+        if key in values:
+            continue
+        if key in usual:
+            st.session_state[key] = usual[key]
+        else:
+            del st.session_state[key]
+    for key, value in values.items():
+        if _is_kept(key):
+            st.session_state[key] = value
 
 
 def carry(page: str) -> None:
@@ -97,7 +116,7 @@ def carry(page: str) -> None:
 
 def keep() -> None:
     """Write what changed, and see that the address names it."""
-    text = _as_text(_collect())
+    text = _as_text(collect())
     if text != st.session_state.get(_TEXT, _as_text({})):
         own = st.session_state.setdefault(_OWN, secrets.token_hex(8))
         if not _write(own, text):
@@ -110,7 +129,7 @@ def keep() -> None:
 
 def link() -> str:
     """Return an address of this page that opens it as it is now, whatever this session does later."""
-    text = _as_text(_collect())
+    text = _as_text(collect())
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     shared = {PARAM: name} if _write(name, text) else {}
     here = urlsplit(st.context.url or "")
@@ -143,7 +162,7 @@ def _is_kept(key: str) -> bool:
     return _KEPT.fullmatch(key) is not None and key not in _NEVER
 
 
-def _collect() -> dict[str, Any]:
+def collect() -> dict[str, Any]:
     """The plain values of this session that differ from what a new session begins with."""
     have = {str(key): value for key, value in st.session_state.items() if _is_kept(str(key))}
     if have.get(state.MODEL) == st.session_state.get(state.FALLBACK):

@@ -14,10 +14,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
 from core.evidence.comparison import Configuration, line_up, same_request
@@ -37,9 +38,11 @@ from core.spec.question import Question
 from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
+from core.store.recorded import recording, words_of
 from core.wire.errors import (
     ErrorRecord,
     ModelError,
+    SpecError,
     StoreError,
     TunerError,
     error_from_record,
@@ -59,6 +62,7 @@ TRIAL = "trial"  # id of the trial that Tune shows
 TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it was shown
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
+FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and where it is shown
 TRIAL_PARAM = "trial"  # ?trial=<id>
@@ -76,9 +80,13 @@ class ExportJob:
 
 
 @st.cache_resource(show_spinner=False)
-def store() -> Store:
-    """The store in ORTune's home folder."""
+def _store() -> Store:
     return Store()
+
+
+def store() -> Store:
+    """The store in ORTune's home folder; who follows a presenter can only read in it."""
+    return cast(Store, _OnlyLooked(_store(), _WRITES)) if is_following() else _store()
 
 
 @st.cache_resource(show_spinner=False)
@@ -87,11 +95,40 @@ def queue() -> MachineQueue:
     return MachineQueue()
 
 
-@st.cache_resource(show_spinner=False)
 def scheduler() -> Scheduler:
     """The scheduler of this server; its jobs die with the server."""
+    return cast(Scheduler, _OnlyLooked(_scheduler(), _STARTS)) if is_following() else _scheduler()
+
+
+class _OnlyLooked:
+    """A service for a session that follows a presenter: what changes something is refused."""
+
+    def __init__(self, service: object, refused: frozenset[str]) -> None:
+        self._service, self._refused = service, refused
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._refused:
+            return _refuse
+        return getattr(self._service, name)
+
+
+_WRITES = frozenset({"delete_study", "delete_trials", "pin_baseline", "prune", "put_study", "remove_model"})
+_STARTS = frozenset({"cancel", "perform", "submit"})
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise SpecError(closed() or "Nothing can be changed here.", hint="Press *Stop following* in the sidebar.")
+
+
+def is_following() -> bool:
+    """Whether this session follows a presenter; a thread of the server follows nobody."""
+    return get_script_run_ctx(suppress_warning=True) is not None and bool(st.session_state.get(FOLLOWING))
+
+
+@st.cache_resource(show_spinner=False)
+def _scheduler() -> Scheduler:
     folders.hold_workers()
-    service = Scheduler(store(), owner=_owner(), queue=queue(), admit=admit)
+    service = Scheduler(_store(), owner=_owner(), queue=queue(), admit=admit)
     _made.append(service)
     return service
 
@@ -113,8 +150,24 @@ def exports() -> dict[str, ExportJob]:
 
 @st.cache_resource(show_spinner="Looking at this machine…")
 def environment() -> wire.Environment:
-    """The machine and what it can load, found once by a worker."""
-    return scheduler().environment()
+    """The machine and what it can load, found once by a worker; of recorded results, the one they are of."""
+    found = recording(store().folder)
+    return scheduler().environment() if found is None else found.environment
+
+
+@st.cache_resource(show_spinner=False)
+def recorded() -> str:
+    """That the results of this server were recorded elsewhere, in a sentence; empty: they are its own."""
+    return words_of(store().folder)
+
+
+def closed() -> str:
+    """Why this session may start nothing; empty: it may."""
+    if recorded():
+        return "This is a demonstration: nothing is measured. Start ORTune without `--demo` to measure."
+    if st.session_state.get(FOLLOWING):
+        return "You follow a presenter, and can only look. Stop following to do something yourself."
+    return ""
 
 
 @st.cache_resource(show_spinner=False)

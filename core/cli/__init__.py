@@ -83,6 +83,9 @@ COMMANDS = {
         "verify",
         "Say whether a recorded configuration runs, answers the same and is as fast here.",
     ),
+    "report": Command(
+        "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
+    ),
     "history": Command(
         "library", "history", "List trials, newest first, or drop the raw samples of old ones."
     ),

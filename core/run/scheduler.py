@@ -33,6 +33,7 @@ from core.run.ledger import Ledger, settle
 from core.run.quiet_wait import wait_until_quiet
 from core.spec import TrialSpec
 from core.store import Store
+from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, TunerError, WorkerError
 
@@ -108,6 +109,7 @@ class Scheduler:
 
     def _entered(self, job: Job, cancel: threading.Event) -> Queued:
         """Write the rows of a job down, so that `status` knows it."""
+        refuse_measuring(self.store.folder)
         for spec in job.specs:
             self._admit(spec)
         self._refuse_when_closed()

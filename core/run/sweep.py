@@ -418,7 +418,7 @@ def earlier_curves(
         if race.study == but or {one.name for one in axes_of_study(race.study)} != names:
             continue
         asked = {one.trial for one in race.contestants if one.role == "candidate"}
-        rows = [_of_trial(one, axes, models, race) for one in trials_of(race.id) if one.id in asked]
+        rows = [of_trial(one, axes, models, race) for one in trials_of(race.id) if one.id in asked]
         if known := [one for one in rows if one is not None and one.latency is not None]:
             found.append((race, known))
         if len(found) == most:
@@ -426,7 +426,7 @@ def earlier_curves(
     return found
 
 
-def _of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Comparison) -> Measured | None:
+def of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Comparison) -> Measured | None:
     """The point that a trial is; None: it was stored by another version."""
     try:
         spec = spec_from_dict(trial.spec)

@@ -568,6 +568,19 @@ class FormatsDocument(TypedDict):
     formats: list[FormatRecord]
 
 
+class ReportDocument(TypedDict):
+    """`report`."""
+
+    kind: str  # of the result, in words
+    id: str  # by which it is found again
+    verdict: str  # one sentence
+    rejected: str | None  # why no verdict stands; null: it stands
+    format: Literal["html", "md"]
+    output: str | None  # the file written; null: none
+    output_bytes: int | None
+    text: str | None  # the Markdown; null: an HTML file was written
+
+
 class EmitDocument(TypedDict):
     """A file of settings."""
 
@@ -736,6 +749,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "export": ExportDocument,
     "emit": EmitDocument,
     "emit --list": FormatsDocument,
+    "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "show TRIAL": TrialDocument,

@@ -122,24 +122,24 @@ class Steps:
     fraction: list[float]
 
 
-def latency_ecdf_info(sides: Sequence[Side]) -> list[Steps]:
-    """Fraction of runs at or below each latency, of the sides that have their samples."""
+def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> list[Steps]:
+    """Fraction of runs at or below each latency, of sides that have their samples; `limit` points each."""
     rows = per_row(sides)
-    return [_steps(one.name, ms) for one in sides if (ms := in_ms(one, rows=rows))]
+    return [_steps(one.name, ms, limit) for one in sides if (ms := in_ms(one, rows=rows))]
 
 
-def _steps(name: str, ms: Sequence[float]) -> Steps:
+def _steps(name: str, ms: Sequence[float], limit: int) -> Steps:
     ordered = sorted(ms)
     n = len(ordered)
-    stride = max(1, math.ceil(n / MAX_SAMPLES))
+    stride = max(1, math.ceil(n / limit))
     ranks = sorted({0, n - 1, *range(0, n, stride)})
     return Steps(name=name, ms=[ordered[rank] for rank in ranks], fraction=[(rank + 1) / n for rank in ranks])
 
 
-def latency_ecdf(sides: Sequence[Side]) -> go.Figure:
+def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figure:
     """Fraction of the runs that took at most x milliseconds; further left is better."""
     figure = base_figure(x_title=latency_title(sides), y_title="Fraction of runs at or below")
-    found = latency_ecdf_info(sides)
+    found = latency_ecdf_info(sides, limit=limit)
     if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
     for index, steps in enumerate(found):

@@ -14,7 +14,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.verdict import Grade, Verdict, measured, parts, so_far, tick, words
+from core.evidence.comparison import Comparison
+from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, so_far, tick, words
+from core.show import standings
+from core.show import verdict as verdicts
 from dashboard.charts import (
     FONT_PX,
     MUTED,
@@ -105,7 +108,15 @@ def forest_info(
     rows = [_row(one, labels, rejected=one["candidate"] in muted, final=final) for one in known]
     name = labels.get(baseline, "baseline")
     rows.append(
-        ForestRow(label=name, ratio=1.0, low=None, high=None, verdict=BASELINE, short="baseline", hover=name)
+        ForestRow(
+            label=name,
+            ratio=1.0,
+            low=None,
+            high=None,
+            verdict=BASELINE,
+            short="baseline",
+            hover=plain(name),
+        )
     )
     drawn = [value for row in rows for value in (row.ratio, row.low, row.high) if value]
     low, high = min(*drawn, 1 / (1 + 2 * margin)), max(*drawn, 1 + 2 * margin)
@@ -119,6 +130,49 @@ def forest_info(
         ticks=ratio_ticks(*axis),
         per_row=any(one.get("per_row") for one in known) if per_row is None else per_row,
     )
+
+
+def race_info(comparison: Comparison) -> ForestInfo | None:
+    """Return the forest of a finished race, in the order of its ranks; None: nothing was put against it."""
+    found = standings.against_reference(comparison)
+    if not found:
+        return None
+    return forest_info(
+        [found[trial] for trial in standings.order(comparison) if trial in found],
+        standings.labels(comparison),
+        baseline=standings.reference(comparison),
+        margin=margin_of(comparison),
+        muted=[trial for trial, one in found.items() if is_rejected(one)],
+    )
+
+
+def duel_info(comparison: Comparison, contrasts: Sequence[Mapping[str, Any]]) -> ForestInfo:
+    """Return the forest of one trial against each of its references."""
+    named = {one["baseline"]: verdicts.label(comparison, one["baseline"]) for one in contrasts}
+    muted = [one["candidate"] for one in contrasts if is_rejected(one)]
+    return of_one(contrasts, named, margin=margin_of(comparison), muted=muted)
+
+
+def of_one(contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **how: Any) -> ForestInfo:
+    """Return the forest of one trial against one reference or two; with two, each is named after its own.
+
+    Args:
+        contrasts: of the trial, at least one.
+        named: what its references are called.
+        how: as of `forest_info`.
+    """
+    first, alone = contrasts[0]["baseline"], len(contrasts) == 1
+    rows = [
+        {**one, "label": "this trial" if alone else f"against {named.get(one['baseline'], 'the baseline')}"}
+        for one in contrasts
+    ]
+    reference = named.get(first, "the baseline") if alone else "the reference"
+    return forest_info(rows, {first: reference}, baseline=first, **how)
+
+
+def margin_of(comparison: Comparison) -> float:
+    """Return the share below which a difference does not matter."""
+    return float(comparison.protocol.get("margin") or 0.0)
 
 
 def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bool, final: bool) -> ForestRow:

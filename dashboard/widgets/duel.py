@@ -172,32 +172,13 @@ def _alone(duel: Duel, actions: Callable[[], None]) -> None:
 
 def _forest(duel: Duel) -> None:
     """The interval; with two references, each interval is named after its own."""
-    named = {one["baseline"]: verdict.label(duel.comparison, one["baseline"]) for one in duel.contrasts}
-    info = _forest_info(
-        duel.contrasts,
-        named,
-        margin=duel.comparison.protocol.get("margin") or 0.0,
-        muted=[one["candidate"] for one in duel.contrasts if is_rejected(one)],
-    )
+    info = compare_charts.duel_info(duel.comparison, duel.contrasts)
     st.plotly_chart(
         compare_charts.forest(info),
         key="duel.forest",
         config={"displaylogo": False},
         alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
     )
-
-
-def _forest_info(
-    contrasts: Sequence[verdict.Contrast], named: Mapping[str, str], **how: Any
-) -> compare_charts.ForestInfo:
-    """Of one trial against one reference or two."""
-    first, alone = contrasts[0]["baseline"], len(contrasts) == 1
-    rows = [
-        {**one, "label": "this trial" if alone else f"against {named.get(one['baseline'], 'the baseline')}"}
-        for one in contrasts
-    ]
-    reference = named.get(first, "the baseline") if alone else "the reference"
-    return compare_charts.forest_info(rows, {first: reference}, baseline=first, **how)
 
 
 def never_raced(trial: Trial, pinned: Trial) -> None:
@@ -353,7 +334,7 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
     found = live_text.contrasts_of(race, trial_id)
     if not found:
         return
-    info = _forest_info(found, field.labels, margin=margin, per_row=field.per_row, final=False)
+    info = compare_charts.of_one(found, field.labels, margin=margin, per_row=field.per_row, final=False)
     _running_forest(info, key="duel.live", alt="Speed against each reference so far, with its 95 % interval")
 
 
@@ -372,7 +353,7 @@ def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, ma
         labels: what its sides are called.
         margin: of equivalence.
     """
-    info = _forest_info(found, labels, margin=margin, per_row=False, final=False)
+    info = compare_charts.of_one(found, labels, margin=margin, per_row=False, final=False)
     alt = "Speed against ONNX Runtime's default by a glimpse, with its 95 % interval"
     _running_forest(info, key="duel.glimpse", alt=alt, hollow=True)
 

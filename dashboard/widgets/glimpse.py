@@ -42,7 +42,9 @@ def switch() -> None:
         key=ON,
         persist_state="session",
         on_change=_switched,
-        help="Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
+        disabled=bool(reason := state.closed()),
+        help=reason
+        or "Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
         "which stays warm meanwhile. Others who wait for this machine go first. *Run* confirms.",
     )
 
@@ -88,7 +90,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
         busy: a run of this page waits or races; the glimpse comes after it.
         ratio: where the ratio stands once more, in the bar.
     """
-    if not st.session_state.get(ON):
+    if not st.session_state.get(ON) or state.closed():
         return
     with st.container(border=True, key="glimpse"):
         if spec is None:

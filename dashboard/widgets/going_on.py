@@ -32,9 +32,11 @@ def button(
         "Go on",
         key=f"{page}.go_on",
         icon=":material/more_time:",
+        disabled=bool(reason := state.closed()),
         on_click=_start,
         args=(race.id, follow),
-        help="Adds more generations of fresh processes. The rounds that there are count with them; this "
+        help=reason
+        or "Adds more generations of fresh processes. The rounds that there are count with them; this "
         "result stays as it is.",
     )
 

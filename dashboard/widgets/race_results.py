@@ -188,18 +188,10 @@ def _headline(comparison: Comparison) -> None:
 
 
 def _forest(comparison: Comparison) -> None:
-    found = standings.against_reference(comparison)
-    if not found:
+    info = compare_charts.race_info(comparison)
+    if info is None:
         return
-    against = standings.reference(comparison)
-    ordered = [found[trial] for trial in standings.order(comparison) if trial in found]
-    info = compare_charts.forest_info(
-        ordered,
-        standings.labels(comparison),
-        baseline=against,
-        margin=margin(comparison),
-        muted=[trial for trial, one in found.items() if is_rejected(one)],
-    )
+    ordered = list(standings.against_reference(comparison).values())
     with st.container(border=True, key="compare.forest_box"):
         st.plotly_chart(
             compare_charts.forest(info),

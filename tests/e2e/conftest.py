@@ -86,13 +86,13 @@ def app_url(home: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving(home: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A server of its own, with its address."""
     port = free_port()
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
     log = (home / "server.log").open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-m", "dashboard", "--port", str(port)],
+        [sys.executable, "-m", "dashboard", "--port", str(port), *options],
         cwd=ROOT,
         env=environment,
         stdout=log,

@@ -101,7 +101,7 @@ def measure_accuracy(
     if reuse and known is not None and (calibrated is None or "calibration" in known.reply):
         store.put_accuracy(known)  # it may be asked about another class or threshold now
         return known
-    key = _key(resolved.spec, model)  # of the data before they are read
+    key = key_of(resolved.spec, model)  # of the data before they are read
     plan, notes = _plan(asked, resolved, store, run)
     one = secrets.token_hex(8)
     plan["scores_path"] = str(store.scores_path(one))
@@ -162,7 +162,7 @@ def known_accuracy(
         SpecError: no dataset, or there is nothing at its path.
     """
     asked = _asked(spec)
-    found = store.find_accuracy(_key(spec, model_sha256), fingerprint)
+    found = store.find_accuracy(key_of(spec, model_sha256), fingerprint)
     if found is None or not Path(found.scores_path).is_file():
         return None
     return replace(found, spec=spec.to_dict(), dataset=asked.to_dict())
@@ -254,7 +254,7 @@ def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> Workloa
     return workload.model_copy(update=changes)
 
 
-def _key(spec: TrialSpec, model_sha256: str) -> str:
+def key_of(spec: TrialSpec, model_sha256: str) -> str:
     """Equal where the same scores must come out: model, precision, session, batch, data as they stand."""
     dataset = _asked(spec)
     plan = dataset_plan(dataset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
 from core.evidence.verdict import Color
@@ -43,3 +43,13 @@ def _cells(one: Judged) -> tuple[str, ...]:
         interval(one),
         margin(one),
     )
+
+
+def headline(card: Sequence[Row]) -> str:
+    """Say in a sentence who meets everything."""
+    met = [row.subject.label for row in card if row.state == "MET"]
+    if met:
+        return f"{', '.join(met)} {'meets' if len(met) == 1 else 'meet'} every target."
+    if all(row.state == "MISSED" for row in card):
+        return "No configuration meets every target." if len(card) > 1 else "It misses a target."
+    return "No configuration is known to meet every target yet."

@@ -11,6 +11,7 @@ import streamlit as st
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
+from core.show.report.subjects import of_race
 from core.show.sheets import races
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
@@ -18,7 +19,7 @@ from core.wire.errors import TunerError
 from dashboard import contestants, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import elsewhere, entry_list
-from dashboard.widgets import controls, going_on, live_text, race_results, tables
+from dashboard.widgets import controls, going_on, live_text, race_results, report, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
@@ -276,6 +277,8 @@ def _run_bar(record: ModelRecord | None, *, active: bool) -> None:
 
 def _why_not(record: ModelRecord | None, *, active: bool) -> str:
     """Why no race can be started now; empty when one can."""
+    if reason := state.closed():
+        return reason
     if record is None:
         return "Choose a model first."
     if active:
@@ -331,6 +334,7 @@ def _race(shown: Comparison) -> None:
 
 def _buttons(shown: Comparison, trials: Sequence[Trial]) -> None:
     going_on.button("compare", shown, trials, lambda more: _follow(more.id))
+    report.offer(lambda: of_race(state.store(), shown), key="compare")
     st.button(
         "Take as list",
         key="compare.again",

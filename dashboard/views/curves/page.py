@@ -16,6 +16,7 @@ from core.run.job import Job
 from core.run.study import Heat, Study, once
 from core.run.sweep import Measured, Point
 from core.show import verdict
+from core.show.report.subjects import Curve
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -25,7 +26,7 @@ from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, going_on, live_text, race_results
+from dashboard.widgets import controls, earlier, going_on, live_text, race_results, report
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -80,7 +81,7 @@ def page() -> None:
         margin=base.protocol.margin,
         ghosts=partial(_ghosts, record, named, axes),
     )
-    curve_results.results(shown, partial(_go_on, race, rows))
+    curve_results.results(shown, partial(_go_on, axes, race, rows))
 
 
 def _base() -> TrialSpec | None:
@@ -231,8 +232,10 @@ def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
             type="primary",
             icon=":material/play_arrow:",
             shortcut="Ctrl+Enter",
-            disabled=active or not todo,
-            help="Wait for the running sweep, or cancel it." if active else "All points in one race.",
+            disabled=active or not todo or bool(state.closed()),
+            help="Wait for the running sweep, or cancel it."
+            if active
+            else state.closed() or "All points in one race.",
             on_click=_start,
             args=(record,),
         )
@@ -302,10 +305,16 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
     ]
 
 
-def _go_on(race: Comparison | None, rows: Sequence[Measured]) -> None:
+def _go_on(axes: Sequence[Axis], race: Comparison | None, rows: Sequence[Measured]) -> None:
     if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
         return
+    report.offer(partial(_curve, axes, race, rows), key="curves")
     going_on.button("curves", race, state.store().trials_of(race.id), _follow)
+
+
+def _curve(axes: Sequence[Axis], race: Comparison, rows: Sequence[Measured]) -> Curve:
+    trials = [state.store().trial(row.trial) for row in rows if row.trial]
+    return Curve(axes=axes, points=rows, race=race, trials=trials)
 
 
 def _follow(more: Comparison) -> None:

@@ -71,9 +71,10 @@ def _quiet(fingerprint: str) -> None:
             key="machine.test",
             type="primary",
             icon=":material/monitor_heart:",
-            disabled=running is not None,
+            disabled=running is not None or bool(state.closed()),
             on_click=test,
-            help="Races ONNX Runtime's default against a second process of itself, for a few seconds."
+            help=state.closed()
+            or "Races ONNX Runtime's default against a second process of itself, for a few seconds."
             if running is None
             else "A self-test is under way.",
         )

@@ -11,6 +11,7 @@ import streamlit as st
 from core.run import variants
 from core.run.job import Status
 from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
+from core.show.report.subjects import of_card
 from core.spec import TrialSpec, anchor, spec_from_yaml, yaml_from_spec
 from core.spec.datasets import DatasetSpec
 from core.spec.presets import PRESETS
@@ -22,7 +23,7 @@ from core.wire.files import ROOT
 from dashboard import contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset, earlier
+from dashboard.widgets import controls, dataset, earlier, report
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
@@ -356,7 +357,7 @@ def _measuring(card: Sequence[Row]) -> None:
             type="primary" if work and not active else "secondary",
             icon=":material/play_arrow:",
             shortcut="Ctrl+Enter",
-            disabled=bool(active) or not work,
+            disabled=bool(active) or not work or bool(state.closed()),
             help=_why_disabled(work, active),
             on_click=_start,
             args=(work, scorecard.open_targets(card)),
@@ -370,6 +371,8 @@ def _measuring(card: Sequence[Row]) -> None:
 def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
     if active:
         return "Wait for the measurements, or cancel them."
+    if work and (reason := state.closed()):
+        return reason
     return (
         "A race for every batch size, and labelled data."
         if work
@@ -490,6 +493,13 @@ def _take_away(card: Sequence[Row]) -> None:
             icon=":material/download:",
             on_click="ignore",
         )
+        report.offer(lambda: of_card(state.store(), card, _card_name(card)), key="scorecard")
+
+
+def _card_name(card: Sequence[Row]) -> str:
+    """The trials that answer, by which each result is found again."""
+    found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.races.values() if one]
+    return ", ".join(dict.fromkeys(found)) or "nothing measured"
 
 
 def yaml_of(row: Row) -> str:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from core.evidence.documents import Confirmed, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
+from core.show.report.subjects import of_search
 from core.show.sheets import searches
 from core.show.words import STATE_WORDS
 from core.spec.question import question_from_dict
@@ -17,7 +18,7 @@ from dashboard import format, state
 from dashboard.charts import search_charts
 from dashboard.views.search import form, handing
 from dashboard.views.search.grounds import PLOT, answer_of, tried_of
-from dashboard.widgets import duel, results
+from dashboard.widgets import duel, report, results
 
 MORE = "search.more_s"
 
@@ -68,6 +69,8 @@ def _header(record: StudyRecord) -> None:
         results.state_badge(record.state)
         for line in question.limit_words:
             st.badge(format.plain(line), icon=":material/rule:", color="gray")
+        st.space("stretch")
+        report.offer(lambda: of_search(state.store(), record), key="search")
     owner = f" · {format.plain(record.owner)}" if record.owner else ""
     st.caption(
         f"Search `{record.id[:12]}` · {format.when(record.finished_at or record.created_at)} · "
@@ -214,6 +217,7 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
         "Resume",
         key="search.resume",
         icon=":material/resume:",
+        disabled=bool(state.closed()),
         on_click=go_on,
         args=(None,),
         help="Goes on with what was tried, in the time that was left. Some of it is looked at again first, "
@@ -236,6 +240,7 @@ def _more_time(record: StudyRecord, go_on: Callable[[int | None], None]) -> None
             "Go on",
             key="search.go_on",
             icon=":material/more_time:",
+            disabled=bool(state.closed()),
             on_click=lambda: go_on(int(st.session_state[MORE])),
             help="Goes on with this search. Its answer is replaced by the new one.",
         )

@@ -167,7 +167,7 @@ def _run_bar(reason: str) -> None:
         type="primary",
         icon=":material/manage_search:",
         shortcut="Ctrl+Enter",
-        disabled=bool(reason),
+        disabled=bool(reason := state.closed() or reason),
         help=reason or "Try configurations within the time, and confirm the best in fresh processes.",
         on_click=start,
     )

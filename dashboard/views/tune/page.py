@@ -11,12 +11,24 @@ from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.run import kinds
 from core.show import cells
+from core.show.report.subjects import OneTrial
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
-from dashboard.widgets import chain, controls, duel, earlier, feeding, glimpse, going_on, results, tables
+from dashboard.widgets import (
+    chain,
+    controls,
+    duel,
+    earlier,
+    feeding,
+    glimpse,
+    going_on,
+    report,
+    results,
+    tables,
+)
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
@@ -122,6 +134,7 @@ def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
             help="Stops the worker process; the trial is kept as cancelled.",
         )
         return
+    reason = state.closed() or reason
     st.button(
         "Run",
         key=key,
@@ -418,10 +431,19 @@ def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None
         st.page_link(
             "views/export/page.py", label="Export YAML", icon=":material/file_export:", query_params=link
         )
+        report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
         with st.popover(
             "Link", icon=":material/link:", help="The address that opens this trial in any browser."
         ):
             st.code(state.trial_link(trial.id), language=None)
+
+
+def _race(race: duel.Duel | None) -> Comparison | None:
+    return race.comparison if race is not None else None
+
+
+def _racers(race: duel.Duel | None) -> list[Trial]:
+    return [one for one in (race.baseline, *race.others) if one is not None] if race is not None else []
 
 
 def _pin(trial: Trial, trial_id: str | None) -> None:

@@ -117,6 +117,8 @@ def draw(source: ModelRecord) -> None:
 
 def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:
     """Why this chain cannot be made of `source`; empty where it can."""
+    if reason := state.closed():
+        return reason
     if not steps:
         return "Add a step first."
     try:

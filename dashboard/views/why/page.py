@@ -26,13 +26,14 @@ from core.run.explanation import (
 )
 from core.run.job import Status
 from core.show import settings, verdict
+from core.show.report.subjects import Why
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import format, polling, state
 from dashboard.views.why import results as why_results
-from dashboard.widgets import controls, earlier, job_box, results
+from dashboard.widgets import controls, earlier, job_box, report, results
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -71,7 +72,7 @@ def page() -> None:
     found = _explained(of)
     job = _job(of)
     with right:
-        _buttons(of, job, again=found is not None)
+        _buttons(of, job, found)
     _live(of, job)
     if found is not None:
         _remarks(of)
@@ -288,8 +289,8 @@ def _job(of: Pair) -> Status | None:
     return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
-def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
-    active = state.is_active(job)
+def _buttons(of: Pair, job: Status | None, found: Difference | None) -> None:
+    active, again = state.is_active(job), found is not None
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             "Explaining" if active else "Explain again" if again else "Explain",
@@ -297,12 +298,14 @@ def _buttons(of: Pair, job: Status | None, *, again: bool) -> None:
             type="secondary" if again else "primary",
             icon=":material/troubleshoot:",
             shortcut="Ctrl+Enter",
-            disabled=active,
-            help="Wait for the passes, or cancel them." if active else None,
+            disabled=active or bool(state.closed()),
+            help="Wait for the passes, or cancel them." if active else state.closed() or None,
             on_click=_start,
             args=(of,),
         )
         st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
+        if found is not None:
+            report.offer(lambda: Why(pair=of, found=found), key="why")
         if not raced_together(of) and st.button(
             "Race these two",
             key="why.race",

@@ -1,0 +1,155 @@
+"""The command that reports: a stored result as an HTML file, or as Markdown for a pull request.
+
+Markdown is written here. The HTML file is written by a process of its own, `dashboard.report`: its plots need
+Plotly, which nothing of `core` knows.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from core.cli.output import Json, check_place, print_json, unwritable
+from core.run.ledger import settle
+from core.show.report import Price, Report
+from core.show.report.compose import compose
+from core.show.report.markdown import markdown
+from core.show.report.subjects import find
+from core.store import Store
+from core.store.recorded import words_of
+from core.wire.errors import SpecError, WorkerError
+from core.wire.files import ROOT
+
+LIMIT_S = 300.0  # of writing an HTML file
+
+
+def report(
+    refs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Id of a trial, a comparison or a search, or the name of a sweep or a scorecard; or two "
+            "trials that `why` has explained, the baseline first.",
+            metavar="TRIAL|COMPARISON|STUDY|BASELINE CANDIDATE",
+            show_default=False,
+        ),
+    ],
+    *,
+    format_: Annotated[
+        Literal["html", "md"],
+        typer.Option(
+            "--format", help="html: one file with plots, which opens offline. md: for a pull request."
+        ),
+    ] = "html",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The file to write. Default: report-ID.html in this folder; of Markdown stdout.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    price_per_hour: Annotated[
+        str | None,
+        typer.Option(
+            help="What an hour of this machine costs: adds the cost per million inferences of one session, "
+            "run after run, with its 95 % interval.",
+            metavar="AMOUNT",
+            show_default=False,
+        ),
+    ] = None,
+    currency: Annotated[str, typer.Option(help="Of --price-per-hour.", metavar="NAME")] = "USD",
+    json_: Json = False,
+) -> None:
+    """Write a stored result as one self-contained HTML file, or as Markdown.
+
+    Verdict, plots, the machine, how it was measured, caveats and the YAML. The file asks nobody for anything.
+    """
+    price = None if price_per_hour is None else Price(per_hour=_amount(price_per_hour), currency=currency)
+    if output is not None:
+        check_place(output)
+    store = Store()
+    settle(store)
+    said = compose(find(store, refs), store, price=price, recorded=words_of(store.folder))
+    text = ""
+    if format_ == "md":
+        text = markdown(said)
+        if output is not None:
+            _write(output, text)
+    else:
+        output = output or Path(f"report-{_stem(said)}.html")
+        check_place(output)
+        _html(refs, output, price)
+    if output is not None:
+        typer.echo(f"Wrote {output}.", err=True)
+    if json_:
+        print_json(
+            {
+                "kind": said.kind,
+                "id": said.id,
+                "verdict": said.verdict,
+                "rejected": said.rejected or None,
+                "format": format_,
+                "output": str(output) if output is not None else None,
+                "output_bytes": output.stat().st_size if output is not None else None,
+                "text": text or None,
+            }
+        )
+    elif output is None:
+        typer.echo(text, nl=False)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if math.isnan(amount):
+        raise SpecError(
+            f"`--price-per-hour` takes a number, but got `{text[:40]}`.", hint="Write for example 0.34."
+        )
+    return amount
+
+
+def _stem(said: Report) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", said.id).strip("-")[:40] or "result"
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise unwritable(output, error) from None
+
+
+def _html(refs: list[str], output: Path, price: Price | None) -> None:
+    """Have `dashboard.report` write the file; what is about the result itself was said before."""
+    priced = [] if price is None else ["--price-per-hour", repr(price.per_hour), "--currency", price.currency]
+    command = [sys.executable, "-m", "dashboard.report", *priced, "--output", str(output.absolute()), "--"]
+    path = os.pathsep.join(one for one in (str(ROOT), os.environ.get("PYTHONPATH")) if one)
+    try:
+        done = subprocess.run(
+            [*command, *refs],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerError(
+            f"The report was not written within {LIMIT_S:g} s.", hint="Try --format md."
+        ) from None
+    if done.returncode == 2:
+        raise SpecError(done.stderr.strip()[-500:], hint="Choose a file in a folder you may write.")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise WorkerError(f"The report could not be written: {last[:300]}", hint="Try --format md.")

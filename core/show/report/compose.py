@@ -1,0 +1,393 @@
+"""From what a report is about to all that it says, in the words of sheets and pages. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core import __version__
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.profile_sentence import remarks, sentence
+from core.evidence.verdict import Color, Grade, is_rejected, look
+from core.run.axes import point_name
+from core.run.search import found_by
+from core.show import emit, standings, verdict
+from core.show.format import duration, when
+from core.show.report import File, Price, Report, Section, cost
+from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
+from core.show.sheets import Fact, Line, Note, Part, Sheet, differences, races, scorecards, searches, things
+from core.show.sheets import trials as sheets
+from core.show.words import STATE_WORDS, changes_in_words
+from core.spec import yaml_from_spec
+from core.spec.question import question_from_dict
+from core.store import PRUNED, Store
+from core.wire.errors import TunerError
+from core.wire.guard import MARK, breach
+from core.wire.profile import profile_from_dict
+
+TOP = 15  # rows of nodes
+_ROUNDS = (
+    "Every generation starts a fresh process of each configuration; in every round each of them runs one "
+    "short block, in random order, while the others are stopped. Compared are ratios within a round. Two "
+    "copies of ONNX Runtime's default run along: what they differ by is noise (the A/A test)."
+)
+_OLDER_ROUNDS = "Raced in interleaved rounds, one process of each configuration."
+_INTERVALS = "All intervals hold with 95 %; those of ratios together at every look at the race."
+
+
+def compose(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> Report:
+    """Return all that there is to say.
+
+    Args:
+        about: what `subjects.find` found.
+        store: knows how a search found a trial.
+        price: of an hour of the machine; None: nothing is said about costs.
+        recorded: that it was not measured here, as the demo says it.
+    """
+    match about:
+        case OneTrial():
+            found = _trial(about, store, price)
+        case Race():
+            found = _race(about, store, price)
+        case Search():
+            found = _search(about, store, price)
+        case Curve():
+            found = _curve(about, store, price)
+        case Card():
+            found = _card(about, price)
+        case Why():
+            found = _why(about, store, price)
+    return Report(**{**found, "recorded": recorded})
+
+
+# --- one kind each ------------------------------------------------------------------------------------------
+
+
+def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]:
+    trial, race = about.trial, about.race
+    result = trial.facts
+    labels = standings.labels(race) if race is not None else {}
+    if trial.kind == "profile" and trial.result is not None:
+        sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP)
+    else:
+        sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
+    said, color, support = _said(trial, race)
+    return {
+        "kind": "Profile" if trial.kind == "profile" else "Trial",
+        "id": trial.id,
+        "title": _asks(trial),
+        "measured_at": trial.finished_at or trial.created_at,
+        "verdict": said,
+        "color": color,
+        "support": support,
+        "rejected": _rejected(result),
+        "result": [_section("Result", sheet)],
+        "cost": _cost([(_short(trial), result), *_named(about.beside, labels)], price),
+        "method": [*_method(race), *_machine([trial])],
+        "caveats": [*_notes(sheet), *_doubts([trial, *about.beside], race)],
+        "files": [_file(trial, store)],
+        "tool_version": _version(result),
+    }
+
+
+def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
+    race, trials = about.race, about.trials
+    labels = standings.labels(race)
+    sheet = races.raced(race, trials) if race.result else Sheet("", [races.contestants(race, trials)])
+    rejected = _rejected(race.facts)
+    said = standings.headline(race) if race.result else verdict.sentence(standings.past_text(race))
+    first = standings.against_reference(race).get(next(iter(standings.order(race)), ""))
+    return {
+        "kind": "Comparison",
+        "id": race.id,
+        "title": standings.title(race),
+        "measured_at": race.finished_at or race.created_at,
+        "verdict": said,
+        "color": "red" if rejected else look(first)[1] if first is not None else "gray",
+        "support": standings.facts(race) if race.result else [],
+        "rejected": rejected,
+        "result": [_section("Result", sheet, without=said)],
+        "cost": _cost(_named(trials, labels), price),
+        "method": [*_method(race), *_machine(trials)],
+        "caveats": [*_notes(sheet, without=said), *_doubts(trials, race)],
+        "files": _files(trials, store, labels),
+        "tool_version": _version(*(one.facts for one in trials)),
+    }
+
+
+def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
+    record = about.record
+    answer: Any = record.answer
+    sheet = searches.answered(record)
+    state = STATE_WORDS.get(record.state, record.state.lower())
+    said = searches.sentence(answer) if answer else f"No answer: {state}."
+    trials = list(about.trials.values())
+    told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
+    names = {one["trial"]: name for name, one in told.items() if one}
+    is_turned_down = bool(answer) and answer["outcome"] == "REJECTED"
+    races_ = [one.comparison for one in trials if one.comparison]
+    race = _comparison(store, races_[0]) if races_ else None
+    return {
+        "kind": "Search",
+        "id": record.id,
+        "title": f"{record.model_name}: {question_from_dict(record.question).words}",
+        "measured_at": record.finished_at or record.created_at,
+        "verdict": said,
+        "color": searches.COLORS[answer["outcome"]] if answer else "gray",
+        "support": [f"grade {answer['grade']}"] if answer and answer.get("grade") else [],
+        "rejected": said if is_turned_down else "",
+        "result": [_section("Answer", sheet, without=said), *_everything(about)],
+        "cost": _cost(_named(trials, names), price),
+        "method": [*_method(race), *_machine(trials)],
+        "caveats": [*_notes(sheet, without=said), *_doubts(trials, race)],
+        "files": _files(trials, store, names),
+        "tool_version": _version(*(one.facts for one in trials)),
+    }
+
+
+def _everything(about: Search) -> list[Section]:
+    """All that was tried; the sheet shows the best alone."""
+    if len(about.record.tried) <= searches.TRIED_SHOWN:
+        return []
+    return [Section(title="Everything that was tried", parts=[searches.tried(about.record, most=TOP * 4)])]
+
+
+def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
+    race, points = about.race, about.points
+    busy = {race.id: words} if (words := verdict.busy_words(race.result)) else {}
+    rejected = _rejected(race.facts)
+    done = [one for one in points if one.throughput_per_s]
+    best = max(done, key=lambda one: one.throughput_per_s or 0.0, default=None)
+    name = point_name(best.values) if best is not None else ""
+    said = f"Highest throughput: {name}." if best is not None else "No point came through."
+    labels = {one.trial: point_name(one.values) for one in points}
+    parts: list[Part] = [*sheets.grade(race.facts), races.points(points, busy=busy)]
+    return {
+        "kind": "Curve",
+        "id": race.id,
+        "title": f"{race.model_name} over {' and '.join(one.name for one in about.axes)}",
+        "measured_at": race.finished_at or race.created_at,
+        "verdict": "Rejected: these points are not ranked." if rejected else said,
+        "color": "red" if rejected else "blue",
+        "support": standings.facts(race) if race.result else [],
+        "rejected": rejected,
+        "result": [Section(title="Points", parts=parts)],
+        "cost": _cost(_named([one for one in about.trials if one.id in labels], labels), price),
+        "method": [*_method(race), *_machine(about.trials)],
+        "caveats": [*standings.cautions(race), *_doubts(about.trials, race)],
+        "files": _files([one for one in about.trials if one.id in labels], store, labels),
+        "tool_version": _version(*(one.facts for one in about.trials)),
+    }
+
+
+def _card(about: Card, price: Price | None) -> dict[str, Any]:
+    found = [scorecards.scorecard(row) for row in about.rows]
+    states = [row.state for row in about.rows]
+    color: Color = "green" if "MET" in states else "red" if set(states) == {"MISSED"} else "gray"
+    named = [
+        (f"{row.subject.label}, batch {size}", dict(results[0]))
+        for row in about.rows
+        for size, results in row.evidence.races.items()
+        if results
+    ]
+    busy = [words for _, result in named if (words := verdict.busy_words(result))]
+    return {
+        "kind": "Scorecard",
+        "id": about.name,
+        "title": f"Scorecard of {', '.join(dict.fromkeys(row.subject.label for row in about.rows))}",
+        "measured_at": max((one.finished_at or one.created_at for one in about.trials), default=None),
+        "verdict": scorecards.headline(about.rows),
+        "color": color,
+        "support": ["Met needs the whole 95 % interval inside the limit"],
+        "rejected": "",
+        "result": [
+            Section(title=one.headline, parts=[part for part in one.parts if not isinstance(part, Note)])
+            for one in found
+        ],
+        "cost": _cost(named, price),
+        "method": [Section(title="How it was measured", parts=[Line(_ROUNDS)]), *_machine(about.trials)],
+        "caveats": [
+            *(text for one in found for text in _notes(one)),
+            *dict.fromkeys(f"Measured {words}. {verdict.BUSY_MEANING}" for words in busy),
+        ],
+        "files": [
+            File(
+                name=row.subject.label,
+                text=yaml_from_spec(row.subject.spec, measured=row.measured, environment=None),
+            )
+            for row in about.rows
+        ],
+        "tool_version": _version(*(result for _, result in named)),
+    }
+
+
+def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
+    of, found = about.pair, about.found
+    sheet = differences.explained(of, found, top=TOP)
+    trials = [of.baseline, of.candidate]
+    race = _comparison(store, of.candidate.comparison)
+    names = {of.baseline.id: "baseline", of.candidate.id: "candidate"}
+    said = sentence(found)
+    own = verdict.contrasts_of(race, of.candidate.id) if race is not None else []
+    contrast = next((one for one in own if one["baseline"] == of.baseline.id), None)
+    rejected = _rejected(contrast, race)
+    return {
+        "kind": "Explanation",
+        "id": f"{of.baseline.id} {of.candidate.id}",
+        "title": f"Why {_asks(of.candidate)} and {_asks(of.baseline)} differ",
+        "measured_at": of.candidate.finished_at or of.candidate.created_at,
+        "verdict": said,
+        "color": "red" if rejected else found.end.verdict.color,
+        "support": [] if found.end.raced else ["The two never raced together: there is no verdict"],
+        "rejected": rejected,
+        "result": [
+            Section(
+                title="Where the difference comes from",
+                parts=[
+                    Fact("baseline", _asks(of.baseline)),
+                    Fact("candidate", _asks(of.candidate)),
+                    *(part for part in sheet.parts if not isinstance(part, Note | Line)),
+                ],
+            )
+        ],
+        "cost": _cost(_named(trials, names), price),
+        "method": [*_method(race), *_machine(trials)],
+        "caveats": [*remarks(found), *_doubts(trials, race)],
+        "files": _files(trials, store, names),
+        "tool_version": _version(*(one.facts for one in trials)),
+    }
+
+
+# --- what several kinds say ---------------------------------------------------------------------------------
+
+
+def _said(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
+    """The verdict in one sentence, its colour, and what it rests on."""
+    if trial.kind == "profile":
+        return "Where a run spends its time; a profile gives no verdict.", "gray", []
+    if not trial.facts:
+        return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
+    own = verdict.contrasts_of(race, trial.id) if race is not None else []
+    if race is None or not own:
+        alone = "This is the baseline itself: nothing was put against it."
+        return (alone if race is not None else "Measured alone: there is no verdict."), "gray", []
+    said = verdict.card(race, own[0])
+    text = f"{said.headline}, {said.against}."
+    more = [f"{one.headline}, {one.against}" for one in (verdict.card(race, each) for each in own[1:])]
+    return text, said.color, [*said.facts, *([said.noise] if said.noise else []), *more]
+
+
+def _rejected(result: Mapping[str, Any] | None, race: Comparison | None = None) -> str:
+    """Why no verdict stands; empty where it does."""
+    found = result or {}
+    own = next(iter(found.get("contrasts") or []), None) if "contestants" not in found else None
+    hit = next((one for one in (found, own) if one and is_rejected(one)), None)
+    if hit is None:
+        return ""
+    whole = race.facts if race is not None else found
+    reason = hit.get("holds_reason") or found.get("grade_reason") or whole.get("grade_reason") or ""
+    remedy = found.get("remedy") or whole.get("remedy") or verdict.MEASURE_BETTER
+    return f"{reason} {remedy}".strip()
+
+
+def _asks(trial: Trial) -> str:
+    return f"{trial.model_name}: {changes_in_words(trial) or 'ONNX Runtime default'}"
+
+
+def _short(trial: Trial) -> str:
+    return f"this trial ({changes_in_words(trial) or 'default'})"
+
+
+def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
+    """A sheet without its notes, which stand under the caveats, and without what the top already says."""
+    kept = [part for part in sheet.parts if not _is_aside(part) and getattr(part, "text", None) != without]
+    return Section(title=title, parts=kept)
+
+
+def _is_aside(part: Part) -> bool:
+    if isinstance(part, Note):
+        return part.text.startswith("note: ") or part.text.startswith(MARK.upper())
+    return isinstance(part, Line) and part.text.startswith("Take it away: ")
+
+
+def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
+    texts = [part.text for part in sheet.parts if isinstance(part, Note) and _is_aside(part)]
+    return [text.removeprefix("note: ") for text in texts if text != without]
+
+
+def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
+    """What must be known beside the notes: a busy machine, wrong outputs, fallbacks, pruned samples."""
+    found = []
+    if race is not None and (words := verdict.busy_words(race.result)):
+        found.append(f"Measured {words}. {verdict.BUSY_MEANING}")
+    if race is not None and race.facts.get("grade") not in (None, *list(Grade)[:1]):
+        found.append(f"Grade {race.facts['grade']}: {race.facts.get('grade_reason') or ''}".strip())
+    for trial in trials:
+        name = changes_in_words(trial) or "default"
+        if why := breach(trial.facts):
+            found.append(f"{MARK}, {name}: {why}")
+        if trial.facts.get("fallback"):
+            found.append(f"Fallback, {name}: {trial.facts.get('fallback_reason') or ''}")
+        if PRUNED in trial.facts:
+            found.append(f"The raw samples of {name} were pruned; the numbers stay.")
+    return list(dict.fromkeys(verdict.sentence(one) for one in found))
+
+
+def _method(race: Comparison | None) -> list[Section]:
+    """How the race was run."""
+    if race is None or not race.result:
+        return []
+    protocol, result = race.protocol, race.facts
+    seeds = protocol.get("seed")
+    parts: list[Part] = [
+        Fact("race", f"{race.id}, {when(race.finished_at or race.created_at)}"),
+        Fact("rounds", f"{verdict.counted(result)}, {duration(result.get('wall_s'))}"),
+        Fact("effort", f"{protocol.get('precision', '')}: until ±{100 * protocol.get('target', 0):.2g} %"),
+        Fact("budget", duration(protocol.get("budget_s"))),
+        Fact("no difference", f"below {100 * (protocol.get('margin') or 0):g} %"),
+        *([Fact("seed", str(seeds))] if seeds is not None else []),
+        *(Fact("A/A test", text) for text in verdict.self_test_lines(race)),
+        Line(_ROUNDS if result.get("generations") else _OLDER_ROUNDS),
+        Line(_INTERVALS),
+    ]
+    return [Section(title="How it was measured", parts=parts)]
+
+
+def _machine(trials: Iterable[Trial]) -> list[Section]:
+    found: Any = next((one.facts["environment"] for one in trials if one.facts.get("environment")), None)
+    if not found:
+        return []
+    return [Section(title="Machine", parts=things.machine_facts(found))]
+
+
+def _cost(found: Sequence[cost.Named], price: Price | None) -> Section | None:
+    return cost.section(found, price) if price is not None else None
+
+
+def _named(trials: Iterable[Trial], labels: Mapping[str, str]) -> list[cost.Named]:
+    return [(labels.get(one.id, one.id[:12]), one.facts) for one in trials]
+
+
+def _files(trials: Iterable[Trial], store: Store, labels: Mapping[str, str]) -> list[File]:
+    return [_file(one, store, labels.get(one.id, "")) for one in trials]
+
+
+def _file(trial: Trial, store: Store, label: str = "") -> File:
+    name = f"{label or _asks(trial)} (trial {trial.id[:12]})"
+    try:
+        return File(name=name, text=emit.emit_yaml(trial, found=found_by(store, trial)))
+    except TunerError as error:
+        return File(name=name, missing=f"{error.message} {error.hint}".strip())
+
+
+def _comparison(store: Store, race_id: str) -> Comparison | None:
+    try:
+        return store.comparison(race_id) if race_id else None
+    except TunerError:  # deleted since
+        return None
+
+
+def _version(*results: Mapping[str, Any]) -> str:
+    known = dict.fromkeys(str(one["tool_version"]) for one in results if one.get("tool_version"))
+    return ", ".join(known) or __version__

@@ -1,0 +1,121 @@
+"""A report as Markdown, for a pull request: a sentence, one compact table, the rest folded away. Pure."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from core.show.format import when
+from core.show.report import File, Report, Section
+from core.show.sheets import Fact, Part
+from core.show.table import Table, as_text
+from core.wire.units import DASH, visible
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+_ICONS = {"green": "🟢", "blue": "🔵", "orange": "🟠", "red": "🔴", "gray": "⚪"}
+
+
+def markdown(report: Report) -> str:
+    """Return the report for a comment on a pull request; names of models and files cannot become markup."""
+    lines = [
+        f"### {escaped(report.title)}",
+        "",
+        f"{_ICONS[report.color]} **{escaped(report.verdict)}**",
+    ]
+    if report.support:
+        lines += ["", escaped(" · ".join(report.support))]
+    if report.recorded:
+        lines += ["", "> [!NOTE]", f"> {escaped(report.recorded)}"]
+    if report.rejected:
+        lines += ["", "> [!WARNING]", f"> **Rejected: no verdict stands.** {escaped(report.rejected)}"]
+    shown, folded = _first_table(report.result)
+    lines += ["", *shown]
+    if report.cost is not None:
+        lines += ["", f"**{report.cost.title}**", "", *_parts(report.cost.parts)]
+    lines += ["", *_details("All numbers", [line for one in folded for line in _section(one)])]
+    lines += [
+        "",
+        *_details("Machine, and how it was measured", [x for one in report.method for x in _section(one)]),
+    ]
+    if report.caveats:
+        lines += ["", *_details("Caveats", [f"- {escaped(one)}" for one in report.caveats])]
+    for file in report.files:
+        lines += ["", *_details(f"YAML: {_summary(file.name)}", _yaml(file))]
+    at = f", {when(report.measured_at)}" if report.measured_at else ""
+    version = escaped(report.tool_version)
+    lines += ["", f"<sub>{report.kind} `{visible(report.id)}`{at}, measured by ORTune {version}</sub>", ""]
+    return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """Return `text` on one line in which nothing is markup, a tag, or the name of a person to be notified."""
+    plain = visible(" ".join(str(text).split()))
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\N{WORD JOINER}")
+
+
+def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]:
+    """The table that counts, as lines, and the sections without it."""
+    for number, section in enumerate(sections):
+        for part in section.parts:
+            if isinstance(part, Table) and part.rows:
+                rest = Section(title=section.title, parts=[one for one in section.parts if one is not part])
+                others = [*sections[:number], *([rest] if rest.parts else []), *sections[number + 1 :]]
+                return list(_table(part)), others
+    return [], list(sections)
+
+
+def _summary(text: str) -> str:
+    """Text for a line of HTML, where Markdown's own escapes would be seen."""
+    return html.escape(visible(text)).replace("@", "@\N{WORD JOINER}")
+
+
+def _details(title: str, lines: Sequence[str]) -> list[str]:
+    if not any(lines):
+        return []
+    return ["<details>", f"<summary>{title}</summary>", "", *lines, "", "</details>"]
+
+
+def _section(section: Section) -> list[str]:
+    return [f"**{escaped(section.title)}**", "", *_parts(section.parts), ""]
+
+
+def _parts(parts: Sequence[Part]) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Table):
+            lines += ["", *_table(part), ""]
+        elif isinstance(part, Fact):
+            name = f"**{escaped(part.name)}**: " if part.name else ""
+            lines.append(f"- {name}{escaped(part.text)}")
+        else:
+            lines += ["", escaped(part.text), ""]
+    return lines
+
+
+def _table(table: Table) -> Iterator[str]:
+    columns, rows = told(table)
+    yield _row([escaped(one) for one in columns])
+    yield _row(["---"] * len(columns))
+    for row in rows:
+        yield _row([escaped(cell) for cell in row])
+
+
+def told(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells of a table as text, without columns in which nothing is known."""
+    columns, rows = as_text(table)
+    known = [n for n, one in enumerate(columns) if one.tells or any(row[n] not in ("", DASH) for row in rows)]
+    return [columns[n].head for n in known], [[row[n] for n in known] for row in rows]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _yaml(file: File) -> list[str]:
+    if file.missing:
+        return [escaped(file.missing)]
+    longest = max((len(run) for run in re.findall(r"`+", file.text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}yaml", *file.text.rstrip("\n").split("\n"), fence]

@@ -1,0 +1,287 @@
+"""What a report is about, found in the store by the ids that commands and pages tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.run import sweep
+from core.run.axes import STUDY_PREFIX, Axis, axes_of_study
+from core.run.explanation import Pair, explained, pair
+from core.run.scorecard import Row, Subject, rows
+from core.run.sweep import Measured
+from core.spec import spec_from_dict
+from core.store import ModelRecord, Store, StudyRecord
+from core.store.library import resolve_model
+from core.wire.errors import SpecError, StoreError, TunerError
+
+LISTED = 2000  # newest races among which a study is looked for by its name
+CARD = "scorecard #"
+
+_TOKEN = re.compile(r"#?([0-9a-f]{6,})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTrial:
+    """A measurement or a profile, and the race it ran in."""
+
+    trial: Trial
+    race: Comparison | None
+    beside: Sequence[Trial] = ()  # the others of the race, with samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """A comparison with its contestants, with samples."""
+
+    race: Comparison
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search; `trials` are those that its answer names, as far as they are kept."""
+
+    record: StudyRecord
+    trials: Mapping[str, Trial]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A sweep over one setting or two, and the race of its points."""
+
+    axes: Sequence[Axis]
+    points: Sequence[Measured]
+    race: Comparison
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """Configurations against their targets."""
+
+    name: str  # by which the store finds it again
+    rows: Sequence[Row]
+    trials: Sequence[Trial] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why two results differ."""
+
+    pair: Pair
+    found: Difference
+
+
+About = OneTrial | Race | Search | Curve | Card | Why
+
+
+def find(store: Store, refs: Sequence[str]) -> About:
+    """Return what one or two references name.
+
+    Args:
+        store: to look in.
+        refs: one: a trial, a comparison, a search, or the name of a sweep or of a scorecard, ids by their
+            first 6 or more characters; two: the baseline and the candidate of an explanation.
+
+    Raises:
+        SpecError: there is nothing to report yet, or too many references.
+        StoreError: nothing, or more than one thing, has that name.
+    """
+    if len(refs) == 2:
+        return _why(store, refs[0], refs[1])
+    if len(refs) != 1:
+        raise SpecError(
+            f"A report is about one result, or about two trials to explain, but got {len(refs)} names.",
+            hint="Give one id; or the baseline's and the candidate's.",
+        )
+    ref = refs[0].strip()
+    found: list[About] = []
+    for kind, look in _LOOKS.items():
+        try:
+            found += look(store, ref)
+        except StoreError as error:
+            if _is_ambiguous(error):
+                raise StoreError(
+                    f"More than one {kind} begins with `{ref}`.", hint="Give more characters of the id."
+                ) from None
+            if not _is_unknown(error):
+                raise
+    if len(found) > 1:
+        raise StoreError(
+            f"`{ref}` begins the ids of {len(found)} results of different kinds.",
+            hint="Give more characters of the id.",
+        )
+    if not found:
+        raise StoreError(
+            f"There is no trial, comparison, search, sweep or scorecard `{ref[:80]}`.",
+            hint="Choose an id that `python -m core history` or `studies` lists, or that a page shows.",
+        )
+    return found[0]
+
+
+def _is_unknown(error: StoreError) -> bool:
+    return error.message.startswith("There is no ")
+
+
+def _is_ambiguous(error: StoreError) -> bool:
+    return error.message.startswith("More than one ")
+
+
+# --- one kind each ------------------------------------------------------------------------------------------
+
+
+def _trials(store: Store, ref: str) -> list[About]:
+    return [of_trial(store, store.trial(ref))]
+
+
+def _comparisons(store: Store, ref: str) -> list[About]:
+    return [of_race(store, store.comparison(ref))]
+
+
+def _searches(store: Store, ref: str) -> list[About]:
+    return [of_search(store, store.study(ref))]
+
+
+def _named(store: Store, ref: str) -> list[About]:
+    """Sweeps and scorecards, by name or by the characters behind its `#`."""
+    token = _TOKEN.fullmatch(ref)
+    names = dict.fromkeys(
+        one.study
+        for one in store.comparisons(limit=LISTED)
+        if one.study and (one.study == ref or (token and one.study.endswith(f"#{token[1]}")))
+    )
+    return [about for name in names if (about := of_study(store, name)) is not None]
+
+
+_LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
+    "trial": _trials,
+    "comparison": _comparisons,
+    "search": _searches,
+    "study": _named,
+}
+
+
+def of_trial(store: Store, trial: Trial) -> OneTrial:
+    """Return a trial with its race, as far as that is kept."""
+    race = _race_of(store, trial)
+    others = [one.trial for one in race.contestants if one.trial != trial.id] if race is not None else []
+    return OneTrial(trial=trial, race=race, beside=_whole(store, others))
+
+
+def _race_of(store: Store, trial: Trial) -> Comparison | None:
+    try:
+        return store.comparison(trial.comparison) if trial.comparison else None
+    except StoreError:  # deleted since
+        return None
+
+
+def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
+    """Trials with their samples, without those that were deleted."""
+    found = []
+    for one in ids:
+        try:
+            found.append(store.trial(one))
+        except StoreError:
+            continue
+    return found
+
+
+def of_race(store: Store, race: Comparison) -> Race | Curve:
+    """Return a race; the race of a sweep is a curve.
+
+    Raises:
+        SpecError: it has not ended.
+    """
+    if race.state in ("WAITING", "RUNNING"):
+        raise SpecError(f"The comparison `{race.id[:12]}` has not ended.", hint="Wait until it has.")
+    trials = _whole(store, [one.trial for one in race.contestants])
+    axes = axes_of_study(race.study)
+    if axes and (points := _points(store, axes, race, trials)):
+        return Curve(axes=axes, points=points, race=race, trials=trials)
+    return Race(race=race, trials=trials)
+
+
+def _points(store: Store, axes: Sequence[Axis], race: Comparison, trials: Sequence[Trial]) -> list[Measured]:
+    record = store.model(race.model_sha256)
+    models = sweep.models(store, record) if record is not None else {}
+    asked = {one.trial for one in race.contestants if one.role == "candidate"}
+    rows = [sweep.of_trial(one, axes, models, race) for one in trials if one.id in asked]
+    return [one for one in rows if one is not None]
+
+
+def of_search(store: Store, record: StudyRecord) -> Search:
+    """Return a search with the trials of its answer.
+
+    Raises:
+        SpecError: it has not ended.
+    """
+    if record.state in ("WAITING", "RUNNING"):
+        raise SpecError(f"The search `{record.id[:12]}` has not ended.", hint="Wait until it has.")
+    answer = record.answer or {}
+    named = [one["trial"] for one in (answer.get("winner"), answer.get("default")) if one]
+    return Search(record=record, trials={one.id: one for one in _whole(store, named)})
+
+
+def of_study(store: Store, name: str) -> About | None:
+    """Return the sweep or the scorecard of that name; None where it is neither, or not kept."""
+    races = [one for one in store.comparisons(limit=LISTED) if one.study == name]
+    if not races:
+        return None
+    if name.startswith(CARD):
+        own = [one for one in store.trials(study=name) if one.spec.get("targets")]
+        return of_targets(store, own, name) if own else None
+    return of_race(store, races[0]) if name.startswith(f"{STUDY_PREFIX} ") else None
+
+
+def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
+    """Return the scorecard of configurations that were measured for targets, on the machine of the first.
+
+    A race at a larger batch was made for a target that names it: the smallest is the configuration's own.
+
+    None where their models are no longer in the library.
+    """
+    subjects, seen = [], set()
+    for trial in sorted(trials, key=lambda one: one.spec["workload"].get("batch_size") or 1):
+        record, spec = _model_of(store, trial), spec_from_dict(trial.spec)
+        asked = spec.model_copy(update={"workload": spec.workload.model_copy(update={"batch_size": None})})
+        if record is None or asked.key() in seen:
+            continue
+        seen.add(asked.key())
+        subjects.append(Subject(label=trial.model_name or record.name, spec=spec, record=record))
+    if not subjects:
+        return None
+    targets, fingerprint = subjects[0].spec.targets, trials[0].fingerprint
+    same = [one for one in subjects if one.spec.targets == targets]
+    return of_card(store, rows(store, same, targets, fingerprint=fingerprint), name)
+
+
+def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
+    """The model of a trial, from the library or from its file; None where it is gone or another one."""
+    try:
+        record = store.model(trial.model_sha256) or resolve_model(store, str(trial.spec["model"]["path"]))
+    except TunerError:
+        return None
+    return record if record.content_sha256 == trial.model_sha256 else None
+
+
+def of_card(store: Store, card: Sequence[Row], name: str) -> Card:
+    """Return a scorecard with the newest trials that answer it."""
+    races = [found[:1] for row in card for found in row.evidence.races.values()]
+    ids = dict.fromkeys(str(one["trial"]) for found in races for one in found)
+    return Card(name=name, rows=card, trials=_whole(store, list(ids)))
+
+
+def _why(store: Store, baseline: str, candidate: str) -> Why:
+    of = pair(store, baseline, candidate)
+    found = explained(store, of)
+    if found is None:
+        raise SpecError(
+            "These two were not explained yet, so that there is nothing to report.",
+            hint=f"Explain them first: `why {of.baseline.id[:12]} {of.candidate.id[:12]}`.",
+        )
+    return Why(pair=of, found=found)

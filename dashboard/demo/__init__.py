@@ -1,0 +1,59 @@
+"""The demonstration: ORTune over races that were recorded, so that it can be shown without a quiet machine.
+
+The recording is part of the package. It is unpacked into a temporary home, which goes with the server; the
+mark in it (`core.store.recorded`) makes every page and report say where its numbers come from, and keeps
+everybody from measuring.
+"""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from core.run.accuracy import key_of
+from core.spec import spec_from_dict
+from core.store import STORE_NAME, Store
+from core.wire.errors import StoreError, TunerError
+
+RECORDED = Path(__file__).with_name("recorded.tar.xz")
+PREFIX = "ortune-demo-"
+
+
+def unpack() -> Path:
+    """Unpack the recording and return the new home; `remove` takes it away.
+
+    Raises:
+        StoreError: it is not there, is damaged, or the temporary folder takes no more.
+    """
+    home = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        with tarfile.open(RECORDED) as archive:
+            archive.extractall(home, filter="data")
+        _find_scores_again(Store(home / STORE_NAME))
+    except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
+        remove(home)
+        raise StoreError(
+            f"The recorded races cannot be unpacked: {error}.",
+            hint="Install ORTune again, or free some disk.",
+        ) from error
+    return home
+
+
+def remove(home: Path) -> None:
+    """Take the home of a demonstration away."""
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _find_scores_again(store: Store) -> None:
+    """Name scores and data of accuracies as they lie here; a sample that is missing leaves them unknown."""
+    for one in store.accuracies():
+        try:
+            key = key_of(spec_from_dict(one.spec), one.model_sha256)
+        except TunerError:
+            continue
+        scores = store.scores_path(one.id)
+        store.put_accuracy(replace(one, key=key, scores_path=str(scores)))

@@ -1,0 +1,36 @@
+"""`python -m dashboard.report`: write one HTML file, for the command `report`; it knows no Streamlit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from core.show.report import Price
+from core.show.report.subjects import find
+from core.store import Store
+from core.store.recorded import words_of
+from dashboard.report.made import html_of
+
+
+def main() -> int:
+    """Write the file that the command line asks for; 2: it cannot be written."""
+    parser = argparse.ArgumentParser(prog="dashboard.report")
+    parser.add_argument("refs", nargs="+")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--price-per-hour", type=float)
+    parser.add_argument("--currency", default="USD")
+    given = parser.parse_args()
+    price = Price(per_hour=given.price_per_hour, currency=given.currency) if given.price_per_hour else None
+    store = Store()
+    text = html_of(find(store, given.refs), store, price=price, recorded=words_of(store.folder))
+    try:
+        given.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"`{given.output}` cannot be written: {error.strerror or error}.")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Which plots belong to what is reported: those of the pages, with fewer points where there are very many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
+from core.run.sweet_spot import supported_percentile
+from core.show import standings, verdict
+from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
+from core.spec import spec_from_dict
+from core.spec.question import question_from_dict
+from core.wire.profile import profile_from_dict
+from dashboard import charts
+from dashboard.charts import (
+    compare_charts,
+    curve_charts,
+    duel_charts,
+    profile_charts,
+    search_charts,
+    search_tried_charts,
+    why_charts,
+)
+
+MAX_POINTS = 4000  # of latencies over time, of all sides together
+MAX_STEPS = 1000  # of one side's distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A figure with its heading, and what a screen reader says of it."""
+
+    title: str
+    figure: go.Figure
+    alt: str
+    spare: bool = False  # may be left out where the file would be too large
+
+
+def plots(about: About) -> list[Plot]:
+    """Return the plots of what is reported; none where there is nothing to draw."""
+    match about:
+        case OneTrial():
+            return list(_trial(about))
+        case Race():
+            return list(_race(about.race, about.trials))
+        case Search():
+            return list(_search(about))
+        case Curve():
+            return list(_curve(about))
+        case Why():
+            return list(_why(about))
+    return []  # a scorecard is a table
+
+
+def _trial(about: OneTrial) -> Iterator[Plot]:
+    trial, race = about.trial, about.race
+    if trial.kind == "profile":
+        yield from _profile(trial)
+        return
+    contrasts = verdict.contrasts_of(race, trial.id) if race is not None else []
+    if race is not None and any(one.get("ratio") for one in contrasts):
+        info = compare_charts.duel_info(race, contrasts)
+        yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
+    against = contrasts[0]["baseline"] if contrasts else ""
+    names = standings.labels(race) if race is not None else {}
+    baseline = [one for one in about.beside if one.id == against]
+    sides = [charts.side(trial, "this trial" if baseline else "")]
+    sides += [charts.side(one, names.get(one.id, "")) for one in baseline]
+    others = [charts.side(one, names.get(one.id, "")) for one in about.beside if one.id != against]
+    yield from _samples(sides, others)
+
+
+def _race(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
+    info = compare_charts.race_info(race)
+    if info is not None:
+        yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
+    by_id, names = {one.id: one for one in trials}, standings.labels(race)
+    ordered = [by_id[one] for one in standings.order(race) if one in by_id]
+    yield from _samples([charts.side(one, names[one.id]) for one in ordered if one.result])
+
+
+def _forest_alt(info: compare_charts.ForestInfo) -> str:
+    return f"Speed against {info.baseline} with 95 % intervals; the band holds differences that do not matter"
+
+
+def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -> Iterator[Plot]:
+    if not any(one.result.get("latencies_s") for one in sides):
+        return
+    info = duel_charts.timeline_info(sides, beside, limit=MAX_POINTS)
+    yield Plot(
+        title="Latency over time",
+        figure=duel_charts.timeline(info),
+        alt="Latency of the runs over the time of the race, with what disturbed each block beneath",
+        spare=True,
+    )
+    yield Plot(
+        title="Distribution",
+        figure=charts.latency_ecdf(sides, limit=MAX_STEPS),
+        alt="Share of runs at or below each latency",
+    )
+
+
+def _profile(trial: Trial) -> Iterator[Plot]:
+    if trial.result is None:
+        return
+    result = trial.result
+    ran = profile_charts.Ran(
+        requested=tuple(result["requested_providers"]),
+        effective=tuple(result["effective_providers"]),
+        fallback=bool(result["fallback"]),
+    )
+    profile = profile_from_dict(result["profile"])
+    yield Plot(
+        title="Time by operator",
+        figure=profile_charts.bars(profile_charts.operator_info(profile, ran)),
+        alt="Self time per run by operator type",
+    )
+
+
+def _search(about: Search) -> Iterator[Plot]:
+    record = about.record
+    answer: Any = record.answer
+    objective = question_from_dict(record.question).objective
+    tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
+
+    def gain(one: Tried) -> Gain | None:
+        return weighed({name: one.gain(name) for name in objective}, objective)
+
+    if answer:
+        shown = answer["winner"] or next(iter(answer["others"]), None)
+        if shown and shown["gains"]:
+            info = search_charts.gains_info(shown["gains"])
+            yield Plot(
+                title="What it brings, in every respect" if answer["winner"] else "The best that was tried",
+                figure=search_charts.intervals(info),
+                alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
+            )
+        yield from _grounds(record.spec, answer, tried, gain)
+    parallel = search_tried_charts.parallel_info(tried, gain, answer["effects"] if answer else [])
+    if len(parallel.gains) >= 2 and parallel.dimensions:
+        yield Plot(
+            title="Everything that was tried",
+            figure=search_tried_charts.parallel(parallel),
+            alt=f"{len(parallel.gains)} configurations as lines through their settings to their gain",
+            spare=True,
+        )
+
+
+def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], gain: Any) -> Iterator[Plot]:
+    if answer["effects"]:
+        margin = spec_from_dict(spec).protocol.margin
+        yield Plot(
+            title="What matters",
+            figure=search_charts.intervals(search_charts.effects_info(answer["effects"], margin=margin)),
+            alt="What values of settings do on average, with 95 % intervals",
+        )
+    for cost in search_charts.costs(answer["front"], answer["objective"])[:1]:
+        info = search_charts.front_info(answer["front"], tried, gain, cost=cost, winner=answer["winner"])
+        yield Plot(
+            title="Gain over what it costs",
+            figure=search_charts.front(info),
+            alt=f"Gain over {info.x_title} of {len(info.front)} configurations on the front",
+        )
+    if any(one["ratio"] for one in answer["course"]):
+        yield Plot(
+            title="How it went",
+            figure=search_charts.course(answer["course"]),
+            alt="The best gain that was known at each moment of the search",
+        )
+
+
+def _curve(about: Curve) -> Iterator[Plot]:
+    complete = [one for one in about.points if one.latency]
+    if not complete:
+        return
+    percentile = supported_percentile(complete)
+    x, series = about.axes[0].name, about.axes[1].name if len(about.axes) > 1 else ""
+    shown = list(dict.fromkeys(["p50_s", percentile]))[-1 if series else -2 :]
+    for title, y in (("Latency", shown), ("Throughput", "throughput")):
+        info = curve_charts.curve_info(complete, x=x, y=y, series=series)
+        yield Plot(
+            title=title,
+            figure=curve_charts.curve(info),
+            alt=f"{title} over {x} at {len(complete)} measured points; bands: 95 % intervals",
+        )
+
+
+def _why(about: Why) -> Iterator[Plot]:
+    unit = "row" if about.found.end.per_row else "run"
+    yield Plot(
+        title="From the baseline to the candidate",
+        figure=why_charts.steps(why_charts.steps_info(about.found), unit=unit),
+        alt="The difference of the two results, part by part; the lines are 95 % intervals",
+    )
+    yield Plot(
+        title="Both results by part",
+        figure=why_charts.sides(about.found),
+        alt="Time of both results by part",
+    )

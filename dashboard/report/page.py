@@ -1,0 +1,197 @@
+"""A report as one HTML file: plots that answer to the mouse, both themes, fit for paper, no request.
+
+Whatever comes from models, files and people is escaped here, in one place each: text by `_text`, data of the
+figures by `_data`. A content policy in the file allows its own two scripts and nothing else, so that a name
+which got through all the same could neither run nor call anybody.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs
+
+from core.evidence.verdict import Color
+from core.show.format import when
+from core.show.report import File, Report, Section
+from core.show.report.markdown import told
+from core.show.sheets import Fact, Part
+from core.show.table import Table, as_text
+from core.wire.units import visible
+from dashboard.report.figures import Plot
+
+MOST_BYTES = 6_000_000  # of a file that people send to each other
+LEFT_OUT = "Left out, because the file would be too large: {}. It stands on the page of the result."
+SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red": "✕", "gray": "○"}
+
+
+def page(report: Report, plots: Sequence[Plot]) -> str:
+    """Return the file; plots that may be spared are left out, and named, where it would be too large."""
+    text = _written(report, plots)
+    spared: list[Plot] = []
+    while len(text.encode()) > MOST_BYTES and (spare := _largest(plots, spared)) is not None:
+        spared.append(spare)
+        text = _written(report, [one for one in plots if one not in spared], spared)
+    return text
+
+
+def _largest(plots: Sequence[Plot], without: Sequence[Plot]) -> Plot | None:
+    left = [one for one in plots if one not in without]
+    sizes = {index: len(one.figure.to_json()) for index, one in enumerate(left)}
+    ordered = sorted(sizes, key=lambda index: (left[index].spare, sizes[index]))
+    return left[ordered[-1]] if ordered else None
+
+
+def _written(report: Report, plots: Sequence[Plot], spared: Sequence[Plot] = ()) -> str:
+    here = Path(__file__)
+    plotly, script = get_plotlyjs() if plots else "", here.with_name("report.js").read_text("utf-8")
+    style = here.with_name("report.css").read_text("utf-8")
+    return Template(here.with_name("report.html").read_text("utf-8")).substitute(
+        policy=_policy([one for one in (plotly, script) if one], style),
+        title=_text(f"{report.title} · ORTune"),
+        style=style,
+        body="\n".join(_body(report, plots, spared)),
+        data=_data(plots),
+        plotly=f"<script>{plotly}</script>" if plotly else "",
+        script=script,
+    )
+
+
+def _policy(scripts: Sequence[str], style: str) -> str:
+    hashes = " ".join(f"'sha256-{_digest(one)}'" for one in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(plots: Sequence[Plot]) -> str:
+    """The figures as JSON that cannot end its script element, whatever a name holds."""
+    figures = [json.loads(one.figure.to_json()) for one in plots]
+    text = json.dumps(figures, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _text(text: str) -> str:
+    """Text as HTML: nothing in it is markup, and what cannot be printed is seen."""
+    return html.escape(visible(text), quote=True)
+
+
+# --- what stands in it --------------------------------------------------------------------------------------
+
+
+def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iterable[str]:
+    if report.recorded:
+        yield f'<p class="recorded" role="note">{_text(report.recorded)}</p>'
+    yield f"<h1>{_text(report.title)}</h1>"
+    yield f'<p class="about">{_text(_about(report))}</p>'
+    if report.rejected:
+        yield (
+            '<section class="box red" role="alert"><h2>✕ Rejected: no verdict stands</h2>'
+            f"<p>{_text(report.rejected)}</p></section>"
+        )
+    yield f'<section class="box {report.color}"><p class="verdict">'
+    yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {_text(report.verdict)}</p>'
+    if report.support:
+        yield f"<p>{_text(' · '.join(report.support))}</p>"
+    yield "</section>"
+    yield from _plots(plots)
+    for one in spared:
+        yield f"<p>{_text(LEFT_OUT.format(one.title))}</p>"
+    for section in (*report.result, *([report.cost] if report.cost is not None else [])):
+        yield from _section(section)
+    if report.caveats:
+        items = "".join(f"<li>{_text(one)}</li>" for one in report.caveats)
+        yield f"<section><h2>Caveats</h2><ul>{items}</ul></section>"
+    for section in report.method:
+        yield from _section(section)
+    if report.files:
+        yield "<section><h2>Configuration</h2>"
+        for file in report.files:
+            yield from _file(file)
+        yield "</section>"
+    said = f"Measured by ORTune {report.tool_version}. This file asks nobody for anything."
+    yield f"<footer>{_text(said)}</footer>"
+
+
+def _about(report: Report) -> str:
+    at = f" · {when(report.measured_at)}" if report.measured_at else ""
+    return f"{report.kind} {report.id}{at}"
+
+
+def _plots(plots: Sequence[Plot]) -> Iterable[str]:
+    for number, one in enumerate(plots):
+        height = int(one.figure.layout.height or 360)
+        yield (
+            f'<figure><h2>{_text(one.title)}</h2><div class="plot" id="plot-{number}" role="img" '
+            f'aria-label="{_text(one.alt)}" style="height:{height}px"></div>'
+            f"<figcaption>{_text(one.alt)}.</figcaption></figure>"
+        )
+
+
+def _section(section: Section) -> Iterable[str]:
+    yield f"<section><h2>{_text(section.title)}</h2>"
+    yield from _parts(section.parts)
+    yield "</section>"
+
+
+def _parts(parts: Sequence[Part]) -> Iterable[str]:
+    facts: list[Fact] = []
+    for part in [*parts, None]:
+        if isinstance(part, Fact):
+            facts.append(part)
+            continue
+        if facts:
+            yield from _facts(facts)
+            facts = []
+        if isinstance(part, Table):
+            yield from _table(part)
+        elif part is not None:
+            yield f'<p class="{part.color or "plain"}">{_text(part.text)}</p>'
+
+
+def _facts(facts: Sequence[Fact]) -> Iterable[str]:
+    rows = "".join(
+        f'<tr><th scope="row">{_text(one.name)}</th><td class="{one.color or "plain"}">{_text(one.text)}</td>'
+        "</tr>"
+        for one in facts
+    )
+    yield f'<table class="facts">{rows}</table>'
+
+
+def _table(table: Table) -> Iterable[str]:
+    heads, rows = told(table)
+    left = {one.head for one in as_text(table)[0] if one.is_text}
+    sides = ["left" if head in left else "right" for head in heads]
+    named = list(zip(heads, sides, strict=True))
+    yield '<div class="wide"><table><thead><tr>'
+    yield "".join(f'<th scope="col" class="{side}">{_text(head)}</th>' for head, side in named)
+    yield "</tr></thead><tbody>"
+    colors = table.colors or [None] * len(rows)
+    for row, color in zip(rows, colors, strict=True):
+        cells = zip(row, sides, strict=True)
+        yield f'<tr class="{color or "plain"}">'
+        yield "".join(f'<td class="{side}">{_text(cell)}</td>' for cell, side in cells)
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _file(file: File) -> Iterable[str]:
+    inside = f"<p>{_text(file.missing)}</p>" if file.missing else f"<pre>{_lines(file.text)}</pre>"
+    yield f"<details><summary>{_text(file.name)}</summary>{inside}</details>"
+
+
+def _lines(text: str) -> str:
+    return "\n".join(_text(line) for line in text.rstrip("\n").split("\n"))

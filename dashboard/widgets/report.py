@@ -1,0 +1,92 @@
+"""The way out of a result: an HTML file for somebody without ORTune, Markdown for a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import streamlit as st
+
+from core.show.report import Price, Report
+from core.show.report.compose import compose
+from core.show.report.markdown import markdown
+from core.show.report.subjects import About
+from core.wire.errors import TunerError
+from dashboard import state
+from dashboard.report.made import html_of
+
+PRICE, CURRENCY = "report.price", "report.currency"  # keys of the session, the same on all pages
+DEFAULT_CURRENCY = "USD"
+MARKDOWN_PX = 260
+
+
+def offer(about: Callable[[], About], *, key: str) -> None:
+    """Draw the popover; what is in it is made when somebody opens it.
+
+    Args:
+        about: finds what is reported; may raise `TunerError`.
+        key: of the page's widgets.
+    """
+    opened = st.popover(
+        "Report",
+        icon=":material/summarize:",
+        key=f"{key}.report",
+        on_change="rerun",
+        help="This result as one HTML file that opens offline, or as Markdown for a pull request.",
+    )
+    if not opened.open:
+        return
+    with opened:
+        try:
+            _inside(about(), key)
+        except TunerError as error:
+            state.report(error)
+
+
+def _inside(about: About, key: str) -> None:
+    price = _price(key)
+    recorded = state.recorded()
+    said = compose(about, state.store(), price=price, recorded=recorded)
+    st.download_button(
+        "Download HTML",
+        data=lambda: html_of(about, state.store(), price=price, recorded=recorded),
+        file_name=f"{_stem(said)}.html",
+        mime="text/html",
+        key=f"{key}.report.html",
+        icon=":material/download:",
+        type="primary",
+        on_click="ignore",
+        help="Verdict, plots that answer to the mouse, machine, how it was measured, caveats and YAML in one "
+        "file of about 5 MiB. It asks nobody for anything.",
+    )
+    st.caption("Copy as Markdown, for a pull request:")
+    st.code(markdown(said), language="markdown", height=MARKDOWN_PX)
+
+
+def _price(key: str) -> Price | None:
+    """Draw the fields of the price; None: nobody gave one."""
+    left, right = st.columns([3, 2])
+    per_hour = left.number_input(
+        "Price per hour",
+        value=st.session_state.get(PRICE),
+        min_value=0.0,
+        step=0.01,
+        format="%.4g",
+        key=f"{key}.{PRICE}",
+        placeholder="none",
+        help="What an hour of this machine costs: the report then says what a million inferences cost, with "
+        "the 95 % interval. Counted is one session, run after run, without a pause.",
+    )
+    currency = right.text_input(
+        "Currency",
+        value=st.session_state.get(CURRENCY, DEFAULT_CURRENCY),
+        max_chars=8,
+        key=f"{key}.{CURRENCY}",
+        help="Written behind the amounts.",
+    )
+    st.session_state[PRICE], st.session_state[CURRENCY] = per_hour, currency
+    return Price(per_hour=per_hour, currency=currency.strip()) if per_hour else None
+
+
+def _stem(said: Report) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", f"ortune {said.kind} {said.id}").strip("-").lower()[:60]

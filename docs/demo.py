@@ -1,0 +1,127 @@
+"""Record the races of the demonstration by running the commands, and pack them. Wants a quiet machine.
+
+    python docs/demo.py [HOME]
+
+With HOME, a folder in which the commands ran already, it only packs. What the machine did meanwhile stays in
+the recording: busy remarks, undecided verdicts and A/A pairs that came apart are part of what is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from core.store import PRUNED, RAW_FIELDS, STORE_NAME, Store
+from core.store.recorded import MARK_FILE
+from dashboard.demo import RECORDED
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS, TRANSFORMER = "sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"
+SHAPE = ["--dim", "sequence=128", "--batch-size", "1"]
+PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate", f"preset:cpu-{name}")]
+COMMANDS: Sequence[Sequence[str]] = (
+    ["bench", DIGITS, "--intra-op-num-threads", "1"],
+    ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
+    ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
+    ["check", "sample_models/digits_scorecard.yaml"],
+    ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
+    ["profile", DIGITS],
+    ["bench", TRANSFORMER, *SHAPE, "--intra-op-num-threads", "2"],
+    ["search", TRANSFORMER, *SHAPE, "--budget", "90s"],
+    ["bench", TRANSFORMER, *SHAPE, "--graph-optimization-level", "ORT_DISABLE_ALL"],
+)
+MOST_BYTES = 1_500_000
+OWNER = "the recording"
+
+
+def main() -> None:
+    """Record, or take what was recorded, and pack it."""
+    if len(sys.argv) > 1:
+        pack(Path(sys.argv[1]))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        record(Path(folder))
+        pack(Path(folder))
+
+
+def record(home: Path) -> None:
+    """Run the commands, and explain the last result by what it raced against."""
+    for command in COMMANDS:
+        print("$ python -m core", *command, flush=True)
+        _core(home, *command, "--quiet")
+    newest = json.loads(_core(home, "history", "--limit", "1", "--json"))["trials"][0]
+    _core(home, "why", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
+
+
+def _core(home: Path, *command: str) -> str:
+    """Run a command; an open question (3) is an answer."""
+    environment = {**os.environ, "ORTUNE_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-m", "core", *command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode not in (0, 3):
+        sys.exit(f"{command[0]} ended with {done.returncode}.")
+    return done.stdout
+
+
+def pack(home: Path) -> None:
+    """Write the recording: a copy of the store without the samples of a search's looks, and the mark."""
+    store = Store(home / STORE_NAME)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Store(Path(folder) / "copy" / STORE_NAME)
+        copy.path.unlink()
+        store.backup(copy.path)
+        mark = Path(folder) / MARK_FILE
+        mark.write_text(json.dumps(_stripped(copy)), encoding="utf-8")
+        small = Path(folder) / STORE_NAME
+        copy.backup(small)
+        with tarfile.open(RECORDED, "w:xz", preset=9) as archive:
+            for path in (small, mark):
+                archive.add(path, path.name, filter=_nobody)
+            for part in ("artifacts", "accuracies"):
+                for path in sorted((home / part).rglob("*")):
+                    if path.is_file():
+                        archive.add(path, str(path.relative_to(home)), filter=_nobody)
+    taken = RECORDED.stat().st_size
+    print(f"{RECORDED.relative_to(ROOT)}: {taken:,} bytes")
+    if taken > MOST_BYTES:
+        sys.exit(f"That is more than {MOST_BYTES:,} bytes.")
+
+
+def _stripped(store: Store) -> dict[str, Any]:
+    """Drop the samples of looks and whose they are; return what the mark says: the day and the machine."""
+    last: float = 0.0
+    environment: Any = {}
+    for kind in ("measure", "reference", "profile", "screen"):
+        for one in store.trials(kind=kind, limit=10_000):
+            if kind == "screen" and one.result is not None:
+                kept: Any = {name: part for name, part in one.facts.items() if name not in RAW_FIELDS}
+                store.update_trial(one.id, result={**kept, PRUNED: time.time()})
+            store.update_trial(one.id, owner=OWNER)
+            last = max(last, one.finished_at or 0.0)
+            environment = one.facts.get("environment") or environment
+    for race in store.comparisons(limit=10_000):
+        store.update_comparison(race.id, owner=OWNER)
+    for study in store.studies(limit=1000):
+        store.update_study(study.id, owner=OWNER)
+    return {"on": time.strftime("%Y-%m-%d", time.gmtime(last)), "environment": environment}
+
+
+def _nobody(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the user who recorded."""
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mode = 0o644
+    return info
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The demonstration, a report taken from it and opened without a network, and somebody who follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard import demo
+from tests.e2e.conftest import PATIENCE_MS, finished, serving, visit
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def demo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`python -m dashboard --demo`; its home goes with it."""
+    home = tmp_path_factory.mktemp("demo")
+    temporary = home / "tmp"
+    temporary.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        with serving(home, "--demo") as (url, _):
+            assert [one.name.startswith(demo.PREFIX) for one in temporary.iterdir()].count(True) == 1
+            yield url
+    assert not [one for one in temporary.iterdir() if one.name.startswith(demo.PREFIX)]
+    assert "Traceback" not in (home / "server.log").read_text()
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    context.set_default_timeout(PATIENCE_MS)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def follower(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    yield context.new_page()
+    context.close()
+
+
+def arrive(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.get_by_test_id("stHeading").first).to_be_visible()
+    finished(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_report_of_a_result_opens_without_a_network(
+    scheme: str, demo_url: str, visitor: Page, browser: Browser, tmp_path: Path
+) -> None:
+    arrive(visitor, demo_url)
+    expect(visitor.get_by_text("not measured here")).to_be_visible()
+    expect(visitor.locator(".st-key-run button").first).to_be_disabled()
+    heading = visitor.locator(".st-key-verdict h2").inner_text()
+    said = re.sub(r"^[a-z_]+\s+", "", heading).strip()  # without the name of its icon
+    visitor.get_by_role("button", name="Report").click()
+    price = visitor.get_by_role("spinbutton", name="Price per hour")
+    price.fill("0.34")
+    price.press("Enter")
+    expect(visitor.get_by_text("per million").first).to_be_visible()
+    with visitor.expect_download() as downloading:
+        visitor.get_by_role("button", name="Download HTML").click()
+    path = tmp_path / "report.html"
+    downloading.value.save_as(path)
+
+    context = browser.new_context(color_scheme=scheme, offline=True)  # type: ignore[arg-type]
+    asked: list[str] = []
+    problems: list[str] = []
+    context.route(
+        "**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort()
+    )
+    report = context.new_page()
+    report.on("request", lambda request: asked.append(request.url))
+    report.on("pageerror", lambda error: problems.append(str(error)))
+    report.on("console", lambda one: problems.append(one.text) if one.type == "error" else None)
+    report.goto(path.as_uri())
+    expect(report.locator(".recorded")).to_contain_text("not measured here")
+    expect(report.locator(".verdict")).to_contain_text(said)
+    figures = report.locator(".plot")
+    expect(figures).to_have_count(3)
+    for number in range(3):
+        expect(figures.nth(number).locator("svg.main-svg").first).to_be_visible()
+    expect(report.get_by_role("heading", name="Cost per million inferences")).to_be_visible()
+    figures.nth(0).locator(".scatterlayer .point").first.hover(force=True)  # it answers to the mouse
+    expect(figures.nth(0).locator(".hoverlayer .hovertext").first).to_be_visible()
+    paper, text = report.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector"
+        "('.plot .xtick text')).fill]"
+    )
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    assert text == ("rgb(15, 23, 42)" if scheme == "light" else "rgb(241, 245, 249)")
+    assert [one for one in asked if not one.startswith(("file:", "data:", "blob:"))] == []
+    assert problems == []
+    context.close()
+
+
+def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(
+    demo_url: str, visitor: Page, follower: Page
+) -> None:
+    arrive(visitor, demo_url)
+    visitor.get_by_role("button", name="Present").click()
+    link = visitor.get_by_test_id("stSidebar").get_by_test_id("stCode")
+    expect(link).to_contain_text("follow=")
+    address = re.sub(r"\s", "", link.inner_text())
+    arrive(follower, address)
+    expect(follower.get_by_text("You follow a presenter")).to_be_visible()
+    expect(visitor.get_by_text("1 follows.")).to_be_visible()
+
+    visit(visitor, "Search")
+    expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
+    question = "Most rows per second"
+    visitor.get_by_role("radio", name=question).click()
+    chosen = follower.get_by_role("radio", name=question)
+    expect(chosen).to_have_attribute("aria-checked", "true")
+    for _ in range(30):  # nothing that changes anything is reached by the keyboard
+        follower.keyboard.press("Tab")
+        held = (
+            "document.activeElement.closest('.stMain [data-testid=stElementContainer]:has(input, textarea)')"
+        )
+        assert follower.evaluate(f"{held} === null")
+
+    follower.goto(address.replace("/?", "/history?"))  # elsewhere than the presenter: back
+    expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
+    visitor.get_by_role("button", name="Stop presenting").click()
+    expect(follower.get_by_text("The presentation is over")).to_be_visible()

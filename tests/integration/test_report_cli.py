@@ -1,0 +1,58 @@
+"""`report` on the command line: the file, its JSON document, and what is refused in two lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.cli import run
+from core.store import Store
+from tests.documents import errors_of
+from tests.recorded import recorded_store
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with recorded_store() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(store.folder))
+
+
+def test_a_file_is_written_by_a_process_of_its_own(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    race, output = store.comparisons()[0].id, tmp_path / "r.html"
+    price = ["--price-per-hour", "0.34", "--currency", "EUR"]
+    assert run(["report", race[:10], "-o", str(output), *price, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert errors_of("report", document) == []
+    assert (document["id"], document["output_bytes"]) == (race, output.stat().st_size)
+    text = output.read_text(encoding="utf-8")
+    assert "EUR per million" in text
+    assert "not measured here" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["nothing"], "There is no trial"),
+        (["{race}", "--price-per-hour", "much"], "takes a number"),
+        (["{race}", "--price-per-hour", "-1"], "price per hour"),
+        (["{race}", "-o", "/nowhere/r.html"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    given: list[str], said: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    race = store.comparisons()[0].id
+    assert run(["report", *(one.replace("{race}", race) for one in given)]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told.splitlines()) == 2

@@ -1,0 +1,86 @@
+"""The recording: small, of nobody's machine in particular, whole, and nothing is measured in it."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.cli import run
+from core.run import kinds
+from core.run.scheduler import Scheduler
+from core.spec import spec_from_dict
+from core.store import Store
+from core.store.recorded import MARK_FILE, recording
+from core.wire.errors import SpecError, StoreError
+from dashboard import demo
+from tests.recorded import recorded_store
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with recorded_store() as found:
+        yield found
+
+
+def test_the_recording_is_small_and_holds_files_only() -> None:
+    assert demo.RECORDED.stat().st_size <= 1_500_000
+    with tarfile.open(demo.RECORDED) as archive:
+        members = archive.getmembers()
+    assert {one.name.split("/")[0] for one in members} == {"ortune.db", MARK_FILE, "artifacts", "accuracies"}
+    assert all(one.isfile() and (one.uid, one.uname) == (0, "") for one in members)
+
+
+def test_every_row_is_sound_and_every_kind_of_result_is_there(store: Store) -> None:
+    assert store.check().damaged == 0
+    assert {one.owner for one in store.trials()} == {"the recording"}
+    assert {one.answer["outcome"] for one in store.studies() if one.answer} >= {"FOUND", "UNDECIDED"}
+    assert store.trials(kind="profile")
+    assert {one.study.split()[0] for one in store.comparisons() if one.study} >= {"curve", "scorecard"}
+    paths = {str(one.spec["model"]["path"]) for one in store.trials()}
+    assert paths == {"sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"}
+
+
+def test_it_says_when_and_where_it_was_recorded(store: Store) -> None:
+    found = recording(store.folder)
+    assert found is not None
+    machine = store.trials()[0].facts["environment"]
+    assert found.words == (
+        f"Recorded on {found.on} on {machine['cpu']['model']} with {machine['cpu']['usable']} CPUs, "
+        "not measured here."
+    )
+    assert recording(store.folder / "elsewhere") is None
+
+
+def test_nothing_is_measured_in_it(store: Store) -> None:
+    before = len(store.trials(limit=1000))
+    spec = spec_from_dict(store.trials(kind="measure")[0].spec)
+    service = Scheduler(store, owner="a test")
+    try:
+        with pytest.raises(SpecError, match=r"Nothing is measured in this demonstration\. Recorded on"):
+            service.submit(kinds.duel(spec))
+    finally:
+        service.close()
+    assert len(store.trials(limit=1000)) == before
+
+
+def test_a_report_of_it_by_the_command_line_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(store.folder))
+    assert run(["report", store.comparisons()[0].id, "--format", "md"]) == 0
+    assert "not measured here" in capsys.readouterr().out
+
+
+def test_what_cannot_be_unpacked_is_said_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "recorded.tar.xz"
+    broken.write_bytes(demo.RECORDED.read_bytes()[:100_000])
+    monkeypatch.setattr(demo, "RECORDED", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(StoreError, match="cannot be unpacked"):
+        demo.unpack()
+    assert list(tmp_path.iterdir()) == [broken]

@@ -1,0 +1,279 @@
+"""Reports: every kind of result, hostile names, money, and what is refused; on races that were recorded."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.run.axes import axes_of_study
+from core.show.report import Price, cost
+from core.show.report.compose import compose
+from core.show.report.markdown import escaped, markdown
+from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why, find
+from core.store import Store
+from core.wire.errors import SpecError, StoreError
+from dashboard.report.figures import plots
+from dashboard.report.made import html_of
+from dashboard.report.page import MOST_BYTES
+from tests.recorded import recorded_store
+
+EURO = Price(per_hour=0.36, currency="EUR")
+EVIL = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with recorded_store() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kinds(store: Store) -> dict[str, list[str]]:
+    """Kind -> the references that name one of it."""
+    races = store.comparisons(limit=500)
+    pair = next(path for one in store.trials() for path in store.artifacts(one.id, "why-*.json"))
+    return {
+        "trial": [next(one.id for one in store.trials(kind="measure") if not one.study)],
+        "race": [max(races, key=lambda one: 0 if one.study else len(one.contestants)).id],
+        "search": [next(one.id for one in store.studies() if one.answer and one.answer["winner"])],
+        "curve": [next(one.study for one in races if axes_of_study(one.study))],
+        "card": [next(one.study for one in races if one.study.startswith("scorecard"))],
+        "why": [pair.stem.removeprefix("why-"), pair.parent.name],
+        "profile": [store.trials(kind="profile")[0].id],
+    }
+
+
+TYPES = {
+    "trial": OneTrial,
+    "race": Race,
+    "search": Search,
+    "curve": Curve,
+    "card": Card,
+    "why": Why,
+    "profile": OneTrial,
+}
+
+
+class Parsed(html.parser.HTMLParser):
+    """What a browser would make of a file: its elements with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def parsed(text: str) -> Parsed:
+    return Parsed(text)
+
+
+# --- every kind ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_kind_has_a_file_that_holds_all_and_asks_nobody(
+    kind: str, store: Store, kinds: dict[str, list[str]]
+) -> None:
+    about = find(store, kinds[kind])
+    assert isinstance(about, TYPES[kind])
+    said = compose(about, store, price=EURO)
+    text = html_of(about, store, price=EURO)
+    page = parsed(text)
+    assert len(text.encode()) <= MOST_BYTES
+    names = {"src", "href", "action", "srcset", "data"}
+    assert not [one for one in page.elements if names & set(one[1])]
+    assert not {"link", "img", "iframe", "object"} & {tag for tag, _ in page.elements}
+    shown = "\n".join(page.texts)
+    assert said.verdict in shown
+    assert said.method or kind == "profile"
+    assert all(one in shown for one in said.caveats)
+    assert all(one.text.splitlines()[0] in shown for one in said.files if one.text)
+    figures = [attrs for tag, attrs in page.elements if attrs.get("class") == "plot"]
+    assert len(figures) == len(plots(about)) == len(_figures(text))
+    assert bool(figures) == (kind != "card")
+
+
+def _figures(text: str) -> list[Any]:
+    match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
+    assert match is not None
+    return list(json.loads(match[1]))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_markdown_says_the_same(kind: str, store: Store, kinds: dict[str, list[str]]) -> None:
+    said = compose(find(store, kinds[kind]), store, price=EURO)
+    text = markdown(said)
+    assert f"**{escaped(said.verdict)}**" in text
+    assert text.count("<details>") == text.count("</details>") == text.count("<summary>") > 0
+    assert ("EUR per million" in text) == (said.cost is not None)
+    for file in said.files:
+        assert file.text.rstrip("\n") in text
+
+
+def test_a_short_id_is_enough_and_a_pair_is_an_explanation(store: Store, kinds: dict[str, list[str]]) -> None:
+    assert compose(find(store, [kinds["race"][0][:8]]), store).id == kinds["race"][0]
+    token = kinds["curve"][0].rpartition("#")[2]
+    assert isinstance(find(store, [f"#{token}"]), Curve)
+    assert compose(find(store, kinds["why"]), store).kind == "Explanation"
+
+
+# --- a race that must not be believed, and one from elsewhere ----------------------------------------------
+
+
+def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:
+    about = find(store, kinds["race"])
+    assert isinstance(about, Race)
+    result: Any = {
+        **about.race.facts,
+        "grade": "F",
+        "grade_reason": "The A/A test failed.",
+        "remedy": "Wait.",
+    }
+    rejected = replace(about, race=replace(about.race, result=result))
+    said = compose(rejected, store)
+    assert said.rejected == "The A/A test failed. Wait."
+    assert said.verdict == "Rejected: nobody is ranked."
+    text = html_of(rejected, store)
+    body = text[text.index("<main>") :]
+    assert body.index("Rejected: no verdict stands") < body.index('class="verdict"')
+    lines = markdown(said).splitlines()
+    assert next(n for n, one in enumerate(lines) if "no verdict stands" in one) < 12
+
+
+def test_a_recording_is_marked(store: Store, kinds: dict[str, list[str]]) -> None:
+    about, words = find(store, kinds["trial"]), "Recorded on 2026-11-23, not measured here."
+    body = html_of(about, store, recorded=words).partition("<main>")[2]
+    assert body.index(words) < body.index("<h1>")
+    assert words in markdown(compose(about, store, recorded=words))
+
+
+# --- hostile names ------------------------------------------------------------------------------------------
+
+
+def test_no_name_becomes_markup(store: Store, kinds: dict[str, list[str]]) -> None:
+    about = _named_evil(find(store, kinds["race"]))
+    text = html_of(about, store)
+    page = parsed(text)
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert not [attrs for _, attrs in page.elements if any(name.startswith("on") for name in attrs)]
+    scripts = [attrs for tag, attrs in page.elements if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "figures"}, {}, {}]  # the data, Plotly, ours
+    data = json.dumps(_figures(text))
+    assert "<script" not in data
+    assert "<img" not in data
+    assert EVIL.split("`")[0] in "".join(page.texts)  # seen as what it is
+    policy = next(attrs["content"] for tag, attrs in page.elements if tag == "meta" and "http-equiv" in attrs)
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+
+
+def test_no_name_becomes_markdown(store: Store, kinds: dict[str, list[str]]) -> None:
+    text = markdown(compose(_named_evil(find(store, kinds["race"])), store))
+    outside = re.sub(r"(`{3,})yaml\n.*?\n\1", "", text, flags=re.DOTALL)
+    assert "<script" not in outside
+    assert "<img" not in outside
+    lines = [one for one in outside.splitlines() if not one.startswith("<summary>")]  # those are HTML
+    assert "](http" not in "".join(lines).replace("\\]", "")
+    assert "@you" not in outside
+
+
+def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, list[str]]) -> None:
+    said = compose(find(store, kinds["trial"]), store)
+    text = markdown(replace(said, files=[replace(said.files[0], text="a: '````'\n```\n</details>\n")]))
+    assert "`````yaml\na: '````'\n```\n</details>\n`````" in text
+
+
+def _named_evil(about: About) -> Race:
+    assert isinstance(about, Race)
+    who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.race.contestants))
+    trials = [replace(one, model_name=EVIL) for one in about.trials]
+    return replace(about, race=replace(about.race, contestants=who, model_name=EVIL), trials=trials)
+
+
+# --- money --------------------------------------------------------------------------------------------------
+
+
+def test_cost_is_the_price_of_the_time_that_a_million_rows_take() -> None:
+    assert cost.per_million(1000.0, EURO) == pytest.approx(0.1)  # 1,000 s at 0.36 an hour
+    result = {"batch_size": 2, "latency": {"mean_s_low": 0.001, "mean_s_high": 0.004}}
+    assert cost.interval(result, EURO) == pytest.approx((0.05, 0.2))
+    assert cost.interval({"batch_size": 2, "latency": {}}, EURO) == (None, None)
+    assert cost.per_million(None, EURO) is None
+    assert cost.section([("a", {"throughput_per_s": None})], EURO) is None
+
+
+def test_a_cost_says_what_it_assumes(store: Store, kinds: dict[str, list[str]]) -> None:
+    found = compose(find(store, kinds["trial"]), store, price=EURO).cost
+    assert found is not None
+    told = " ".join(getattr(part, "text", "") for part in found.parts)
+    assert "0.36 EUR an hour" in told
+    assert "one run after another" in told
+    assert compose(find(store, kinds["trial"]), store).cost is None
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, float("nan"), float("inf"), 1e9])
+def test_what_is_no_price_is_refused(amount: float) -> None:
+    with pytest.raises(SpecError, match="price per hour"):
+        Price(per_hour=amount)
+
+
+@pytest.mark.parametrize("currency", ["", " ", "a\nb", "EURODOLLAR"])
+def test_what_is_no_currency_is_refused(currency: str) -> None:
+    with pytest.raises(SpecError, match="currency"):
+        Price(per_hour=1, currency=currency)
+
+
+# --- what is not there --------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_reported_is_said(store: Store, kinds: dict[str, list[str]]) -> None:
+    with pytest.raises(
+        StoreError, match="There is no trial, comparison, search, sweep or scorecard `nothing`"
+    ):
+        find(store, ["nothing"])
+    with pytest.raises(SpecError, match="got 3 names"):
+        find(store, ["a", "b", "c"])
+    others = [one.id for one in store.trials(kind="measure") if one.id not in kinds["why"]][:2]
+    with pytest.raises(SpecError, match="not explained yet"):
+        find(store, others)
+
+
+def test_an_id_that_names_several_is_refused(store: Store, kinds: dict[str, list[str]]) -> None:
+    trial, race = store.trial(kinds["trial"][0]), store.comparison(kinds["race"][0])
+    twins = replace(trial, id="abcdef0000000001"), replace(trial, id="abcdef0000000002")
+    for one in twins:
+        store.create_trial(one)
+    try:
+        with pytest.raises(StoreError, match="More than one trial begins with `abcdef`"):
+            find(store, ["abcdef"])
+        store.delete_trials([twins[1].id])
+        store.create_comparison(replace(race, id="abcdef0000000003"), [])
+        with pytest.raises(StoreError, match="2 results of different kinds"):
+            find(store, ["abcdef"])
+    finally:
+        store.delete_trials([one.id for one in twins])
+
+
+def test_a_file_that_would_be_too_large_leaves_out_what_may_be_spared(
+    store: Store, kinds: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = find(store, kinds["race"])
+    whole = html_of(about, store)
+    monkeypatch.setattr("dashboard.report.page.MOST_BYTES", len(whole.encode()) - 1)
+    less = html_of(about, store)
+    assert len(_figures(less)) == len(_figures(whole)) - 1
+    assert "Left out, because the file would be too large: Latency over time" in less
