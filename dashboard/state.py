@@ -62,6 +62,7 @@ APPLIED = "applied"  # id of the trial whose settings the widgets already got
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and where it is shown
 TRIAL_PARAM = "trial"  # ?trial=<id>
+MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ WIDE = 400  # children of one block; above, it is cut
 STRETCH = 100  # children of a cut-off part, or more where there would be too many parts
 MOST_PARTS = 200
 MOST_DRAWN = 3_000  # items at once: a browser stays fluid
-AT_FIRST = 120  # items that can be read at a glance
+AT_FIRST = 60  # items that can be read at a glance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +49,39 @@ class Folding:
 
 
 def levels(count: int, edges: Iterable[Edge]) -> list[int]:
-    """Return how far each of `count` nodes lies from the inputs: the longest way to it, in edges.
+    """Return on which level each of `count` nodes lies: below everything that it needs.
 
-    Edges that close a circle, as between folded blocks, do not count.
+    A node that needs no other, such as a constant, stands right above the first that needs it. Edges that
+    close a circle, as between folded blocks, do not count.
     """
     after: dict[int, list[int]] = defaultdict(list)
-    open_inputs = [0] * count
+    waits_for = [0] * count
     for source, target in set(edges):
         after[source].append(target)
-        open_inputs[target] += 1
+        waits_for[target] += 1
+    sources = [index for index in range(count) if not waits_for[index]]
+    found = _longest_ways(count, after, waits_for, list(sources))
+    for index in sources:
+        found[index] = max(0, min((found[one] for one in after[index]), default=1) - 1)
+    return found
+
+
+def _longest_ways(
+    count: int, after: Mapping[int, Sequence[int]], waits_for: list[int], ready: list[int]
+) -> list[int]:
+    """The longest way to each node, in edges, from those that are `ready`; uses these two lists up."""
     found = [0] * count
     done = [False] * count
-    ready = [index for index in range(count) if not open_inputs[index]]
     left = iter(range(count))  # where everything waits for a circle, the first one begins
     while True:
         while ready:
             index = ready.pop()
-            if done[index]:
-                continue
             done[index] = True
-            for target in after[index]:
+            for target in after.get(index, ()):
                 if not done[target]:
                     found[target] = max(found[target], found[index] + 1)
-                    open_inputs[target] -= 1
-                    if not open_inputs[target]:
+                    waits_for[target] -= 1
+                    if not waits_for[target]:
                         ready.append(target)
         stuck = next((index for index in left if not done[index]), None)
         if stuck is None:

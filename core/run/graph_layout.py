@@ -31,7 +31,6 @@ class Layout:
     points: tuple[Point, ...]  # x to the right, y the level, downwards
     ways: tuple[tuple[Point, ...], ...]  # of each edge, both ends among them
     depth: int  # levels
-    width: float  # of the widest
     plain: bool = False  # the worker failed: items stand side by side
 
 
@@ -44,7 +43,7 @@ def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
         run: starts the worker, called like `run_job`.
     """
     if not count:
-        return Layout(points=(), ways=(), depth=0, width=0.0)
+        return Layout(points=(), ways=(), depth=0)
     level = levels(count, edges)
     kept = affordable(edges, level)
     plan: wire.LayoutPlan = {
@@ -100,6 +99,4 @@ def _result(
         (points[source], *bends.get(index, ()), points[target])
         for index, (source, target) in enumerate(edges)
     )
-    xs = [x for x, _ in points]
-    width = max(xs) - min(xs)
-    return Layout(points=tuple(points), ways=ways, depth=1 + max(level), width=width, plain=plain)
+    return Layout(points=tuple(points), ways=ways, depth=1 + max(level), plain=plain)

@@ -51,8 +51,12 @@ KINDS = {  # in the legend
     "holder": "holds a body (If, Loop, Scan)",
 }
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
-LEVEL_PX, LEAST_PX, MOST_PX = 34, 380, 900
-AROUND = 12.0  # levels that are shown around what is marked in a large graph
+LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 380, 900, 120
+CHARACTER_PX, LABEL_PX = 6.5, 14  # of a label: a character, and a line
+LEAST_LABEL = 5  # characters; shorter ones say nothing
+DEEP = 100  # levels; of a deeper graph the first ones show
+FIRST = 50.0  # levels that show of a deep graph
+AROUND = 12.0  # levels that show around what is marked in a deep graph
 MARK = PALETTE[1]
 
 
@@ -89,7 +93,6 @@ class Picture:
     mode: Mode
     order: tuple[str, ...]
     depth: int
-    width: float
     marked: frozenset[int] = field(default=frozenset())  # items
     hits: frozenset[int] = field(default=frozenset())  # items that a search has found
 
@@ -102,6 +105,7 @@ def picture(
     *,
     marked: Collection[int] = (),
     hits: Collection[int] = (),
+    room_px: int = 900,
 ) -> Picture:
     """Put together what is drawn.
 
@@ -112,8 +116,10 @@ def picture(
         paint: what the colours say.
         marked: nodes that are chosen.
         hits: nodes that a search has found.
+        room_px: how wide it is drawn, at least: labels that have no room are cut or left out.
     """
-    drawn = []
+    drawn: list[Drawn] = []
+    rooms = _rooms(layout, room_px)
     for index, item in enumerate(folding.items):
         own = [rows[member] for member in item.members]
         value, category = _color(item, own, paint)
@@ -124,7 +130,7 @@ def picture(
                 x=x,
                 y=y,
                 what=_what(item, own[0], optimized=paint.optimized),
-                label=_label(item, own[0], len(folding.items)),
+                label=_fitting(_label(item, own[0], len(folding.items)), rooms[index]),
                 hover=_hover(item, own, paint),
                 value=value,
                 category=category,
@@ -136,7 +142,6 @@ def picture(
         mode=paint.mode,
         order=paint.order,
         depth=layout.depth,
-        width=layout.width,
         marked=frozenset(folding.item_of[node] for node in marked),
         hits=frozenset(folding.item_of[node] for node in hits),
     )
@@ -153,6 +158,28 @@ def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
         return ()
     told = Counter(name for row in rows if (name := _PLAIN[mode](row)))
     return tuple(name for name, _ in told.most_common(len(PALETTE)))
+
+
+def _rooms(layout: Layout, room_px: int) -> list[int]:
+    """Characters of a label that have room to the right of each item."""
+    if layout.depth * LABEL_PX > MOST_PX:
+        return [0] * len(layout.points)
+    xs = [x for way in layout.ways for x, _ in way] + [x for x, _ in layout.points]
+    unit_px = room_px / (max(xs, default=0.0) - min(xs, default=0.0) + 2.0)
+    rooms = [0] * len(layout.points)
+    ordered = sorted(range(len(rooms)), key=lambda index: layout.points[index][::-1])
+    for index, behind in zip(ordered, [*ordered[1:], -1], strict=True):
+        x, y = layout.points[index]
+        alone = behind < 0 or layout.points[behind][1] != y
+        free = room_px if alone else (layout.points[behind][0] - x) * unit_px
+        rooms[index] = int((free - 24) / CHARACTER_PX)
+    return rooms
+
+
+def _fitting(label: str, room: int) -> str:
+    if len(label) <= room:
+        return label
+    return short(label, room) if room >= LEAST_LABEL else ""
 
 
 def _what(item: Item, row: Row, *, optimized: bool) -> str:
@@ -268,7 +295,7 @@ def figure(info: Picture, end: float) -> go.Figure:
         info: what is drawn.
         end: of a scale of colours that begins at zero, see `most`.
     """
-    height = min(MOST_PX, max(LEAST_PX, 120 + LEVEL_PX * info.depth))
+    height = min(MOST_PX, max(LEAST_PX, ABOVE_PX + LEVEL_PX * info.depth))
     shown = base_figure(x_title="", y_title="", height=height)
     _edges(shown, info)
     if info.mode in ("Time", "Error"):
@@ -367,7 +394,7 @@ def _points(
 def _shapes(shown: go.Figure, info: Picture) -> None:
     """What the shapes mean, of those that are there beside plain nodes."""
     for what in [one for one in SYMBOLS if any(each.what == one for each in info.drawn)]:
-        if what == "node":
+        if what == "node" or (what == "block" and info.mode == "Operator"):  # the legend has it already
             continue
         shown.add_scatter(
             x=[None],
@@ -396,29 +423,31 @@ def _rings(shown: go.Figure, info: Picture) -> None:
             )
 
 
-def _centre(info: Picture) -> tuple[float, float] | None:
-    """Where to look, in a graph too large to be read as a whole; None: at all of it."""
-    points = [one for one in info.drawn if one.index in info.marked]
-    if not points or info.depth <= 2 * AROUND:
-        return None
-    return points[0].x, -points[0].y
+def is_cut(info: Picture) -> bool:
+    """Whether only a part of the levels shows at first, because all of them could not be read."""
+    return info.depth > DEEP
 
 
-def _range_x(info: Picture) -> list[float]:
-    low = min((one.x for one in info.drawn), default=0.0)
-    high = max((one.x for one in info.drawn), default=0.0)
-    room = max(1.5, 0.12 * (high - low))
-    centre = _centre(info)
-    if centre is not None and high - low > AROUND:
-        return [centre[0] - AROUND / 2, centre[0] + AROUND / 2]
-    return [low - room / 2, high + room]
+def _levels_shown(info: Picture) -> tuple[float, float]:
+    """The first and the last level that show at first; of a deep graph those around what is marked."""
+    if not is_cut(info):
+        return -0.7, info.depth - 0.3
+    marked = [one.y for one in info.drawn if one.index in info.marked]
+    return (marked[0] - AROUND, marked[0] + AROUND) if marked else (-0.7, FIRST)
 
 
 def _range_y(info: Picture) -> list[float]:
-    centre = _centre(info)
-    if centre is not None:
-        return [centre[1] - AROUND, centre[1] + AROUND]
-    return [-(info.depth - 1) - 0.7, 0.7]
+    first, last = _levels_shown(info)
+    return [-last, -first]
+
+
+def _range_x(info: Picture) -> list[float]:
+    first, last = _levels_shown(info)
+    xs = [one.x for one in info.drawn if first <= one.y <= last]
+    xs += [x for way in info.ways for x, y in way if first <= y <= last]
+    low, high = min(xs, default=0.0), max(xs, default=0.0)
+    room = max(1.5, 0.12 * (high - low))
+    return [low - room / 2, high + room]
 
 
 def clicked(points: Sequence[Mapping[str, object]]) -> int | None:

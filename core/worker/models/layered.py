@@ -6,6 +6,7 @@ overflows the stack of an ordinary thread on a wide graph, and a crash must not 
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import igraph
@@ -13,8 +14,6 @@ import igraph
 from core import wire
 
 STACK_BYTES = 512 << 20  # only touched as far as it is needed
-
-Point = list[float]
 
 
 def lay_out(plan: wire.LayoutPlan) -> wire.LayoutReply:
@@ -31,19 +30,21 @@ def lay_out(plan: wire.LayoutPlan) -> wire.LayoutReply:
 
 
 def _placed(plan: wire.LayoutPlan) -> wire.LayoutReply:
-    count, edges = len(plan["levels"]), [(source, target) for source, target in plan["edges"]]
-    graph = igraph.Graph(n=count, edges=edges, directed=True)
-    placed = graph.layout_sugiyama(layers=plan["levels"], hgap=1, vgap=1, maxiter=plan["rounds"])
-    points = [[float(x), float(y)] for x, y in placed.coords[:count]]
-    ways = [
-        _in_order([[float(x), float(y)] for x, y in way], points[source])
-        for (source, _), way in zip(edges, placed.edge_routing, strict=True)
-    ]
-    return {"points": points, "bends": ways}
+    """Lay out with a place of our own on every level that an edge passes.
 
-
-def _in_order(bends: list[Point], start: Point) -> list[Point]:
-    """Bends from `start` on: igraph gives those of an edge that points upwards from its other end."""
-    if len(bends) > 1 and abs(bends[0][1] - start[1]) > abs(bends[-1][1] - start[1]):
-        return bends[::-1]
-    return bends
+    igraph would put them in itself, but of a graph of several parts it mixes up which edge they belong to.
+    """
+    levels, count = list(plan["levels"]), len(plan["levels"])
+    edges: list[tuple[int, int]] = []
+    passing: list[range] = []
+    for source, target in plan["edges"]:
+        first = len(levels)
+        levels += range(levels[source] + 1, levels[target])
+        passing.append(range(first, len(levels)))
+        way = [source, *passing[-1], target]
+        if levels[source] < levels[target]:  # else it closes a circle, and is drawn straight
+            edges += itertools.pairwise(way)
+    graph = igraph.Graph(n=len(levels), edges=edges, directed=True)
+    placed = graph.layout_sugiyama(layers=levels, hgap=1, vgap=1, maxiter=plan["rounds"])
+    points = [[float(x), float(y)] for x, y in placed.coords[: len(levels)]]
+    return {"points": points[:count], "bends": [[points[index] for index in one] for one in passing]}

@@ -29,8 +29,6 @@ from dashboard.views.graph import picture
 from dashboard.views.graph.picture import Shown
 from dashboard.widgets import controls, job_box
 
-MODEL_PARAM = "model"  # ?model=<content hash>: makes it the current one
-
 # keys of the session
 SOURCE = "graph.source"  # id of the trial whose configuration, and times where it is a profile, are meant
 LINKED = "graph.linked"  # the ?trial= and ?model= that were followed
@@ -87,7 +85,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?trial=` names a profile or a measured trial, `?model=` a model; once."""
-    linked = [st.query_params.get(name, "") for name in (state.TRIAL_PARAM, MODEL_PARAM)]
+    linked = [st.query_params.get(name, "") for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked

@@ -32,6 +32,7 @@ OPENED = "graph.opened"  # of each graph that was folded by hand: its open block
 LEVEL = "graph.level"  # of each side: index of the main graph or of a body
 TABLE = "graph.table"
 ROWS = 14  # of the table that show without scrolling
+WIDE_PX = 900  # of the picture, on a common screen
 MOST_HITS = 200  # found nodes that get a ring
 CONFIG = {"displaylogo": False, "scrollZoom": True}
 
@@ -92,7 +93,7 @@ def draw(sides: Mapping[str, Shown]) -> None:
     drawn = []
     for box, (name, one) in zip(boxes, sides.items(), strict=True):
         with box:
-            drawn.append(_picture(_view(one, listed[name]), words or "", order))
+            drawn.append(_picture(_view(one, listed[name]), words or "", order, WIDE_PX // len(sides)))
     end = graph_charts.most([picture for _, _, picture in drawn])
     for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
         with box:
@@ -159,7 +160,7 @@ def _laid_out(
     return folding, layout(len(folding.items), list(folding.edges), run_job)
 
 
-def _picture(view: View, words: str, order: tuple[str, ...]) -> tuple[View, Folding, Picture]:
+def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
     """Draw what stands above a picture, and return the picture."""
     shown = view.shown
     folding, placed = _laid_out(view.key, view.opened, view.level, view.places)
@@ -177,6 +178,7 @@ def _picture(view: View, words: str, order: tuple[str, ...]) -> tuple[View, Fold
         Paint(mode=shown.mode, times=shown.times, order=order, optimized=shown.optimized),
         marked=_marked(view),
         hits=_hits(view, words),
+        room_px=room_px,
     )
     return view, folding, info
 
@@ -188,6 +190,10 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
     shown = view.shown
     key = f"graph.chart.{'after' if shown.optimized else 'model'}"
     words = _drawn_words(len(view.level.nodes), folding)
+    if graph_charts.is_cut(info):
+        st.caption(
+            f"{info.depth:,} levels, of which a part shows: drag to go on, scroll to see more or fewer."
+        )
     st.plotly_chart(
         graph_charts.figure(info, end),
         key=key,
