@@ -25,9 +25,7 @@ def drawn(side, mode, *, found=None, optimized=False, opened=None, **how):
     edges = [(source, target) for source, target, _ in at.edges]
     folding = fold(places, edges, all_blocks(places) if opened is None else opened)
     listed = rows(side, found)
-    paint = Paint(
-        mode=mode, times=found, order=graph_charts.order(mode, listed), optimized=optimized
-    )
+    paint = Paint(mode=mode, times=found, order=graph_charts.order(mode, listed), optimized=optimized)
     placed = layout(len(folding.items), list(folding.edges), no_worker)
     return graph_charts.picture(folding, placed, listed, paint, **how)
 
@@ -68,7 +66,10 @@ def test_without_a_profile_no_node_seems_to_take_no_time():
 
 def test_a_block_of_several_providers_says_so():
     ran = graphs.profile(
-        [graphs.timed("conv", "Conv", 1.0), graphs.timed("relu", "Relu", 1.0, provider="CUDAExecutionProvider")]
+        [
+            graphs.timed("conv", "Conv", 1.0),
+            graphs.timed("relu", "Relu", 1.0, provider="CUDAExecutionProvider"),
+        ]
     )
     info = drawn(graphs.model(), "Provider", found=times(graphs.model(), ran), opened={()})
     assert [one.category for one in info.drawn] == [SEVERAL, UNKNOWN["Provider"]]

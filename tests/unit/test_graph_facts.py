@@ -135,7 +135,9 @@ def told(facts):
 def test_the_details_of_a_fused_part_say_with_whom_it_shares_its_time():
     found = by_name(graphs.model(), times(graphs.model(), graphs.run(), graphs.optimized()))
     said = told(sheets.node_facts(found["conv"], optimized=False, profiled=True))
-    assert said["time"] == "2,000 ms per run (25.0%) on CPU, together with 1 other node; ran as Conv `b_nchwc`"
+    assert (
+        said["time"] == "2,000 ms per run (25.0%) on CPU, together with 1 other node; ran as Conv `b_nchwc`"
+    )
     assert said["weights"] == "100 B"
 
 

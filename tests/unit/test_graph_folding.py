@@ -75,7 +75,7 @@ def test_three_thousand_nodes_without_names_are_cut_into_stretches():
 
 
 def test_no_block_has_more_children_than_can_be_followed():
-    draw = random.Random(0)  # noqa: S311
+    draw = random.Random(0)
     scopes = [(f"m{draw.randrange(3)}", f"n{draw.randrange(900)}")[: draw.randrange(3)] for _ in range(5_000)]
     found = places(scopes, [])
     for block in all_blocks(found):
