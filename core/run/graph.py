@@ -63,6 +63,14 @@ def optimized_graph(store: Store, spec: TrialSpec, record: ModelRecord, *, finge
     return _known(_optimized_path(store, spec, record, fingerprint))
 
 
+def optimized_at(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerprint: str) -> float | None:
+    """Return when `optimized_graph` was last written, in seconds since the epoch; None: never."""
+    try:
+        return _optimized_path(store, spec, record, fingerprint).stat().st_mtime
+    except OSError:
+        return None
+
+
 def check_drawable(spec: TrialSpec) -> None:
     """Refuse what has no graph of ONNX Runtime's.
 

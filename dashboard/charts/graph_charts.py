@@ -53,6 +53,7 @@ KINDS = {  # in the legend
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
 LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 380, 900, 120
 CHARACTER_PX, LABEL_PX = 6.5, 14  # of a label: a character, and a line
+BESIDE_PX = 110  # a scale of colours and the margins
 LEAST_LABEL = 5  # characters; shorter ones say nothing
 DEEP = 100  # levels; of a deeper graph the first ones show
 FIRST = 50.0  # levels that show of a deep graph
@@ -93,6 +94,7 @@ class Picture:
     mode: Mode
     order: tuple[str, ...]
     depth: int
+    room_px: int
     marked: frozenset[int] = field(default=frozenset())  # items
     hits: frozenset[int] = field(default=frozenset())  # items that a search has found
 
@@ -142,6 +144,7 @@ def picture(
         mode=paint.mode,
         order=paint.order,
         depth=layout.depth,
+        room_px=room_px,
         marked=frozenset(folding.item_of[node] for node in marked),
         hits=frozenset(folding.item_of[node] for node in hits),
     )
@@ -447,7 +450,9 @@ def _range_x(info: Picture) -> list[float]:
     xs += [x for way in info.ways for x, y in way if first <= y <= last]
     low, high = min(xs, default=0.0), max(xs, default=0.0)
     room = max(1.5, 0.12 * (high - low))
-    return [low - room / 2, high + room]
+    unit_px = max(1.0, info.room_px - BESIDE_PX) / (high - low + 1.5 * room)
+    ends = [one.x + (len(one.label) + 3) * CHARACTER_PX / unit_px for one in info.drawn if one.label]
+    return [low - room / 2, max(high + room, *ends) if ends else high + room]
 
 
 def clicked(points: Sequence[Mapping[str, object]]) -> int | None:

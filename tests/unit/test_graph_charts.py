@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from core.evidence.graph_facts import rows, times
@@ -73,6 +75,26 @@ def test_a_block_of_several_providers_says_so():
     )
     info = drawn(graphs.model(), "Provider", found=times(graphs.model(), ran), opened={()})
     assert [one.category for one in info.drawn] == [SEVERAL, UNKNOWN["Provider"]]
+
+
+def test_an_error_is_a_scale_and_of_a_block_the_largest():
+    units = {(0, index): SimpleNamespace(error=error) for index, error in ((0, 0.25), (1, 0.5))}
+    side = graphs.model()
+    listed = rows(side, None, units)
+    paint = Paint(mode="Error", times=None, order=(), optimized=False)
+    folding = fold([one.scope for one in side.levels[0].nodes], [(0, 1), (1, 2)], {()})
+    info = graph_charts.picture(folding, layout(2, [(0, 1)], no_worker), listed, paint)
+    assert [one.value for one in info.drawn] == [0.5, None]
+    assert "largest error 0.500" in info.drawn[0].hover
+    assert f"{UNKNOWN['Error']} (1)" in [one.name for one in graph_charts.figure(info, 0.5).data]
+
+
+def test_labels_that_have_no_room_are_cut_or_left_out():
+    wide = [graphs.node(f"node{i}", "Relu", "x", f"y{i}") for i in range(30)]
+    side = graphs.side(graphs.level(*wide))
+    labels = [one.label for one in drawn(side, "Operator", room_px=300).drawn]
+    assert labels.count("") == 29  # only the last one has nobody beside it
+    assert all(one.label for one in drawn(side, "Operator", room_px=9_000).drawn)
 
 
 def test_a_colour_means_the_same_on_both_sides():

@@ -13,7 +13,7 @@ from core.evidence.graph_facts import Times, errors, times
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
 from core.run import kinds
-from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
+from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
 from core.run.job import Status
 from core.run.node_errors import located
 from core.show import settings
@@ -208,9 +208,16 @@ def _known_after(asked: Asked) -> Graphs | None:
     """The optimized graph, where somebody has looked: it tells which node ran for which."""
     if asked.spec is None:
         return None
-    return optimized_graph(
-        state.store(), asked.spec, asked.record, fingerprint=state.environment()["fingerprint"]
-    )
+    fingerprint = state.environment()["fingerprint"]
+    made_at = optimized_at(state.store(), asked.spec, asked.record, fingerprint=fingerprint)
+    return None if made_at is None else _read_once(_about(asked), made_at, asked, fingerprint)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> Graphs | None:
+    """Kept until the file is written anew."""
+    assert _asked.spec is not None, "there was a file"
+    return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
 
 
 def _after(asked: Asked) -> Graphs | None:
@@ -244,8 +251,8 @@ def _after(asked: Asked) -> Graphs | None:
 
 
 def _about(asked: Asked) -> str:
-    """What a job of this page is about; the same for the same model and source."""
-    return f"{asked.record.content_sha256} {'' if asked.trial is None else asked.trial.id}"
+    """What a job of this page is about; the same for the same model and settings."""
+    return f"{asked.record.content_sha256} {'' if asked.spec is None else asked.spec.key()}"
 
 
 def _job(key: str, asked: Asked) -> Status | None:
@@ -303,13 +310,21 @@ def _shown(
     side = graphs.model if name == OWN or graphs.optimized is None else graphs.optimized
     return Shown(
         name=name,
-        token=f"{asked.record.content_sha256} {graphs.created_at}",
+        token=_token(name, graphs, asked),
         side=side,
         model=graphs.model if name == AFTER else None,
         times=found,
         units=errors(side, list(units.values())),  # type: ignore[arg-type]
         mode=mode,
     )
+
+
+def _token(name: str, graphs: Graphs, asked: Asked) -> str:
+    """The same for the same graph: what is chosen in the model's own stays when the other becomes known."""
+    content = asked.record.content_sha256
+    copied = asked.spec is not None and asked.spec.model.precision == "fp16"  # another file runs
+    own = name == OWN and (graphs.optimized is None or not copied)
+    return content if own else f"{content} {graphs.created_at}"
 
 
 def _units(record: ModelRecord) -> Mapping[str, object]:

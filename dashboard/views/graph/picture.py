@@ -33,6 +33,7 @@ LEVEL = "graph.level"  # of each side: index of the main graph or of a body
 TABLE = "graph.table"
 ROWS = 14  # of the table that show without scrolling
 WIDE_PX = 900  # of the picture, on a common screen
+MOST_ROWS = 3_000  # of the table
 MOST_HITS = 200  # found nodes that get a ring
 CONFIG = {"displaylogo": False, "scrollZoom": True}
 
@@ -403,6 +404,7 @@ def _table(
         if ticked is not None and chosen["by"] != "row":
             own = [ticked, *(row for row in own if row is not ticked)]
     _caption(one, own, len(listed[name]), chosen)
+    own = own[:MOST_ROWS]
     key = f"{TABLE}.{'after' if one.optimized else 'model'}.{_name_of(own, chosen)}"
     tables.draw(
         sheets.nodes(own, optimized=one.optimized),
@@ -447,6 +449,8 @@ def _caption(one: Shown, own: Sequence[Row], count: int, chosen: Mapping[str, An
             parts.append(f"{format.ms(seconds)} per run together, {share:.1%} of the time in nodes")
     if chosen is not None and chosen["block"] is not None:
         parts.append("only those of the chosen block")
+    if len(own) > MOST_ROWS:
+        parts.append(f"the first {MOST_ROWS:,} are listed: search, or choose a block")
     st.caption("; ".join(parts) + ".")
 
 
