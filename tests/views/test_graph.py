@@ -220,6 +220,23 @@ def test_what_is_chosen_has_its_details_and_its_row_ticked_on_top(open_page: Ope
     assert not any(one.startswith("selected") for one in legend(at))  # Plotly marks what was clicked
 
 
+def test_a_block_is_opened_and_folded_again(open_page: Open, add_model: Add) -> None:
+    record = add_model(big)
+    at = open_graph(open_page, record)
+    click(at, "graph.fold_all.model")
+    block = {"nodes": list(range(500)), "names": [], "does": [], "block": ["stage0"], "by": "click"}
+    at.session_state["graph.chosen"] = {
+        **{"side": "Model", "token": record.content_sha256, "level": 0, "path": []},
+        **block,
+    }
+    at.run()
+    assert "500 of 3,100 nodes; only those of the chosen block" in texts(at)
+    click(at, "graph.open")
+    assert "drawn as 15 folded blocks" in texts(at)  # six other stages, and nine blocks of this one
+    click(at, "graph.fold")
+    assert "drawn as 7 folded blocks" in texts(at)
+
+
 def test_a_choice_on_one_side_is_marked_on_the_other(open_page: Open, add_model: Add) -> None:
     record = add_model(tiny_models.conv)
     optimize(record)

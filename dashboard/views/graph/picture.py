@@ -343,6 +343,8 @@ def _details(
             row = own[chosen["nodes"][0]]
             st.markdown(f"**{format.plain(row.node.name)}** · {one.name}")
             tables.facts(sheets.node_facts(row, optimized=one.optimized, profiled=one.times is not None))
+            view = _view_of(one, own, chosen["level"])
+            _fold_button(view, view.places[chosen["nodes"][0]])
 
 
 def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
@@ -351,17 +353,32 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
     tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
     view = _view_of(one, own, chosen["level"])
     block = tuple(chosen["block"])
+    if block in view.opened:
+        _fold_button(view, block)
+        return
     room = graph_folding.can_open(view.places, view.opened, block)
     st.button(
         "Open this block",
         key="graph.open",
         icon=":material/unfold_more:",
         type="primary",
-        disabled=block in view.opened or not room,
-        help="It is open." if block in view.opened else None if room else _TOO_MANY,
+        disabled=not room,
+        help=None if room else _TOO_MANY,
         on_click=_keep_opened,
         args=(view, {*view.opened, block}),
     )
+
+
+def _fold_button(view: View, block: Block) -> None:
+    """Draw what folds an open block again; the whole graph is none."""
+    if block and block in view.opened:
+        st.button(
+            f"Fold {format.label(format.short('/'.join(block), 40))}",
+            key="graph.fold",
+            icon=":material/unfold_less:",
+            on_click=_keep_opened,
+            args=(view, {one for one in view.opened if one[: len(block)] != block}),
+        )
 
 
 _TOO_MANY = f"More than {MOST_DRAWN:,} nodes would be drawn at once. Fold other blocks first."
