@@ -45,6 +45,7 @@ page = st.navigation(
         "Understand": [
             _page("Profile", ":material/search_insights:"),
             _page("Why", ":material/troubleshoot:"),
+            _page("Graph", ":material/account_tree:"),
             _page("Machine", ":material/developer_board:"),
         ],
         "Change the model": [

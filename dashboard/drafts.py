@@ -51,6 +51,7 @@ _KEPT = re.compile(
     r"|profile\.(source|measured|runs|linked|view|search)"
     r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|give_way|variants|fixed|never"
     r"|strategy|warm_start|seed|study|study\.of|applied)"
+    r"|graph\.(source|linked|view|color|search)"
     r"|why\.(baseline|candidate|linked|job|view|search|looked)"
     r"|variants\.(chain|name|calibration|view|shown|linked|racers|offered|precision|job\..+)"
     r"|step\.[0-9a-f]{6}\..+"

@@ -66,6 +66,7 @@ FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and where it is shown
 TRIAL_PARAM = "trial"  # ?trial=<id>
+MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

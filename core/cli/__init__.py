@@ -59,6 +59,7 @@ COMMANDS = {
     "profile": Command("measure", "profile", "Show where a run spends its time."),
     "sweep": Command("measure", "sweep", "Measure one or two settings over several values, all in one race."),
     "why": Command("why", "why", "Show where the difference of two results comes from."),
+    "graph": Command("graph", "graph", "Show a model as a graph of nodes, or what ONNX Runtime makes of it."),
     "accuracy": Command("accuracy", "accuracy", "Measure how often models are right on labelled data."),
     "check": Command(
         "check", "check", "Measure what the targets of a configuration need, and say which are met."

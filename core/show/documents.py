@@ -254,6 +254,51 @@ class WhyDocument(TypedDict):
     notes: NotRequired[list[str]]
 
 
+class GraphTensor(TypedDict):
+    """What a node takes or gives."""
+
+    name: str
+    dtype: str  # numpy's name; "unknown": nothing says it
+    shape: list[int | str] | None  # "?": a size that nothing says; null: the rank is not known
+
+
+class GraphNodeDocument(TypedDict):
+    """A node of a graph."""
+
+    name: str
+    op_type: str  # with its domain, unless that is ai.onnx
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    role: str  # what the innermost of them uses that body for; empty: the main graph
+    scope: list[str]  # the modules that its author put it in, outermost first
+    precision: str  # type that it computes in
+    inputs: list[GraphTensor]
+    outputs: list[GraphTensor]
+    weight_bytes: int  # of the weights that it reads
+    attributes: dict[str, str]  # long values are cut, tensors and graphs told by what they are
+    does: list[str]  # of an optimized graph: names of the model's nodes whose work it does
+    inserted: bool  # by ONNX Runtime
+    self_s: float | None  # per run, of a profile; null: none was asked for, or it did not run by itself
+    with_others: int | None  # further nodes that share this time, as of a fused one
+    providers: list[str]  # where it ran
+    error: float | None  # relative L2 error of the outputs when only this is quantized; null: not known
+
+
+class GraphDocument(TypedDict):
+    """The nodes of a model, or of what ONNX Runtime makes of it. After a failure only state and error."""
+
+    state: JobState
+    error: ErrorRecord | None
+    model: NotRequired[str]
+    content_sha256: NotRequired[str]
+    optimized: NotRequired[bool]
+    count: NotRequired[int]  # of all nodes, those that a filter left out among them
+    nodes: NotRequired[list[GraphNodeDocument]]
+    profile: NotRequired[str | None]  # trial that the times are of
+    unmatched_s: NotRequired[float | None]  # per run, of profiled nodes that stand for no node here
+    effective_providers: NotRequired[list[str]]  # of the session whose graph this is; empty: none was built
+    notes: NotRequired[list[str]]
+
+
 # --- accuracy and targets -------------------------------------------------------------------------------
 
 
@@ -740,6 +785,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "profile": TrialDocument,
     "sweep": SweepDocument,
     "why": WhyDocument,
+    "graph": GraphDocument,
     "accuracy": AccuracyDocument,
     "check": CheckDocument,
     "verify": VerifyDocument,

@@ -785,6 +785,93 @@ class ImportReply(TypedDict):
     summary: Summary | None
 
 
+# --- the model as a graph: the job `graph` ------------------------------------------------------------------
+
+
+class GraphPlan(TypedDict):
+    """The job `graph`: a model's nodes and what flows between them, and what ONNX Runtime makes of them."""
+
+    model_path: str
+    session: SessionPlan | None  # also the graph that such a session runs; None: the model's own alone
+    output: str  # where to leave the `DrawnGraphs`, as JSON
+
+
+class GraphReply(TypedDict):
+    """What `graph` answers."""
+
+    output: str
+    nodes: int
+    optimized_nodes: int | None  # None: that was not asked
+
+
+class GraphTensor(TypedDict):
+    """What flows along an edge, as declared or inferred."""
+
+    name: str
+    dtype: str  # numpy's name; "unknown": nothing says it
+    shape: list[int | str] | None  # "?": a size that nothing says; None: the rank is not known
+    weight_bytes: int | None  # stored in the file; None: computed, or fed
+
+
+class GraphNode(TypedDict):
+    """A node as it is drawn. Texts are clipped."""
+
+    name: str  # as ONNX Runtime's profile calls it, where the file has no name for it
+    op_type: str  # with its domain, unless that is ai.onnx
+    scope: list[str]  # the modules around it, outermost first; empty: neither file nor name says
+    inputs: list[str]  # tensors; empty: an optional input that is left out
+    outputs: list[str]
+    captured: list[str]  # tensors that its bodies take from around it
+    attributes: dict[str, str]
+    bodies: list[str]  # which bodies it holds: "then_branch", "body"
+    does: list[str]  # of an optimized graph: names of the model's nodes whose work it does
+    inserted: bool  # by ONNX Runtime
+
+
+class GraphLevel(TypedDict):
+    """The main graph, or the body of one node."""
+
+    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
+    role: str  # what its node uses it for: "then_branch"; empty: the main graph
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[GraphNode]
+    tensors: list[GraphTensor]
+
+
+class DrawnSide(TypedDict):
+    """One graph with all its bodies, the main graph first."""
+
+    levels: list[GraphLevel]
+    notes: list[str]
+
+
+class DrawnGraphs(TypedDict):
+    """What `graph` leaves behind."""
+
+    version: int
+    model: DrawnSide
+    optimized: DrawnSide | None
+    effective_providers: list[str]  # of the session that was built; empty: none was
+    notes: list[str]
+    created_at: float  # seconds since the epoch
+
+
+class LayoutPlan(TypedDict):
+    """The job `layout`: places for the items of a graph."""
+
+    levels: list[int]  # of each item
+    edges: list[list[int]]  # from item to item
+    rounds: int  # of making crossings fewer
+
+
+class LayoutReply(TypedDict):
+    """What `layout` answers; x to the right, y the level."""
+
+    points: list[list[float]]  # of each item
+    bends: list[list[list[float]]]  # of each edge, from its beginning on
+
+
 # --- what the parent may ask --------------------------------------------------------------------------------
 
 Reply = TypeVar("Reply", bound=Mapping[str, Any])
@@ -817,6 +904,10 @@ ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
+
+
+GRAPH = Request("graph", GraphReply)
+LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", Nothing)
 CONTESTANT = Request("contestant", Nothing)
 

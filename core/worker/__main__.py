@@ -133,6 +133,19 @@ def _import(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return read_import(payload["path"])
 
 
+def _graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.models.drawing import draw_graphs
+
+    limits.cap_memory()
+    return draw_graphs(payload, progress)
+
+
+def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.models.layered import lay_out
+
+    return lay_out(payload)
+
+
 def _cap_memory(plan: Any) -> None:
     """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -154,6 +167,8 @@ JOBS: dict[str, Command] = {
     wire.SETTINGS: _settings,
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
+    wire.GRAPH: _graph,
+    wire.LAYOUT: _layout,
     wire.FORKSERVER: _forkserver,
     wire.CONTESTANT: _contestant,
 }

@@ -278,6 +278,12 @@ def _footer(trial_id: str, asked: Mapping[str, Any]) -> None:
         if st.button("Use these settings in Tune", key="profile.use", icon=":material/tune:"):
             _use(asked)
         st.page_link(
+            "views/graph/page.py",
+            label="Show in the graph",
+            icon=":material/account_tree:",
+            query_params={state.TRIAL_PARAM: trial_id},
+        )
+        st.page_link(
             "views/profile/page.py",
             label="Link to this profile",
             icon=":material/link:",

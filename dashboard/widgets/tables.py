@@ -30,6 +30,7 @@ def draw(
     most: int | None = None,
     on_select: Any = "ignore",
     mode: Any = "multi-row",
+    ticked: Sequence[int] = (),
 ) -> DataframeState:
     """Draw a table; columns in which nothing is known are left out.
 
@@ -40,6 +41,7 @@ def draw(
         most: rows that show without scrolling; None: all.
         on_select: what a tick does, as of `st.dataframe`.
         mode: of the selection.
+        ticked: rows that are ticked when the table first shows under this key.
 
     Returns:
         The ticked rows, where rows can be ticked.
@@ -53,6 +55,7 @@ def draw(
         placeholder=DASH,
         on_select=on_select,
         selection_mode=mode,
+        selection_default={"selection": {"rows": list(ticked)}} if ticked else None,
         height="content" if most is None or len(shown) <= most else ROW_PX + (tall or ROW_PX) * most + 3,
         row_height=tall,
         column_config={title(one): _config(one, table) for one in table.columns if one.is_on("browser")},

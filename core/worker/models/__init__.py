@@ -14,13 +14,21 @@ from pathlib import Path, PureWindowsPath
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto
 
 from core.wire import ExternalFile, InputInfo, ModelInfo
 from core.wire.errors import ModelError
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
 from core.worker.models.functions import expanded_nodes
-from core.worker.models.graphs import dtype_name, nodes_of, op_name, tensor_elements, tensors_of, type_text
+from core.worker.models.graphs import (
+    dtype_name,
+    nodes_of,
+    op_name,
+    tensor_bytes,
+    tensor_elements,
+    tensors_of,
+    type_text,
+)
 from core.worker.models.ort_format import describe, is_ort_format
 from core.worker.models.ranges import RangeFinder
 
@@ -275,7 +283,7 @@ def _external_extent(tensor: TensorProto) -> tuple[str, int]:
     entries = {one.key: one.value for one in tensor.external_data}
     try:
         offset = int(entries.get("offset") or 0)
-        length = int(entries.get("length") or _tensor_bytes(tensor))
+        length = int(entries.get("length") or tensor_bytes(tensor))
     except ValueError:
         offset = length = -1
     location = entries.get("location", "")
@@ -285,13 +293,6 @@ def _external_extent(tensor: TensorProto) -> tuple[str, int]:
             hint="Export the model again.",
         )
     return location, offset + length
-
-
-def _tensor_bytes(tensor: TensorProto) -> int:
-    """Bytes of a tensor that does not say its length; four-bit types are packed two to a byte."""
-    if tensor.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
-        return (tensor_elements(tensor) + 1) // 2
-    return tensor_elements(tensor) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def _external_path(file: Path, location: str) -> Path:

@@ -68,6 +68,13 @@ def tensor_elements(tensor: TensorProto) -> int:
     return count
 
 
+def tensor_bytes(tensor: TensorProto) -> int:
+    """Return the bytes of a tensor by its type and shape; four-bit types are packed two to a byte."""
+    if tensor.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
+        return (tensor_elements(tensor) + 1) // 2
+    return tensor_elements(tensor) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
 def dtype_name(elem_type: int) -> str:
     """Return numpy's name of an ONNX element type, or ONNX's own where numpy has none ("bfloat16")."""
     if elem_type == TensorProto.STRING:

@@ -92,10 +92,7 @@ def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) ->
         tell apart, such as those of one name in both branches of an If, are one entry.
     """
     found: dict[tuple[Path, str], Origin] = {}
-    waiting: list[tuple[Path, GraphProto, GraphProto]] = [((), model.graph, optimized.graph)]
-    while waiting:
-        path, original, graph = waiting.pop()
-        matched = list(_Match(original, graph).result())
+    for path, original, _, matched in matched_graphs(model, optimized):
         names = _names(matched, [one for one in ran if tuple(one["path"]) == path])
         for one, name in zip(matched, names, strict=True):
             if name:
@@ -104,17 +101,34 @@ def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) ->
                 )
                 covered = (original.node[index].name for index in one.covered)
                 entry["nodes"] += [node for node in covered if node not in entry["nodes"]]
-        waiting.extend(_shared_bodies(path, original, graph))
     return list(found.values())
 
 
-class _Matched(NamedTuple):
-    node: NodeProto  # of the optimized graph
+class Matched(NamedTuple):
+    """A node of an optimized graph, and what it does the work of."""
+
+    node: NodeProto
     covered: list[int]  # indices of the model's nodes whose work it does
     inserted: bool
 
 
-def _names(matched: Sequence[_Matched], ran: Sequence[RanNode]) -> list[str]:
+def matched_graphs(
+    model: ModelProto, optimized: ModelProto
+) -> Iterator[tuple[Path, GraphProto, GraphProto, list[Matched]]]:
+    """Yield each graph of `model` with what became of it, and that graph's nodes in their order.
+
+    Args:
+        model: the graph that was loaded; its nodes have names (see `name_nodes`).
+        optimized: the graph that ONNX Runtime made of it and saved.
+    """
+    waiting: list[tuple[Path, GraphProto, GraphProto]] = [((), model.graph, optimized.graph)]
+    while waiting:
+        path, original, graph = waiting.pop()
+        yield path, original, graph, list(_Match(original, graph).result())
+        waiting.extend(_shared_bodies(path, original, graph))
+
+
+def _names(matched: Sequence[Matched], ran: Sequence[RanNode]) -> list[str]:
     """Return what the profile calls each node of one graph; empty: it cannot be told.
 
     ONNX Runtime puts the bodies of functions into the graph in the order of the nodes that call them, and
@@ -241,11 +255,11 @@ class _Match:
         for position in range(len(self.nodes)):
             self._know_by_name(position)
 
-    def result(self) -> Iterator[_Matched]:
+    def result(self) -> Iterator[Matched]:
         """Yield every node of the graph, in its order."""
         covered = self._covered()
         for position, node in enumerate(self.nodes):
-            yield _Matched(node, covered.get(position, []), self.inserted[position])
+            yield Matched(node, covered.get(position, []), self.inserted[position])
 
     # --- which tensor of the model a tensor is ------------------------------------------------------------
 

@@ -91,6 +91,12 @@ def _detail(record: ModelRecord | None) -> None:
             if record.content_sha256 == st.session_state.get(state.MODEL):
                 st.badge("current in Tune", icon=":material/check:", color="green")
             st.space("stretch")
+            st.page_link(
+                "views/graph/page.py",
+                label="Graph",
+                icon=":material/account_tree:",
+                query_params={state.MODEL_PARAM: record.content_sha256},
+            )
             if st.button("Use in Tune", key="models.use", icon=":material/tune:", type="primary"):
                 _use(record)
             if st.button("Delete", key="models.delete", icon=":material/delete:", help="Asks first."):

@@ -84,6 +84,12 @@ def header(record: ModelRecord) -> None:
                 help=format.plain(facts["hardware_bound"]),
             )
         st.space("stretch")
+        st.page_link(
+            "views/graph/page.py",
+            label="Graph",
+            icon=":material/account_tree:",
+            query_params={state.MODEL_PARAM: record.content_sha256},
+        )
         if st.button(
             "Use in Tune", key="variants.use", icon=":material/tune:", help="Makes it the current model."
         ):

@@ -313,6 +313,12 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None) -> None:
             help="They never ran in the same rounds, so nobody knows which one is faster. This races them.",
         ):
             _race(of)
+        st.page_link(
+            "views/graph/page.py",
+            label="Candidate's graph",
+            icon=":material/account_tree:",
+            query_params={state.TRIAL_PARAM: of.candidate.id},
+        )
 
 
 def _race(of: Pair) -> None:

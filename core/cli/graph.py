@@ -1,0 +1,212 @@
+"""The command `graph`: the nodes of a model, or of what ONNX Runtime makes of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from core.cli.library import job_result
+from core.cli.options import CONFIG, Given, config_from, spec_data, with_settings
+from core.cli.output import Json, Quiet, Wide, print_json
+from core.cli.sheets import print_sheet
+from core.cli.watch import Progress, scheduler, watch
+from core.evidence.graph_facts import Row, Times, errors, rows, times
+from core.process.runner import run_job
+from core.run import kinds
+from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
+from core.run.node_errors import located
+from core.run.trial import resolve_trial
+from core.show.sheets.graphs import graph as sheet
+from core.spec import TrialSpec, spec_from_dict
+from core.store import ModelRecord, Store
+from core.wire.errors import SpecError, WorkerError, nearest
+from core.wire.graph import Graphs, Level
+from core.wire.profile import Profile, profile_from_dict
+
+
+@with_settings
+def graph(
+    model: Annotated[
+        str | None, typer.Argument(help="A path, a name, or the beginning of a hash.", metavar="MODEL")
+    ] = None,
+    *,
+    config: Annotated[
+        str | None,
+        typer.Option(help="Settings of the session that optimizes it.", metavar=CONFIG, show_default=False),
+    ] = None,
+    optimized: Annotated[
+        bool,
+        typer.Option("--optimized", help="The graph that ONNX Runtime makes of it; builds the session."),
+    ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Id of a profile of this model, for the time of each node.", metavar="TRIAL"),
+    ] = None,
+    op_type: Annotated[
+        list[str] | None,
+        typer.Option(help="Only nodes of this operator. Repeatable.", metavar="T", show_default=False),
+    ] = None,
+    top: Annotated[int, typer.Option(help="Rows of the table.", min=1)] = 200,
+    wide: Wide = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+    given: Given,
+) -> None:
+    """Show a model as a graph of nodes, or what ONNX Runtime makes of it.
+
+    Each node with its operator, type, shape and weights; with `--optimized` also which nodes of the model it
+    does the work of, and what was inserted; with `--profile` its time and provider.
+    """
+    store = Store()
+    expert = bool(given.get("expert"))
+    base = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
+    spec = spec_from_dict(spec_data(base, model, given))
+    check_drawable(spec)
+    record = resolve_trial(spec, store, run_job).record
+    taken = _profile(store, profile, record)
+    found = _graphs(store, spec, record, optimized=optimized, quiet=quiet, json_=json_)
+    side = found.optimized if optimized else found.model
+    assert side is not None, record.name  # `_graphs` has it, or has raised
+    located_errors = located(store, record)
+    units = errors(side, located_errors.savings.units) if located_errors is not None else {}
+    ran = None if taken is None else times(side, taken)
+    listed = rows(side, ran, units)
+    shown = _of_type(listed, op_type or [])
+    remarks = [*found.notes, *side.notes]
+    if json_:
+        document = _document(record, shown, found, optimized=optimized, profile=profile, ran=ran)
+        print_json({**document, "count": len(listed), "notes": remarks})
+    else:
+        print_sheet(
+            sheet(
+                record.name,
+                shown,
+                of=len(listed),
+                optimized=optimized,
+                found=ran,
+                remarks=remarks,
+                most=top,
+            )
+        )
+
+
+def _profile(store: Store, trial_id: str | None, record: ModelRecord) -> Profile | None:
+    """The profile that is asked for.
+
+    Raises:
+        StoreError: there is no such trial.
+        SpecError: it is no profile, or of another model.
+    """
+    if trial_id is None:
+        return None
+    trial = store.trial(trial_id)
+    if trial.kind != "profile" or trial.state != "COMPLETE":
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) holds no profile.",
+            hint="Profile the model with `profile`, and name that trial.",
+        )
+    if trial.model_sha256 != record.content_sha256:
+        raise SpecError(
+            f"The profile `{trial.id[:12]}` is of `{trial.model_name}`, not of `{record.name}`.",
+            hint="Name a profile of this model.",
+        )
+    return profile_from_dict(trial.facts["profile"])
+
+
+def _graphs(
+    store: Store, spec: TrialSpec, record: ModelRecord, *, optimized: bool, quiet: bool, json_: bool
+) -> Graphs:
+    if not optimized:
+        return own_graph(store, record, run_job)
+    with scheduler(store) as service:
+        fingerprint = service.environment()["fingerprint"]
+        found = optimized_graph(store, spec, record, fingerprint=fingerprint)
+        if found is None:
+            look = partial(draw_optimized, store, spec, environment=service.environment)
+            job = kinds.task(look, kind="graph", what=f"graph of {record.name}", specs=(spec,))
+            job_result(watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)), json_=json_)
+            found = optimized_graph(store, spec, record, fingerprint=fingerprint)
+    if found is None or found.optimized is None:
+        raise WorkerError("The graph was not kept.", hint="Run the command again.")
+    return found
+
+
+def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
+    """The nodes of these operators, with or without their domain, in any case.
+
+    Raises:
+        SpecError: the graph has no node of such an operator.
+    """
+    known = {one.node.op_type for one in listed}
+    names = {name.lower() for name in known} | {name.rpartition(".")[2].lower() for name in known}
+    for one in wanted:
+        if one.lower() not in names:
+            raise SpecError(
+                f"The graph has no node of the operator `{one[:40]}`.{nearest(one, sorted(known))}",
+                hint=f"It has {', '.join(sorted(known)[:20])}.",
+            )
+    asked = {one.lower() for one in wanted}
+    return [
+        one
+        for one in listed
+        if not asked or {one.node.op_type.lower(), one.node.op_type.rpartition(".")[2].lower()} & asked
+    ]
+
+
+# --- the document -------------------------------------------------------------------------------------------
+
+
+def _document(
+    record: ModelRecord,
+    shown: Sequence[Row],
+    found: Graphs,
+    *,
+    optimized: bool,
+    profile: str | None,
+    ran: Times | None,
+) -> dict[str, Any]:
+    return {
+        "state": "COMPLETE",
+        "error": None,
+        "model": record.name,
+        "content_sha256": record.content_sha256,
+        "optimized": optimized,
+        "nodes": [_node(one) for one in shown],
+        "profile": profile,
+        "unmatched_s": None if ran is None else ran.unmatched_s,
+        "effective_providers": list(found.effective_providers),
+    }
+
+
+def _node(row: Row) -> Mapping[str, Any]:
+    node, ran = row.node, row.ran
+    return {
+        "name": node.name,
+        "op_type": node.op_type,
+        "path": list(row.level.path),
+        "role": row.level.role,
+        "scope": list(node.scope),
+        "precision": row.precision,
+        "inputs": _tensors(row.level, node.inputs),
+        "outputs": _tensors(row.level, node.outputs),
+        "weight_bytes": row.weight_bytes,
+        "attributes": dict(node.attributes),
+        "does": list(node.does),
+        "inserted": node.inserted,
+        "self_s": None if ran is None else ran.self_s,
+        "with_others": None if ran is None else ran.with_others,
+        "providers": [] if ran is None else list(ran.providers),
+        "error": None if row.unit is None else row.unit.error,
+    }
+
+
+def _tensors(level: Level, names: Sequence[str]) -> list[dict[str, Any]]:
+    found = [level.by_name[name] for name in names if name in level.by_name]
+    return [
+        {"name": one.name, "dtype": one.dtype, "shape": None if one.shape is None else list(one.shape)}
+        for one in found
+    ]

@@ -1,0 +1,144 @@
+"""A model as a graph: its own, and the one that ONNX Runtime runs; read once by a worker, then kept.
+
+    own_graph(store, record, run)              the model's own graph
+    draw_optimized(store, spec, run, …)        have a worker build the session and save its graph
+    optimized_graph(store, spec, …)            that graph, with the model's own beside it; None before
+
+A model never changes under its hash, and what ONNX Runtime makes of it depends on the session and the
+machine: so each is a file of the cache that every page and command finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.process.runner import Run
+from core.run.plan import check_overrides, session_plan
+from core.run.trial import Resolved, prepare_trial, resolve_trial
+from core.spec import ModelRef, TrialSpec
+from core.store import ModelRecord, Store
+from core.wire import engines
+from core.wire.errors import StoreError, TunerError, WorkerError
+from core.wire.graph import Graphs, graphs_from_json
+
+TIMEOUT_S = 1800.0  # a session of a model of many gigabytes
+OWN_TIMEOUT_S = 300.0
+
+
+def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
+    """Return the model's own graph; a worker reads it where none has.
+
+    Raises:
+        ModelError: the file is gone, cannot be read, or has more nodes than can be drawn.
+        SpecError: the file is another one by now.
+        WorkerError: the worker crashed or hung.
+        StoreError: the graph cannot be kept.
+    """
+    path = _place(store) / f"{record.content_sha256}.json"
+    known = _known(path)
+    if known is None:
+        spec = TrialSpec(model=ModelRef(path=record.path, sha256=record.sha256))
+        resolved = resolve_trial(spec, store, run)
+        _draw(resolved.record.path, None, path, run, OWN_TIMEOUT_S)
+        known = _known(path)
+    if known is None:
+        raise WorkerError("The graph was not kept.", hint="Read it again.")
+    return known
+
+
+def optimized_graph(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerprint: str) -> Graphs | None:
+    """Return what ONNX Runtime makes of the model in such a session; None where nobody has looked yet.
+
+    Args:
+        store: keeps the graphs.
+        spec: its session and precision count.
+        record: of its model.
+        fingerprint: of this machine: optimizations depend on the CPU and the libraries.
+    """
+    return _known(_optimized_path(store, spec, record, fingerprint))
+
+
+def optimized_at(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerprint: str) -> float | None:
+    """Return when `optimized_graph` was last written, in seconds since the epoch; None: never."""
+    try:
+        return _optimized_path(store, spec, record, fingerprint).stat().st_mtime
+    except OSError:
+        return None
+
+
+def check_drawable(spec: TrialSpec) -> None:
+    """Refuse what has no graph of ONNX Runtime's.
+
+    Raises:
+        SpecError: another engine runs it.
+    """
+    engines.require(spec.engine, "profile")
+
+
+def draw_optimized(
+    store: Store, spec: TrialSpec, run: Run, *, environment: Callable[[], wire.Environment]
+) -> dict[str, Any]:
+    """Build the session that `spec` asks for, and keep the graph that it runs.
+
+    Args:
+        store: holds the model and takes the graph.
+        spec: what to build; nothing is run, so no feeds are needed.
+        run: starts a worker, called like `run_job`.
+        environment: tells the machine.
+
+    Returns:
+        How many nodes both graphs have, for `Status.result`.
+
+    Raises:
+        TunerError: the model, the session or the saving of its graph.
+    """
+    check_drawable(spec)
+    resolved = resolve_trial(spec, store, run)
+    check_overrides(resolved.spec, resolved.record.info)
+    path = _optimized_path(store, spec, resolved.record, environment()["fingerprint"])
+    reply = _draw(_file(resolved, store, run), session_plan(spec.session), path, run, TIMEOUT_S)
+    return {"nodes": reply["nodes"], "optimized_nodes": reply["optimized_nodes"]}
+
+
+def _file(resolved: Resolved, store: Store, run: Run) -> str:
+    """The file that runs: an fp16 copy where that is asked for."""
+    if resolved.spec.model.precision == "fp16":
+        return prepare_trial(resolved, store, run).path
+    return resolved.record.path
+
+
+def _draw(
+    model_path: str, session: wire.SessionPlan | None, path: Path, run: Run, timeout_s: float
+) -> wire.GraphReply:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The graph cannot be kept in `{path.parent}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error
+    plan: wire.GraphPlan = {"model_path": model_path, "session": session, "output": str(path)}
+    return run(wire.GRAPH, plan, timeout_s=timeout_s)
+
+
+def _optimized_path(store: Store, spec: TrialSpec, record: ModelRecord, fingerprint: str) -> Path:
+    asked = [session_plan(spec.session), spec.model.precision, spec.model.keep_io_types, fingerprint]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return _place(store) / f"{record.content_sha256}-{digest}.json"
+
+
+def _place(store: Store) -> Path:
+    return store.folder / "cache" / "graphs"
+
+
+def _known(path: Path) -> Graphs | None:
+    """What stands at `path`; None where nothing does, or nothing that this version reads."""
+    try:
+        return graphs_from_json(path.read_bytes())
+    except (OSError, TunerError):
+        return None

@@ -1,0 +1,254 @@
+"""The graph of a model as a sheet: what it is made of, and a table with a row for every node. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from core.evidence.graph_facts import MOST_SHOWN, Row, Times, kind, plain_op, tensor_text
+from core.show.format import provider, short
+from core.show.sheets import Fact, Line, Part, Sheet
+from core.show.sheets.trials import notes
+from core.show.table import Column, Table, tabulate
+from core.show.words import counted
+from core.wire.graph import Node
+from core.wire.units import clipped, ms, size
+
+_WIDE = 60  # characters of a name on a terminal
+_OPERATORS = 8
+MEANING = {  # of what ONNX Runtime inserts
+    "Cast": "converts a type, because the next node has no kernel for it or another provider takes over",
+    "MemcpyToHost": "copies from the device to the CPU",
+    "MemcpyFromHost": "copies from the CPU to the device",
+    "ReorderInput": "lays a tensor out in blocks of channels (NCHWc) for a faster convolution",
+    "ReorderOutput": "lays a tensor out as NCHW again",
+    "Transpose": "changes the layout, as between NCHW and NHWC",
+    "QuantizeLinear": "turns floating values into integers",
+    "DequantizeLinear": "turns integers back into floating values",
+}
+
+
+def graph(
+    name: str,
+    listed: Sequence[Row],
+    *,
+    of: int,
+    optimized: bool,
+    found: Times | None,
+    remarks: Sequence[str],
+    most: int,
+) -> Sheet:
+    """The nodes of a graph.
+
+    Args:
+        name: of the model.
+        listed: nodes to list.
+        of: how many there are, with those that were left out.
+        optimized: whether it is what ONNX Runtime runs.
+        found: what ran for its nodes; None: there is no profile.
+        remarks: what a reader must know.
+        most: rows of the table.
+    """
+    what = "graph after ONNX Runtime's optimization" if optimized else "graph as it stands in the file"
+    hidden = len(listed) - most
+    parts: list[Part] = [*facts(listed, of=of, optimized=optimized), *_unmatched(found), *notes(remarks)]
+    if listed:
+        parts.append(nodes(listed[:most], optimized=optimized))
+    if hidden > 0:
+        parts.append(Line(f"({hidden:,} more nodes; --top shows more)"))
+    return Sheet(f"{name} · {what}", parts)
+
+
+def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:
+    """How many nodes of which kind, and what ONNX Runtime did to them."""
+    counts = Counter(clipped(one.node.op_type) for one in listed).most_common()
+    shown = ", ".join(f"{op} {number}" for op, number in counts[:_OPERATORS])
+    more = f", {len(counts) - _OPERATORS} more types" if len(counts) > _OPERATORS else ""
+    total = f"{len(listed):,} of {of:,}" if len(listed) != of else f"{of:,}"
+    yield Fact("nodes", f"{total}: {shown}{more}" if counts else total)
+    bodies = {(one.level.path, one.level.role) for one in listed if one.level.path}
+    if bodies:
+        yield Fact("bodies", f"{len(bodies):,} of If, Loop or Scan")
+    if optimized:
+        yield Fact("inserted", _inserted(listed))
+        several = [one.node for one in listed if not one.node.inserted and len(one.node.does) > 1]
+        yield Fact("fused", f"{counted(len(several), 'node')} that do the work of several of the model")
+
+
+def _inserted(listed: Sequence[Row]) -> str:
+    kinds = Counter(plain_op(one.node) for one in listed if one.node.inserted).most_common()
+    return ", ".join(f"{number} {op}" for op, number in kinds) or "nothing"
+
+
+def _unmatched(found: Times | None) -> Iterator[Fact]:
+    if found is not None and found.unmatched:
+        yield Fact(
+            "not found",
+            unmatched_words(found),
+            "orange",
+        )
+
+
+def unmatched_words(found: Times) -> str:
+    """Say which part of the time belongs to no node of the graph."""
+    told = names([one.name for one in found.unmatched])
+    return (
+        f"{ms(found.unmatched_s)} of the {ms(found.total_s)} in nodes belong to profiled nodes that could "
+        f"not be matched with these: {told}"
+    )
+
+
+def nodes(listed: Sequence[Row], *, optimized: bool) -> Table:
+    """A row for every node; a column of which nothing is known is left out."""
+    whole = _all_columns(listed, optimized=optimized)
+    kept = [
+        index
+        for index, one in enumerate(whole.columns)
+        if one.tells or any(row[index] not in (None, "") for row in whole.rows)
+    ]
+    columns = [whole.columns[index] for index in kept]
+    return Table(
+        columns=columns,
+        rows=[[row[index] for index in kept] for row in whole.rows],
+        drop=[name for name in whole.drop if any(one.name == name for one in columns)],
+    )
+
+
+def _all_columns(listed: Sequence[Row], *, optimized: bool) -> Table:
+    return tabulate(
+        listed,
+        (Column("node", on="terminal", most=_WIDE), lambda one: clipped(one.node.name)),
+        (Column("node", on="browser", tells=True), lambda one: one.node.name),
+        (Column("operator"), lambda one: clipped(one.node.op_type)),
+        (Column("type"), lambda one: one.precision),
+        (Column("gives"), lambda one: short(one.outputs, 80)),
+        (Column("weights", "bytes", unit="KiB"), lambda one: one.weight_bytes or None),
+        (Column("self", "ms", per="run"), lambda one: None if one.ran is None else one.ran.self_s),
+        (
+            Column("share", "share", bar=True, help="Of the time in nodes. Fused nodes share theirs."),
+            lambda one: one.share,
+        ),
+        (
+            Column("shares its time with", "count", help="Further nodes that one fused node works for."),
+            lambda one: (one.ran.with_others or None) if one.ran is not None else None,
+        ),
+        (
+            Column("ran on"),
+            lambda one: ", ".join(map(provider, one.ran.providers)) if one.ran is not None else None,
+        ),
+        (
+            Column("error", "number", help="Relative L2 error of the outputs if only this is quantized."),
+            lambda one: None if one.unit is None else one.unit.error,
+        ),
+        (Column("ONNX Runtime"), lambda one: kind(one.node) if optimized else None),
+        (
+            Column("works for", help="Nodes of the model whose work it does."),
+            lambda one: names(one.node.does) if optimized else None,
+        ),
+        (Column("inside"), lambda one: one.inside),
+        (Column("block"), lambda one: "/".join(one.node.scope)),
+        drop=("block", "works for", "gives", "weights", "share"),
+    )
+
+
+def names(listed: Sequence[str]) -> str:
+    """Return the first of several names."""
+    more = f" and {len(listed) - MOST_SHOWN} more" if len(listed) > MOST_SHOWN else ""
+    return ", ".join(clipped(one) for one in listed[:MOST_SHOWN]) + more
+
+
+def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
+    """Everything that is known of one node.
+
+    Args:
+        row: the node.
+        optimized: whether it is of the graph that ONNX Runtime runs.
+        profiled: whether there is a profile: without one it is no news that it has no time.
+    """
+    node, level = row.node, row.level
+    parts = [Fact("operator", node.op_type), Fact("type", row.precision), *_place(row)]
+    if optimized:
+        parts += _origin(node)
+    parts += _tensors("takes", node.inputs, row)
+    if node.captured:
+        parts.append(Fact("captures", f"{names(node.captured)}, for its bodies"))
+    parts += _tensors("gives", node.outputs, row)
+    if weights := level.weight_bytes(node):
+        parts.append(Fact("weights", size(weights)))
+    if row.ran is not None or profiled:
+        parts.append(Fact("time", _time(row)))
+    if row.unit is not None:
+        parts.append(Fact("error", f"{row.unit.error:.3g} relative (L2) of the outputs, quantized alone"))
+    parts += [Fact("attributes", f"{name} = {text}") for name, text in sorted(node.attributes.items())]
+    return parts
+
+
+def block_facts(members: Sequence[Row], found: Times | None, *, optimized: bool) -> list[Fact]:
+    """What there is to say of a folded block.
+
+    Args:
+        members: its nodes.
+        found: what ran for the nodes; None: there is no profile.
+        optimized: whether it is of the graph that ONNX Runtime runs.
+    """
+    parts = list(facts(members, of=len(members), optimized=optimized))
+    types = Counter(one.precision for one in members).most_common()
+    parts.append(Fact("types", ", ".join(f"{name} {number}" for name, number in types)))
+    read = {name: one.level.by_name.get(name) for one in members for name in one.node.inputs}
+    if weights := sum(one.weight_bytes or 0 for one in read.values() if one is not None):
+        parts.append(Fact("weights", size(weights)))
+    if found is not None:
+        seconds = found.together_s([one.where for one in members])
+        shared = any(one.ran is not None and one.ran.with_others for one in members)
+        also = "; what fused nodes take for others as well is in it" if shared else ""
+        told = (
+            "none of its own"
+            if seconds is None
+            else f"{ms(seconds)} per run ({found.share(seconds):.1%}){also}"
+        )
+        where = dict.fromkeys(name for one in members if one.ran is not None for name in one.ran.providers)
+        parts += [Fact("time", told)]
+        parts += [Fact("ran on", ", ".join(map(provider, where)))] if where else []
+    return parts
+
+
+def _place(row: Row) -> Iterator[Fact]:
+    if row.inside:
+        yield Fact("inside", row.inside)
+    if row.node.scope:
+        yield Fact("block", "/".join(row.node.scope))
+    if row.node.bodies:
+        yield Fact("holds", ", ".join(row.node.bodies))
+
+
+def _origin(node: Node) -> Iterator[Fact]:
+    if told := kind(node):
+        yield Fact("ONNX Runtime", f"{told}{_why(node)}")
+        if node.does:
+            yield Fact("works for", names(node.does))
+
+
+def _why(node: Node) -> str:
+    return f": {MEANING[plain_op(node)]}" if node.inserted and plain_op(node) in MEANING else ""
+
+
+def _tensors(name: str, listed: Sequence[str], row: Row) -> Iterator[Fact]:
+    for one in listed:
+        tensor = row.level.by_name.get(one)
+        if one and tensor is not None:
+            stored = f", a weight of {size(tensor.weight_bytes)}" if tensor.weight_bytes is not None else ""
+            yield Fact(name, f"{one}: {tensor_text(tensor)}{stored}")
+
+
+def _time(row: Row) -> str:
+    ran = row.ran
+    if ran is None:
+        return "none of its own: folded into a constant, or part of a fused node that is not matched"
+    shared = f", together with {counted(ran.with_others, 'other node')}" if ran.with_others else ""
+    what = [f"{one.op_type} `{one.name}`" for one in ran.nodes if one.name != row.node.name]
+    as_what = f"; ran as {names(what)}" if what else ""
+    by_name = (
+        "; found by its name alone" if ran.by_name and plain_op(row.node) != ran.nodes[0].op_type else ""
+    )
+    where = ", ".join(map(provider, ran.providers))
+    return f"{ms(ran.self_s)} per run ({ran.share:.1%}) on {where}{shared}{as_what}{by_name}"

@@ -1,0 +1,125 @@
+"""The graph of a model, typed: what the job `graph` leaves, and how nodes hang together.
+
+Pure; the parent reads with it what the worker wrote (`wire.DrawnGraphs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from core.wire.errors import WorkerError
+
+VERSION = 1  # of what the job leaves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """What flows along an edge; see `wire.GraphTensor`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    weight_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a graph; see `wire.GraphNode`."""
+
+    name: str
+    op_type: str
+    scope: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    captured: tuple[str, ...]
+    attributes: dict[str, str]
+    bodies: tuple[str, ...]
+    does: tuple[str, ...]
+    inserted: bool
+
+    @property
+    def fused(self) -> bool:
+        """Whether it does the work of several nodes of the model."""
+        return len(self.does) > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """The main graph, or the body of one node; see `wire.GraphLevel`."""
+
+    path: tuple[str, ...]
+    role: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    tensors: tuple[Tensor, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Tensor]:
+        """Its tensors, those that it takes from around it among them."""
+        return {one.name: one for one in self.tensors}
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int, str]]:
+        """From node to node, by their indices, and the tensor that flows; each pair and tensor once."""
+        producer = {name: index for index, node in enumerate(self.nodes) for name in node.outputs if name}
+        found: dict[tuple[int, int, str], None] = {}
+        for index, node in enumerate(self.nodes):
+            for name in (*node.inputs, *node.captured):
+                if name in producer and producer[name] != index:
+                    found[producer[name], index, name] = None
+        return list(found)
+
+    def weight_bytes(self, node: Node) -> int:
+        """Return the bytes of the weights that a node reads."""
+        sizes = (self.by_name[name].weight_bytes for name in set(node.inputs) if name in self.by_name)
+        return sum(size or 0 for size in sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One graph with all its bodies, the main graph first."""
+
+    levels: tuple[Level, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many nodes it has, bodies included."""
+        return sum(len(level.nodes) for level in self.levels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """A model's own graph, and the one that ONNX Runtime made of it; None: that was not asked."""
+
+    version: int
+    model: Side
+    optimized: Side | None
+    effective_providers: tuple[str, ...]
+    notes: tuple[str, ...]
+    created_at: float
+
+
+def graphs_from_json(data: bytes) -> Graphs:
+    """Read what the job `graph` left.
+
+    Raises:
+        WorkerError: it is of another version, or something else.
+    """
+    try:
+        graphs = msgspec.json.decode(data, type=Graphs)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise WorkerError(f"This is no graph that ORTune wrote: {error}.", hint=_AGAIN) from None
+    if graphs.version != VERSION:
+        raise WorkerError(
+            f"This graph has version {graphs.version}, but this ORTune reads version {VERSION}.", hint=_AGAIN
+        )
+    return graphs
+
+
+_AGAIN = "Read the model's graph again."

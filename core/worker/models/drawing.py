@@ -1,0 +1,407 @@
+"""The job `graph`: a model's nodes and tensors without its weights, and the graph ONNX Runtime makes of it.
+
+Shapes and types are those that the file declares and ONNX's shape inference finds; where neither says
+anything, neither does this. What is left behind is bounded: no weights, texts clipped, and a model of more
+nodes than anybody can look at is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+from core import wire
+from core.wire import Progress
+from core.wire.errors import ModelError, StoreError
+from core.wire.graph import VERSION
+from core.worker.models import read_model
+from core.worker.models.graphs import (
+    bodies_of,
+    dtype_name,
+    graphs_of,
+    op_name,
+    tensor_bytes,
+    tensor_elements,
+    type_text,
+)
+from core.worker.models.origins import Matched, matched_graphs
+
+if TYPE_CHECKING:
+    from core.worker.session import BuiltSession
+
+MOST_NODES = 50_000  # bodies included; the reply of such a model has some tens of megabytes
+MOST_NAMES = 200  # inputs or outputs of one node that are told
+NAME, TEXT = 300, 160  # characters
+ATTRIBUTES = 40
+SCOPES = 12
+SMALL = 1024  # elements of a weight whose values shape inference may need
+_WEIGHTS = {  # keep the weights out of the graph that is saved to be read
+    "session.optimized_model_external_initializers_file_name": "weights.bin",
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+}
+_INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError, MemoryError)
+
+_TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: the modules around it, as text of a Python list
+
+_Bodies = dict[tuple[tuple[str, ...], int], tuple[GraphProto, list[Matched]]]
+
+
+def draw_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
+    """Leave the graph of a model, and the one that ONNX Runtime runs, in `plan["output"]`.
+
+    Args:
+        plan: which model, which session, and where the result goes.
+        progress: told the stages "read" and "optimize".
+
+    Raises:
+        ModelError: the file cannot be read or loaded, or has more than `MOST_NODES` nodes.
+        TunerError: the session cannot be built, or its graph cannot be saved.
+        StoreError: the result cannot be written.
+    """
+    progress("read", 0, 1)
+    file = Path(plan["model_path"])
+    model = read_model(file)
+    _check_size(model, file)
+    renamed = name_as_profiled(model)
+    optimized, effective, notes = None, list[str](), list[str]()
+    with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
+        if plan["session"] is not None:
+            progress("optimize", 0, 1)
+            path = _named_copy(model, file, Path(folder), notes) if renamed else file
+            built, saved = _saved(path, plan["session"], Path(folder))
+            effective, optimized = built.effective, saved
+        _drop_weights(model)
+        matched = {} if optimized is None else _matched(model, optimized)
+        drawn: wire.DrawnGraphs = {
+            "version": VERSION,
+            "model": _side(model, {}, notes_of=file),
+            "optimized": None if optimized is None else _side(optimized, matched, original=model),
+            "effective_providers": effective,
+            "notes": notes,
+            "created_at": time.time(),
+        }
+    _write(Path(plan["output"]), drawn)
+    sides = [_count(one) for one in (drawn["model"], drawn["optimized"]) if one is not None]
+    return {
+        "output": plan["output"],
+        "nodes": sides[0],
+        "optimized_nodes": sides[1] if len(sides) > 1 else None,
+    }
+
+
+def _count(side: wire.DrawnSide) -> int:
+    return sum(len(level["nodes"]) for level in side["levels"])
+
+
+def _check_size(model: ModelProto, file: Path) -> None:
+    nodes = sum(len(graph.node) for graph in graphs_of(model))
+    if nodes > MOST_NODES:
+        raise ModelError(
+            f"`{file.name}` has {nodes:,} nodes; at most {MOST_NODES:,} can be drawn.",
+            hint="`inspect` counts its operators; simplify the model, or cut the part that matters.",
+        )
+
+
+def name_as_profiled(model: ModelProto) -> bool:
+    """Name every node without a name as ONNX Runtime's profile does, and say whether there was one.
+
+    That is its operator and its index in its graph, where a Constant, which becomes a weight, has no index.
+    """
+    found = False
+    for graph in graphs_of(model):
+        taken = {node.name for node in graph.node}
+        index = 0
+        for node in graph.node:
+            if not node.name:
+                found = True
+                node.name = _free(f"{node.op_type}_{index}", taken)
+                taken.add(node.name)
+            index += node.op_type != "Constant"
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+# --- what ONNX Runtime makes of it --------------------------------------------------------------------------
+
+
+def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
+    """A copy in which every node has its name, so that it can be followed through a fusion."""
+    if any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
+        notes.append(
+            "Nodes of this model have no names and its weights stand in another file, so fused nodes "
+            "cannot all be matched."
+        )
+        return file
+    copy = folder / "named.onnx"
+    copy.write_bytes(model.SerializeToString())
+    return copy
+
+
+def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSession, ModelProto]:
+    """Build the session and read the graph that it saves."""
+    from core.worker.session import build_session
+
+    saved = folder / "optimized.onnx"
+    built = build_session(
+        str(path),
+        {
+            **session,
+            "attributes": {**session["attributes"], "optimized_model_filepath": str(saved)},
+            "config_entries": {**session["config_entries"], **_WEIGHTS},
+        },
+    )
+    if not saved.is_file():
+        raise ModelError(
+            "ONNX Runtime saved no optimized graph of this session.",
+            hint="A graph that a provider has compiled cannot be saved; choose the CPU provider.",
+        )
+    return built, onnx.load(str(saved), load_external_data=False)
+
+
+def _matched(model: ModelProto, optimized: ModelProto) -> _Bodies:
+    """What each node of the optimized graph does the work of, by its graph, kept so that its id stays."""
+    return {(path, id(graph)): (graph, nodes) for path, _, graph, nodes in matched_graphs(model, optimized)}
+
+
+# --- as it is drawn -----------------------------------------------------------------------------------------
+
+
+def _drop_weights(model: ModelProto) -> None:
+    """Forget values that no shape depends on, so that inference needs little memory."""
+    for graph in graphs_of(model):
+        for tensor in graph.initializer:
+            if tensor_elements(tensor) > SMALL:
+                for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
+                    tensor.ClearField(field)
+
+
+def _side(
+    model: ModelProto,
+    matched: _Bodies,
+    *,
+    original: ModelProto | None = None,
+    notes_of: Path | None = None,
+) -> wire.DrawnSide:
+    """One graph with its bodies, shapes as far as they are known.
+
+    Args:
+        model: the graph; its large weights have no values any more.
+        matched: what its nodes do the work of; empty: it is the model's own.
+        original: the model's own graph, where this one was made of it.
+        notes_of: the file, named where its shapes cannot be inferred.
+    """
+    names = _names_by_path(original) if original is not None else {}
+    notes = []
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
+    except _INFERENCE_ERRORS as error:
+        inferred = model
+        said = " ".join(str(error).split())[:TEXT]
+        what = f"`{notes_of.name}`" if notes_of is not None else "the optimized graph"
+        notes.append(f"The shapes inside of {what} could not be inferred: {said}")
+    pairs = zip(_levels(model.graph), _levels(inferred.graph), strict=True)
+    outer: dict[tuple[str, ...], dict[str, wire.GraphTensor]] = {}
+    levels = []
+    for (path, role, graph), (_, _, typed) in pairs:
+        known = {**outer.get(path[:-1], {}), **_tensors(typed)}
+        outer.setdefault(path, known)
+        _, of = matched.get((path, id(graph)), (graph, []))
+        levels.append(_level(path, role, graph, known, [_does(one, names.get(path, ())) for one in of]))
+    return {"levels": levels, "notes": notes}
+
+
+def _names_by_path(model: ModelProto) -> dict[tuple[str, ...], list[str]]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for path, _, graph in _levels(model.graph):
+        found.setdefault(path, [node.name for node in graph.node])
+    return found
+
+
+def _does(one: Matched, names: Sequence[str]) -> tuple[list[str], bool]:
+    return [_clip(names[index], NAME) for index in one.covered if index < len(names)], one.inserted
+
+
+def _levels(graph: GraphProto) -> Iterator[tuple[tuple[str, ...], str, GraphProto]]:
+    """Yield `graph` and every body nested in a node of it, outermost first: path, role, graph."""
+    waiting: list[tuple[tuple[str, ...], str, GraphProto]] = [((), "", graph)]
+    while waiting:
+        path, role, graph = waiting.pop(0)
+        yield path, role, graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                bodies = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+                waiting.extend(((*path, node.name), attribute.name, body) for body in bodies)
+
+
+def _level(
+    path: tuple[str, ...],
+    role: str,
+    graph: GraphProto,
+    known: Mapping[str, wire.GraphTensor],
+    does: Sequence[tuple[list[str], bool]],
+) -> wire.GraphLevel:
+    nodes = []
+    used: dict[str, None] = {}
+    for index, node in enumerate(graph.node):
+        of, inserted = does[index] if index < len(does) else ([], False)
+        drawn = _node(node, index, of, inserted=inserted)
+        used |= dict.fromkeys((*drawn["inputs"], *drawn["outputs"], *drawn["captured"]))
+        nodes.append(drawn)
+    by_name = {_clip(name, NAME): one for name, one in known.items()}
+    weights = {one.name for one in graph.initializer}
+    inputs = [_clip(one.name, NAME) for one in graph.input if one.name not in weights]
+    outputs = [_clip(one.name, NAME) for one in graph.output]
+    used |= dict.fromkeys((*inputs, *outputs))
+    return {
+        "path": [_clip(one, NAME) for one in path],
+        "role": role,
+        "inputs": inputs,
+        "outputs": outputs,
+        "nodes": nodes,
+        "tensors": [by_name.get(name) or _unknown(name) for name in used if name],
+    }
+
+
+def _node(node: NodeProto, index: int, does: list[str], *, inserted: bool) -> wire.GraphNode:
+    bodies = [one.name for one in node.attribute if one.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS)]
+    return {
+        "name": _clip(node.name or f"{node.op_type}_{index}", NAME),
+        "scope": _scope(node),
+        "op_type": _clip(op_name(node), NAME),
+        "inputs": [_clip(one, NAME) for one in node.input[:MOST_NAMES]],
+        "outputs": [_clip(one, NAME) for one in node.output[:MOST_NAMES]],
+        "captured": _captured(node)[:MOST_NAMES] if bodies else [],
+        "attributes": {_clip(one.name, TEXT): _attribute(one) for one in node.attribute[:ATTRIBUTES]},
+        "bodies": bodies,
+        "does": does,
+        "inserted": inserted,
+    }
+
+
+def _scope(node: NodeProto) -> list[str]:
+    """The modules around a node, outermost first: as PyTorch's exporter says, else as its name does."""
+    told = next((one.value for one in node.metadata_props if one.key == _TORCH_SCOPES), "")
+    parts = [part for part in node.name.split("/") if part][:-1]
+    if told:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            scopes = ast.literal_eval(told)
+            parts = [str(one) for one in scopes[:-1] if one] if isinstance(scopes, list) else parts
+    return [_clip(part, TEXT) for part in parts[:SCOPES]]
+
+
+def _captured(node: NodeProto) -> list[str]:
+    """Tensors that the bodies of `node` take from around them."""
+    found: dict[str, None] = {}
+    for body in bodies_of(node):
+        own = {one.name for one in (*body.input, *body.initializer)}
+        own |= {name for inner in body.node for name in inner.output}
+        taken = [name for inner in body.node for name in (*inner.input, *_captured(inner))]
+        taken += [one.name for one in body.output]
+        found |= dict.fromkeys(_clip(name, NAME) for name in taken if name and name not in own)
+    return list(found)
+
+
+def _attribute(one: AttributeProto) -> str:
+    """The value of an attribute in few words; tensors and graphs by what they are."""
+    match one.type:
+        case AttributeProto.TENSOR:
+            dims = ",".join(map(str, one.t.dims))
+            text = f"{dtype_name(one.t.data_type)}[{dims}]"
+            return f"{text} {_values(one.t)}".rstrip()
+        case AttributeProto.GRAPH:
+            return f"a graph of {len(one.g.node):,} nodes"
+        case AttributeProto.STRING:
+            return _clip(one.s.decode("utf-8", "replace"), TEXT)
+        case AttributeProto.INT | AttributeProto.FLOAT:
+            return f"{one.i}" if one.type == AttributeProto.INT else f"{one.f:.6g}"
+        case AttributeProto.INTS:
+            return _clip(f"[{', '.join(map(str, one.ints[:TEXT]))}]", TEXT)
+        case AttributeProto.FLOATS:
+            return _clip(f"[{', '.join(f'{value:.6g}' for value in one.floats[:TEXT])}]", TEXT)
+        case AttributeProto.STRINGS:
+            return _clip(", ".join(value.decode("utf-8", "replace") for value in one.strings[:TEXT]), TEXT)
+        case _:
+            return str(AttributeProto.AttributeType.Name(one.type)).lower()
+
+
+def _values(tensor: TensorProto) -> str:
+    """The values of a tensor of a few elements; empty: of a larger one."""
+    if tensor_elements(tensor) > 8 or tensor.data_location == TensorProto.EXTERNAL:
+        return ""
+    try:
+        return _clip(f"= {onnx.numpy_helper.to_array(tensor).tolist()}", TEXT)
+    except (ValueError, TypeError):
+        return ""
+
+
+def _tensors(graph: GraphProto) -> dict[str, wire.GraphTensor]:
+    """Every tensor of one graph of which something is known."""
+    found = {one.name: _tensor(one) for one in (*graph.value_info, *graph.input, *graph.output) if one.name}
+    for weight in graph.initializer:
+        found[weight.name] = _weight(weight)
+    for sparse in graph.sparse_initializer:
+        found[sparse.values.name] = {**_weight(sparse.values), "shape": list(sparse.dims)}
+    return found
+
+
+def _tensor(value: ValueInfoProto) -> wire.GraphTensor:
+    name = _clip(value.name, NAME)
+    if not value.type.HasField("tensor_type"):
+        dtype = type_text(value.type) if value.type.WhichOneof("value") else "unknown"
+        return {"name": name, "dtype": dtype, "shape": None, "weight_bytes": None}
+    tensor = value.type.tensor_type
+    shape: list[int | str] | None = None
+    if tensor.HasField("shape"):
+        shape = [
+            int(dim.dim_value) if dim.HasField("dim_value") else _clip(str(dim.dim_param), TEXT) or "?"
+            for dim in tensor.shape.dim
+        ]
+    return {"name": name, "dtype": dtype_name(tensor.elem_type), "shape": shape, "weight_bytes": None}
+
+
+def _weight(tensor: TensorProto) -> wire.GraphTensor:
+    try:
+        size = tensor_bytes(tensor)
+    except KeyError:  # texts
+        size = sum(map(len, tensor.string_data))
+    return {
+        "name": _clip(tensor.name, NAME),
+        "dtype": dtype_name(tensor.data_type),
+        "shape": [int(one) for one in tensor.dims],
+        "weight_bytes": size,
+    }
+
+
+def _unknown(name: str) -> wire.GraphTensor:
+    return {"name": name, "dtype": "unknown", "shape": None, "weight_bytes": None}
+
+
+def _clip(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _write(path: Path, drawn: wire.DrawnGraphs) -> None:
+    draft = path.with_suffix(".part")
+    try:
+        draft.write_text(json.dumps(drawn, separators=(",", ":")))
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StoreError(
+            f"The graph cannot be kept in `{path}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        ) from error

@@ -1,0 +1,466 @@
+"""A model as a graph: nodes and folded blocks in levels, coloured by what is asked; clicks say which one.
+
+As in `charts`: `items_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. What a
+colour says stands in the legend or on a scale, and in words in the hover text; what a node is shows in its
+shape, too. Plotly draws with SVG: its WebGL compiles code in the browser, which the pages' security policy
+refuses, and up to `MOST_DRAWN` items SVG is quick enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import plotly.graph_objects as go
+
+from core.evidence.graph_facts import Row, Times, kind, plain_op
+from core.evidence.graph_folding import Folding, Item
+from core.run.graph_layout import Layout
+from core.show.format import provider, short
+from core.wire.units import ms, significant
+from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transparent
+
+Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]
+MODES: tuple[Mode, ...] = ("Operator", "Time", "Provider", "Precision", "Error")
+UNKNOWN = {  # what it means to have no colour of a mode
+    "Time": "no time of its own",
+    "Provider": "provider not known",
+    "Precision": "type not known",
+    "Error": "error not known",
+}
+SEVERAL = "several in one block"
+OTHER = "other"
+SCALE = "Cividis"  # reads the same with every kind of colour vision
+SYMBOLS = {  # what an item is -> its shape
+    "node": "circle",
+    "block": "square",
+    "inserted": "diamond",
+    "several": "pentagon",
+    "changed": "triangle-up",
+    "holder": "star",
+}
+KINDS = {  # in the legend
+    "node": "a node",
+    "block": "a folded block",
+    "inserted": "inserted by ONNX Runtime",
+    "several": "does the work of several nodes",
+    "changed": "replaces a node",
+    "holder": "holds a body (If, Loop, Scan)",
+}
+NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
+LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 380, 900, 120
+CHARACTER_PX, LABEL_PX = 6.5, 14  # of a label: a character, and a line
+BESIDE_PX = 110  # a scale of colours and the margins
+LEAST_LABEL = 5  # characters; shorter ones say nothing
+DEEP = 100  # levels; of a deeper graph the first ones show
+FIRST = 50.0  # levels that show of a deep graph
+AROUND = 12.0  # levels that show around what is marked in a deep graph
+MARK = PALETTE[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paint:
+    """What the colours say, and of what."""
+
+    mode: Mode
+    times: Times | None  # None: there is no profile
+    order: tuple[str, ...]  # categories with a colour of their own, the same on both sides
+    optimized: bool  # the graph is what ONNX Runtime made of the model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One item of the picture."""
+
+    index: int  # of the item in its folding
+    x: float
+    y: float
+    what: str  # a key of `SYMBOLS`
+    label: str
+    hover: str
+    value: float | None  # of a scale; None: unknown, or the mode has none
+    category: str  # of a legend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Everything that is drawn of one graph."""
+
+    drawn: tuple[Drawn, ...]
+    ways: tuple[tuple[tuple[float, float], ...], ...]
+    mode: Mode
+    order: tuple[str, ...]
+    depth: int
+    room_px: int
+    marked: frozenset[int] = field(default=frozenset())  # items
+    hits: frozenset[int] = field(default=frozenset())  # items that a search has found
+
+
+def picture(
+    folding: Folding,
+    layout: Layout,
+    rows: Sequence[Row],
+    paint: Paint,
+    *,
+    marked: Collection[int] = (),
+    hits: Collection[int] = (),
+    room_px: int = 900,
+) -> Picture:
+    """Put together what is drawn.
+
+    Args:
+        folding: what is drawn as one thing.
+        layout: of its items.
+        rows: the nodes of that level, by their index in it.
+        paint: what the colours say.
+        marked: nodes that are chosen.
+        hits: nodes that a search has found.
+        room_px: how wide it is drawn, at least: labels that have no room are cut or left out.
+    """
+    drawn: list[Drawn] = []
+    rooms = _rooms(layout, room_px)
+    for index, item in enumerate(folding.items):
+        own = [rows[member] for member in item.members]
+        value, category = _color(item, own, paint)
+        x, y = layout.points[index]
+        drawn.append(
+            Drawn(
+                index=index,
+                x=x,
+                y=y,
+                what=_what(item, own[0], optimized=paint.optimized),
+                label=_fitting(_label(item, own[0], len(folding.items)), rooms[index]),
+                hover=_hover(item, own, paint),
+                value=value,
+                category=category,
+            )
+        )
+    return Picture(
+        drawn=tuple(drawn),
+        ways=layout.ways,
+        mode=paint.mode,
+        order=paint.order,
+        depth=layout.depth,
+        room_px=room_px,
+        marked=frozenset(folding.item_of[node] for node in marked),
+        hits=frozenset(folding.item_of[node] for node in hits),
+    )
+
+
+def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the categories of a mode that have a colour of their own, the most frequent first.
+
+    Args:
+        mode: what the colours say.
+        rows: the nodes of all graphs that are shown, so that a colour means the same in each.
+    """
+    if mode not in _PLAIN:
+        return ()
+    told = Counter(name for row in rows if (name := _PLAIN[mode](row)))
+    return tuple(name for name, _ in told.most_common(len(PALETTE)))
+
+
+def _rooms(layout: Layout, room_px: int) -> list[int]:
+    """Characters of a label that have room to the right of each item."""
+    if layout.depth * LABEL_PX > MOST_PX:
+        return [0] * len(layout.points)
+    xs = [x for way in layout.ways for x, _ in way] + [x for x, _ in layout.points]
+    unit_px = room_px / (max(xs, default=0.0) - min(xs, default=0.0) + 2.0)
+    rooms = [0] * len(layout.points)
+    ordered = sorted(range(len(rooms)), key=lambda index: layout.points[index][::-1])
+    for index, behind in zip(ordered, [*ordered[1:], -1], strict=True):
+        x, y = layout.points[index]
+        alone = behind < 0 or layout.points[behind][1] != y
+        free = room_px if alone else (layout.points[behind][0] - x) * unit_px
+        rooms[index] = int((free - 24) / CHARACTER_PX)
+    return rooms
+
+
+def _fitting(label: str, room: int) -> str:
+    if len(label) <= room:
+        return label
+    return short(label, room) if room >= LEAST_LABEL else ""
+
+
+def _what(item: Item, row: Row, *, optimized: bool) -> str:
+    if item.closed:
+        return "block"
+    if row.node.inserted:
+        return "inserted"
+    if row.node.bodies:
+        return "holder"
+    if optimized and row.node.does:
+        if len(row.node.does) > 1:
+            return "several"
+        return "node" if row.node.does[0] == row.node.name else "changed"
+    return "node"
+
+
+def _label(item: Item, row: Row, count: int) -> str:
+    if item.closed:
+        return f"{short(item.block[-1] if item.block else 'everything', 28)} ({len(item.members):,})"
+    if count > LABELLED:
+        return ""
+    op = plain_op(row.node)
+    return op if count > NAMED or row.node.name == op else f"{op} · {short(row.node.name, 30)}"
+
+
+def _hover(item: Item, own: Sequence[Row], paint: Paint) -> str:
+    lines = _about_block(item, own) if item.closed else _about_node(own[0], optimized=paint.optimized)
+    if paint.times is not None:
+        seconds = paint.times.together_s([row.where for row in own])
+        lines.append(UNKNOWN["Time"] if seconds is None else _time(seconds, paint.times, own))
+    if worst := [row.unit.error for row in own if row.unit is not None]:
+        lines.append(f"{'largest ' if len(own) > 1 else ''}error {significant(max(worst), 3)}")
+    return "<br>".join(lines)
+
+
+def _about_block(item: Item, own: Sequence[Row]) -> list[str]:
+    ops = Counter(plain_op(row.node) for row in own).most_common(5)
+    inserted = sum(row.node.inserted for row in own)
+    return [
+        f"<b>{plain(item.name)}</b>",
+        f"block of {len(own):,} nodes",
+        plain(", ".join(f"{number} {op}" for op, number in ops)),
+        *([f"{inserted:,} inserted by ONNX Runtime"] if inserted else []),
+    ]
+
+
+def _about_node(row: Row, *, optimized: bool) -> list[str]:
+    told = kind(row.node) if optimized else ""
+    return [
+        f"<b>{plain(short(row.node.name, 80))}</b>",
+        plain(row.node.op_type),
+        *([plain(told)] if told else []),
+        *([plain(short(row.outputs, 90))] if row.outputs else []),
+    ]
+
+
+def _time(seconds: float, times: Times, own: Sequence[Row]) -> str:
+    shared = max((row.ran.with_others for row in own if row.ran is not None), default=0)
+    also = ", with other nodes" if shared and len(own) == 1 else ""
+    where = dict.fromkeys(name for row in own if row.ran is not None for name in row.ran.providers)
+    return f"{ms(seconds)} per run ({times.share(seconds):.1%}){also} on {', '.join(map(provider, where))}"
+
+
+# --- what a colour says -------------------------------------------------------------------------------------
+
+
+def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, str]:
+    if paint.mode == "Time":
+        seconds = None if paint.times is None else paint.times.together_s([row.where for row in own])
+        return (None if seconds is None else seconds * 1e3), ""
+    if paint.mode == "Error":
+        return max((row.unit.error for row in own if row.unit is not None), default=None), ""
+    if paint.mode == "Operator" and item.closed:
+        return None, KINDS["block"]
+    told = dict.fromkeys(filter(None, map(_PLAIN[paint.mode], own)))
+    if len(told) > 1:
+        return None, SEVERAL
+    name = next(iter(told), UNKNOWN.get(paint.mode, OTHER))
+    return None, name if name in paint.order or not told else OTHER
+
+
+def _operator(row: Row) -> str:
+    return plain_op(row.node)
+
+
+def _provider(row: Row) -> str:
+    return "" if row.ran is None else " and ".join(map(provider, row.ran.providers))
+
+
+def _precision(row: Row) -> str:
+    return "" if row.precision == "unknown" else row.precision
+
+
+_PLAIN: Mapping[str, Callable[[Row], str]] = {
+    "Operator": _operator,
+    "Provider": _provider,
+    "Precision": _precision,
+}
+
+
+# --- the figure ---------------------------------------------------------------------------------------------
+
+
+def most(pictures: Sequence[Picture]) -> float:
+    """Return the end of a scale that all pictures share, so that a colour means the same in each."""
+    return max((one.value for each in pictures for one in each.drawn if one.value is not None), default=0.0)
+
+
+def figure(info: Picture, end: float) -> go.Figure:
+    """Draw a graph; data flow downwards. `customdata` of every point is the index of its item.
+
+    Args:
+        info: what is drawn.
+        end: of a scale of colours that begins at zero, see `most`.
+    """
+    height = min(MOST_PX, max(LEAST_PX, ABOVE_PX + LEVEL_PX * info.depth))
+    shown = base_figure(x_title="", y_title="", height=height)
+    _edges(shown, info)
+    if info.mode in ("Time", "Error"):
+        _on_a_scale(shown, info, end)
+    else:
+        _by_category(shown, info)
+    _shapes(shown, info)
+    _rings(shown, info)
+    shown.update_layout(dragmode="pan", hovermode="closest", legend={"itemclick": False})
+    shown.update_xaxes(visible=False, range=_range_x(info))
+    shown.update_yaxes(visible=False, range=_range_y(info))
+    return shown
+
+
+def _edges(shown: go.Figure, info: Picture) -> None:
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for way in info.ways:
+        xs += [*(x for x, _ in way), None]
+        ys += [*(-y for _, y in way), None]
+    shown.add_scatter(
+        x=xs,
+        y=ys,
+        mode="lines",
+        line={"color": transparent(MUTED, 0.55), "width": 1},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _by_category(shown: go.Figure, info: Picture) -> None:
+    groups: dict[str, list[Drawn]] = {}
+    for one in info.drawn:
+        groups.setdefault(one.category, []).append(one)
+    ranks = {name: rank for rank, name in enumerate(info.order)}
+    for name in sorted(groups, key=lambda one: ranks.get(one, len(ranks))):
+        color = PALETTE[ranks[name]] if name in ranks else MUTED
+        _points(shown, groups[name], info, name=f"{name} ({len(groups[name]):,})", color=color)
+
+
+def _on_a_scale(shown: go.Figure, info: Picture, end: float) -> None:
+    known = [one for one in info.drawn if one.value is not None]
+    unknown = [one for one in info.drawn if one.value is None]
+    if unknown:
+        told = f"{UNKNOWN[info.mode]} ({len(unknown):,})"
+        _points(shown, unknown, info, name=told, color=MUTED, hollow=True)
+    if known:
+        title = "ms per run" if info.mode == "Time" else "error"
+        values = [one.value for one in known]
+        _points(shown, known, info, name=title, color=values, scale=(title, end))
+
+
+def _points(
+    shown: go.Figure,
+    points: Sequence[Drawn],
+    info: Picture,
+    *,
+    name: str,
+    color: str | list[float | None],
+    hollow: bool = False,
+    scale: tuple[str, float] | None = None,
+) -> None:
+    size = 14 if len(info.drawn) <= LABELLED else 9 if len(info.drawn) <= 800 else 6
+    marker: dict[str, object] = {
+        "color": color,
+        "size": [size + 6 if one.what == "block" else size for one in points],
+        "symbol": [SYMBOLS[one.what] + ("-open" if hollow else "") for one in points],
+        "line": {"width": 2 if hollow else 1, "color": MUTED},
+        "opacity": 1.0,
+    }
+    if scale is not None:
+        marker |= {
+            "colorscale": SCALE,
+            "cmin": 0,
+            "cmax": scale[1] or 1.0,
+            "colorbar": {"title": {"text": scale[0], "font": {"color": TEXT}}, "tickfont": {"color": TEXT}},
+        }
+    shown.add_scatter(
+        x=[one.x for one in points],
+        y=[-one.y for one in points],
+        customdata=[one.index for one in points],
+        name=plain(name),
+        mode="markers+text",
+        text=[plain(one.label) for one in points],
+        textposition="middle right",
+        textfont={"color": TEXT, "size": 11},
+        hovertext=[one.hover for one in points],
+        hovertemplate="%{hovertext}<extra></extra>",
+        marker=marker,
+        selected={"marker": {"opacity": 1.0}, "textfont": {"color": MARK}},
+        unselected={"marker": {"opacity": 0.5}, "textfont": {"color": TEXT}},
+        showlegend=scale is None,
+    )
+
+
+def _shapes(shown: go.Figure, info: Picture) -> None:
+    """What the shapes mean, of those that are there beside plain nodes."""
+    for what in [one for one in SYMBOLS if any(each.what == one for each in info.drawn)]:
+        if what == "node" or (what == "block" and info.mode == "Operator"):  # the legend has it already
+            continue
+        shown.add_scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            marker={"symbol": f"{SYMBOLS[what]}-open", "size": 11, "color": TEXT},
+            name=KINDS[what],
+            hoverinfo="skip",
+        )
+
+
+def _rings(shown: go.Figure, info: Picture) -> None:
+    for name, items, color, size, width in (
+        ("found", info.hits - info.marked, PALETTE[3], 22, 2),
+        ("selected", info.marked, MARK, 28, 4),
+    ):
+        points = [one for one in info.drawn if one.index in items]
+        if points:
+            shown.add_scatter(
+                x=[one.x for one in points],
+                y=[-one.y for one in points],
+                mode="markers",
+                marker={"symbol": "circle-open", "size": size, "color": color, "line": {"width": width}},
+                name=f"{name} ({len(points):,})",
+                hoverinfo="skip",
+            )
+
+
+def is_cut(info: Picture) -> bool:
+    """Whether only a part of the levels shows at first, because all of them could not be read."""
+    return info.depth > DEEP
+
+
+def _levels_shown(info: Picture) -> tuple[float, float]:
+    """The first and the last level that show at first; of a deep graph those around what is marked."""
+    if not is_cut(info):
+        return -0.7, info.depth - 0.3
+    marked = [one.y for one in info.drawn if one.index in info.marked]
+    return (marked[0] - AROUND, marked[0] + AROUND) if marked else (-0.7, FIRST)
+
+
+def _range_y(info: Picture) -> list[float]:
+    first, last = _levels_shown(info)
+    return [-last, -first]
+
+
+def _range_x(info: Picture) -> list[float]:
+    first, last = _levels_shown(info)
+    xs = [one.x for one in info.drawn if first <= one.y <= last]
+    xs += [x for way in info.ways for x, y in way if first <= y <= last]
+    low, high = min(xs, default=0.0), max(xs, default=0.0)
+    room = max(1.5, 0.12 * (high - low))
+    unit_px = max(1.0, info.room_px - BESIDE_PX) / (high - low + 1.5 * room)
+    ends = [one.x + (len(one.label) + 3) * CHARACTER_PX / unit_px for one in info.drawn if one.label]
+    return [low - room / 2, max(high + room, *ends) if ends else high + room]
+
+
+def clicked(points: Sequence[Mapping[str, object]]) -> int | None:
+    """Return the item of the first point of a selection that is one."""
+    for point in points:
+        told = point.get("customdata")
+        if isinstance(told, list | tuple):
+            told = told[0] if told else None
+        if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told):
+            return int(told)
+    return None

@@ -1,0 +1,1 @@
+"""Why: two results, and what makes the difference."""

@@ -1,0 +1,393 @@
+"""Graph: the model as nodes and blocks, before and after ONNX Runtime's optimization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import streamlit as st
+
+from core import wire
+from core.evidence.graph_facts import Times, errors, times
+from core.evidence.measurement import Trial
+from core.process.runner import run_job
+from core.run import kinds
+from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
+from core.run.job import Status
+from core.run.node_errors import located
+from core.show import settings
+from core.show.sheets.graphs import unmatched_words
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from core.wire.graph import Graphs
+from core.wire.profile import Profile, profile_from_dict
+from dashboard import format, state
+from dashboard.charts.graph_charts import MODES, Mode
+from dashboard.views.graph import picture
+from dashboard.views.graph.picture import Shown
+from dashboard.widgets import controls, job_box
+
+# keys of the session
+SOURCE = "graph.source"  # id of the trial whose configuration, and times where it is a profile, are meant
+LINKED = "graph.linked"  # the ?trial= and ?model= that were followed
+VIEW, COLOR = "graph.view", "graph.color"
+JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of the jobs of this session
+OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
+VIEWS = (OWN, AFTER, BOTH)
+CURRENT = ""  # the settings of Tune, without times
+PROFILED_RUNS = 20
+LIMIT = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Whose graph is shown."""
+
+    record: ModelRecord
+    spec: TrialSpec | None  # None: these settings cannot be used, which was said
+    trial: Trial | None  # that they are of; None: the settings of Tune
+
+    @property
+    def profile(self) -> Profile | None:
+        """Times of the nodes."""
+        if self.trial is None or self.trial.kind != "profile":
+            return None
+        return _profile(self.trial.id)
+
+
+def page() -> None:
+    st.title("Graph", anchor=False)
+    st.caption(
+        "The nodes of the model, folded by block, and what ONNX Runtime makes of them. Data flow downwards; "
+        "drag to move, scroll to zoom, click a node to see all of it."
+    )
+    state.show_kept_error()
+    _follow_link()
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        record = controls.model_picker()
+    if record is None:
+        return
+    with right:
+        asked = _asked(record)
+        view, mode = _choices()
+    graphs = _own(record)
+    if graphs is None:
+        return
+    after = _after(asked) if view != OWN else _known_after(asked)
+    _draw(asked, graphs, after, view, mode)
+
+
+# --- what is asked ------------------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?trial=` names a profile or a measured trial, `?model=` a model; once."""
+    linked = [st.query_params.get(name, "") for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
+    if not any(linked) or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    trial_id, model = linked
+    try:
+        if trial_id:
+            trial = state.store().trial(trial_id)
+            state.choose_model(state.find_model(state.trial_spec(trial).model))
+            st.session_state[SOURCE] = trial.id
+        elif (record := state.store().model(model)) is not None:
+            state.choose_model(record)
+        else:
+            st.info(f"The library has no model `{model[:12]}`; the current one is shown.")
+    except TunerError as error:
+        state.report(error)
+
+
+def _asked(record: ModelRecord) -> Asked:
+    """Draw the choice of the configuration; the newest profile of the model is the first one."""
+    known = _trials(record)
+    if st.session_state.get(SOURCE) not in (*known, CURRENT):
+        st.session_state[SOURCE] = next(iter(known), CURRENT)
+    source = st.selectbox(
+        "Times and configuration of",
+        [*known, CURRENT],
+        key=SOURCE,
+        persist_state="session",
+        format_func=lambda one: _label(known[one]) if one in known else "the settings of Tune, without times",
+        help="A profile has the time and the provider of each node. ONNX Runtime optimizes the graph for the "
+        "settings of that profile or trial.",
+    )
+    trial = known.get(source)
+    try:
+        spec = state.current_spec() if trial is None else state.trial_spec(trial)
+        check_drawable(spec)
+    except TunerError as error:
+        state.report(error)
+        spec = None
+    return Asked(record=record, spec=spec, trial=trial)
+
+
+def _trials(record: ModelRecord) -> dict[str, Trial]:
+    """Profiles of the model, newest first, and the measured trial that was linked to."""
+    found = state.store().trials(
+        model_sha256=record.content_sha256, kind="profile", state="COMPLETE", limit=LIMIT
+    )
+    linked = st.session_state.get(SOURCE)
+    if linked and linked not in {one.id for one in found}:
+        try:
+            trial = state.store().trial(linked)
+        except TunerError:  # deleted since
+            return {one.id: one for one in found}
+        if trial.model_sha256 == record.content_sha256 and trial.kind != "profile":
+            found = [trial, *found]
+    return {one.id: one for one in found}
+
+
+def _label(trial: Trial) -> str:
+    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    try:
+        lines = settings.asked_for(trial)
+    except TunerError:
+        lines = ["settings of another version"]
+    told = format.short(", ".join(lines), 60) if lines else "ONNX Runtime's defaults"
+    what = "profile" if trial.kind == "profile" else "trial, without times of nodes:"
+    return f"{what} {trial.id[:8]} · {format.when(trial.created_at)} · {told}"
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _profile(trial_id: str) -> Profile:
+    """A complete trial never changes."""
+    return profile_from_dict(state.store().trial(trial_id).facts["profile"])
+
+
+def _choices() -> tuple[str, Mode]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        view = st.segmented_control(
+            "Graph",
+            list(VIEWS),
+            key=VIEW,
+            default=None if VIEW in st.session_state else OWN,
+            required=True,
+            persist_state="session",
+            help="Model: as it stands in the file. After optimization: what ONNX Runtime runs, with what it "
+            "inserted, fused and replaced.",
+        )
+        color = st.segmented_control(
+            "Colour",
+            list(MODES),
+            key=COLOR,
+            default=None if COLOR in st.session_state else "Operator",
+            required=True,
+            persist_state="session",
+            help="Operator: the most frequent ones. Time: mean self time per run, of a profile. Provider: "
+            "where it ran. Precision: the type that it computes in. Error: of a quantized variant, what "
+            "quantizing each operator costs.",
+        )
+    return str(view), color  # type: ignore[return-value] # one of MODES
+
+
+# --- the graphs ---------------------------------------------------------------------------------------------
+
+
+def _own(record: ModelRecord) -> Graphs | None:
+    try:
+        with st.spinner("Reading the nodes of the model in a process of its own…"):
+            return _own_cached(record.content_sha256, record)
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _own_cached(content_sha256: str, _record: ModelRecord) -> Graphs:
+    """Content under a hash never changes."""
+    return own_graph(state.store(), _record, run_job)
+
+
+def _known_after(asked: Asked) -> Graphs | None:
+    """The optimized graph, where somebody has looked: it tells which node ran for which."""
+    if asked.spec is None:
+        return None
+    fingerprint = state.environment()["fingerprint"]
+    made_at = optimized_at(state.store(), asked.spec, asked.record, fingerprint=fingerprint)
+    return None if made_at is None else _read_once(_about(asked), made_at, asked, fingerprint)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> Graphs | None:
+    """Kept until the file is written anew."""
+    assert _asked.spec is not None, "there was a file"
+    return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
+
+
+def _after(asked: Asked) -> Graphs | None:
+    """Draw how the optimized graph is got where it is not known, and return it where it is."""
+    try:
+        found = _known_after(asked)
+    except TunerError as error:
+        state.report(error)
+        return None
+    job = _job(JOB, asked)
+    if found is None:
+        _ended_badly(job)
+        if not state.is_active(job):
+            with st.container(border=True):
+                st.markdown(
+                    ":material/account_tree: **Not known yet what ONNX Runtime makes of this model** with "
+                    "these settings. A worker builds the session and saves its graph; nothing is run."
+                )
+                st.button(
+                    "Optimize",
+                    key="graph.optimize",
+                    type="primary",
+                    icon=":material/auto_fix_high:",
+                    disabled=asked.spec is None,
+                    help="Waits for its turn: building a session would disturb a measurement.",
+                    on_click=_optimize,
+                    args=(asked,),
+                )
+    job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
+    return found
+
+
+def _about(asked: Asked) -> str:
+    """What a job of this page is about; the same for the same model and settings."""
+    return f"{asked.record.content_sha256} {'' if asked.spec is None else asked.spec.key()}"
+
+
+def _job(key: str, asked: Asked) -> Status | None:
+    what, job = st.session_state.get(key) or ("", "")
+    return state.status(job) if what == _about(asked) else None
+
+
+def _ended_badly(job: Status | None) -> None:
+    if job is not None and job.state == "CANCELLED":
+        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif job is not None and job.error is not None:
+        state.report_record(job.error)
+
+
+def _optimize(asked: Asked) -> None:
+    assert asked.spec is not None, "the button is disabled"
+    look = partial(draw_optimized, state.store(), asked.spec, environment=state.environment)
+    try:
+        job = kinds.task(look, kind=wire.GRAPH, what=f"graph of {asked.record.name}", specs=(asked.spec,))
+        job_id = state.scheduler().submit(job)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.follow(job_id, "graph")
+    st.session_state[JOB] = (_about(asked), job_id)
+
+
+# --- drawing ------------------------------------------------------------------------------------------------
+
+
+def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: Mode) -> None:
+    optimized = None if after is None else after.optimized
+    own = graphs if after is None else after  # both sides of one reading belong together
+    profile = asked.profile
+    _how_to_colour(asked, mode)
+    units = _units(asked.record)
+    sides: dict[str, Shown] = {}
+    if view != AFTER:
+        found = None if profile is None else times(own.model, profile, optimized)
+        sides[OWN] = _shown(OWN, own, found, asked, mode, units)
+    if view != OWN and after is not None and optimized is not None:
+        found = None if profile is None else times(optimized, profile)
+        sides[AFTER] = _shown(AFTER, after, found, asked, mode, units)
+    for one in sides.values():
+        if one.times is not None and one.times.unmatched:
+            st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
+        for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
+            st.info(format.plain(note), icon=":material/info:")
+    picture.draw(sides)
+
+
+def _shown(
+    name: str, graphs: Graphs, found: Times | None, asked: Asked, mode: Mode, units: Mapping[str, object]
+) -> Shown:
+    side = graphs.model if name == OWN or graphs.optimized is None else graphs.optimized
+    return Shown(
+        name=name,
+        token=_token(name, graphs, asked),
+        side=side,
+        model=graphs.model if name == AFTER else None,
+        times=found,
+        units=errors(side, list(units.values())),  # type: ignore[arg-type]
+        mode=mode,
+    )
+
+
+def _token(name: str, graphs: Graphs, asked: Asked) -> str:
+    """The same for the same graph: what is chosen in the model's own stays when the other becomes known."""
+    content = asked.record.content_sha256
+    copied = asked.spec is not None and asked.spec.model.precision == "fp16"  # another file runs
+    own = name == OWN and (graphs.optimized is None or not copied)
+    return content if own else f"{content} {graphs.created_at}"
+
+
+def _units(record: ModelRecord) -> Mapping[str, object]:
+    try:
+        found = located(state.store(), record)
+    except TunerError as error:
+        state.report(error)
+        return {}
+    return {} if found is None else {unit.name: unit for unit in found.savings.units}
+
+
+def _how_to_colour(asked: Asked, mode: Mode) -> None:
+    """Say how to get what the colours cannot show yet, with the button that does it."""
+    if mode in ("Time", "Provider") and asked.profile is None:
+        job = _job(PROFILING, asked)
+        _ended_badly(job)
+        if job is not None and job.state == "COMPLETE":
+            st.session_state.pop(PROFILING)
+            st.session_state.pop(SOURCE, None)  # the newest profile, which is this one
+            st.rerun()
+        if not state.is_active(job):
+            _offer_profile(asked, mode)
+        job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
+    elif mode == "Error" and not _units(asked.record):
+        with st.container(border=True):
+            st.markdown(
+                ":material/science: **No errors of operators are known for this model.** They belong to a "
+                "quantized variant: choose one on Variants and find where its error comes from."
+            )
+            st.page_link("views/variants/page.py", label="Open Variants", icon=":material/science:")
+
+
+def _offer_profile(asked: Asked, mode: Mode) -> None:
+    what = "the time of each node" if mode == "Time" else "where each node runs"
+    with st.container(border=True):
+        st.markdown(
+            f":material/search_insights: **No profile is chosen, so {what} is not known.** A profile is a "
+            "pass of its own with ONNX Runtime's profiler on."
+        )
+        st.button(
+            "Profile it",
+            key="graph.profile",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=asked.spec is None,
+            help=f"{PROFILED_RUNS} runs with these settings; the Profile page shows more of it.",
+            on_click=_start_profile,
+            args=(asked,),
+        )
+
+
+def _start_profile(asked: Asked) -> None:
+    assert asked.spec is not None, "the button is disabled"
+    protocol = asked.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
+    spec = asked.spec.model_copy(update={"protocol": protocol})
+    try:
+        state.check_before(spec)
+        trial_id = state.scheduler().submit(kinds.profile(spec, model_name=asked.record.name))
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.follow(trial_id, "graph")
+    st.session_state[PROFILING] = (_about(asked), trial_id)
+
+
+page()

@@ -1,0 +1,487 @@
+"""The graphs on the screen: the picture, what is chosen in it, its details, and the table beside it.
+
+A click in the picture leaves the picture as it is, so that nobody loses the part that they had zoomed to:
+Plotly marks the point itself. What is chosen elsewhere, in the table or on the other side, gets a ring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from core.evidence import graph_folding
+from core.evidence.graph_facts import Row, Times, Where, rows, scopes
+from core.evidence.graph_folding import MOST_DRAWN, Block, Folding
+from core.evidence.node_savings import Unit
+from core.process.runner import run_job
+from core.run.graph_layout import Layout, layout
+from core.show.sheets import graphs as sheets
+from core.wire.graph import Level, Side
+from dashboard import format
+from dashboard.charts import graph_charts
+from dashboard.charts.graph_charts import Mode, Paint, Picture
+from dashboard.widgets import tables
+
+SEARCH = "graph.search"
+CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of what is chosen
+OPENED = "graph.opened"  # of each graph that was folded by hand: its open blocks
+LEVEL = "graph.level"  # of each side: index of the main graph or of a body
+TABLE = "graph.table"
+ROWS = 14  # of the table that show without scrolling
+WIDE_PX = 900  # of the picture, on a common screen
+MOST_ROWS = 3_000  # of the table
+MOST_HITS = 200  # found nodes that get a ring
+CONFIG = {"displaylogo": False, "scrollZoom": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A graph on the screen."""
+
+    name: str
+    token: str  # of its content: the same for the same graph
+    side: Side
+    model: Side | None  # the model's own, where this one was made of it
+    times: Times | None
+    units: Mapping[Where, Unit]
+    mode: Mode
+
+    @property
+    def optimized(self) -> bool:
+        """Whether it is what ONNX Runtime runs."""
+        return self.model is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One level of a graph, folded."""
+
+    shown: Shown
+    number: int  # of the level
+    level: Level
+    rows: Sequence[Row]
+    places: Sequence[Block]
+    opened: frozenset[Block]
+
+    @property
+    def key(self) -> str:
+        """What its folding is kept under."""
+        return f"{self.shown.token} {self.shown.name} {self.number}"
+
+
+def draw(sides: Mapping[str, Shown]) -> None:
+    """Draw one or two graphs, what is chosen in them, and a table of nodes."""
+    if not sides:
+        return
+    words = st.text_input(
+        "Search nodes by name, operator, type or block",
+        key=SEARCH,
+        icon=":material/search:",
+        placeholder="all words must occur",
+        live="300ms",
+        persist_state="session",
+    )
+    listed = {name: rows(one.side, one.times, one.units) for name, one in sides.items()}
+    order = graph_charts.order(
+        next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
+    )
+    columns = st.columns(len(sides), gap="small")
+    boxes = [column.container(border=True) for column in columns]
+    drawn = []
+    for box, (name, one) in zip(boxes, sides.items(), strict=True):
+        with box:
+            drawn.append(_picture(_view(one, listed[name]), words or "", order, WIDE_PX // len(sides)))
+    end = graph_charts.most([picture for _, _, picture in drawn])
+    for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
+        with box:
+            _chart(view, folding, picture, end)
+    if len(sides) > 1:
+        st.caption("What is chosen on one side has a ring on the other, where it does the same work.")
+    chosen = _chosen(sides)
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        _details(sides, listed, chosen)
+    with right:
+        _table(sides, listed, chosen, words or "")
+
+
+# --- the picture --------------------------------------------------------------------------------------------
+
+
+def _view(one: Shown, listed: Sequence[Row]) -> View:
+    number = _level(one)
+    own = [row for row in listed if row.where[0] == number]
+    return _view_of(one, own, number)
+
+
+def _level(one: Shown) -> int:
+    """Draw the choice between the main graph and bodies, where there are any."""
+    levels = one.side.levels
+    if len(levels) == 1:
+        return 0
+    key = f"{LEVEL}.{one.name}"
+    if st.session_state.get(key, 0) >= len(levels):
+        st.session_state[key] = 0
+    return int(
+        st.selectbox(
+            "Main graph or body",
+            range(len(levels)),
+            key=key,
+            format_func=lambda number: _level_name(levels[number]) if number < len(levels) else str(number),
+            help="If, Loop and Scan hold graphs of their own.",
+        )
+        or 0
+    )
+
+
+def _level_name(level: Level) -> str:
+    count = f"{len(level.nodes):,} nodes" if len(level.nodes) != 1 else "1 node"
+    if not level.path:
+        return f"main graph ({count})"
+    return f"{format.short(' › '.join(level.path), 60)} › {level.role} ({count})"
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _places(token: str, name: str, number: int, _shown: Shown) -> list[Block]:
+    level = _shown.side.levels[number]
+    edges = [(source, target) for source, target, _ in level.edges]
+    return graph_folding.places(scopes(_shown.side, number, _shown.model), edges)
+
+
+@st.cache_resource(show_spinner="Laying the graph out…", max_entries=64)
+def _laid_out(
+    key: str, opened: frozenset[Block], _level: Level, _places: Sequence[Block]
+) -> tuple[Folding, Layout]:
+    edges = [(source, target) for source, target, _ in _level.edges]
+    folding = graph_folding.fold(_places, edges, opened)
+    return folding, layout(len(folding.items), list(folding.edges), run_job)
+
+
+def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
+    """Draw what stands above a picture, and return the picture."""
+    shown = view.shown
+    folding, placed = _laid_out(view.key, view.opened, view.level, view.places)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{shown.name}**")
+        st.caption(_drawn_words(len(view.level.nodes), folding))
+        st.space("stretch")
+        _fold_buttons(view)
+    if placed.plain:
+        st.caption(":material/info: The layout failed, so items stand side by side on their levels.")
+    info = graph_charts.picture(
+        folding,
+        placed,
+        view.rows,
+        Paint(mode=shown.mode, times=shown.times, order=order, optimized=shown.optimized),
+        marked=_marked(view),
+        hits=_hits(view, words),
+        room_px=room_px,
+    )
+    return view, folding, info
+
+
+def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
+    if not info.drawn:
+        st.info("This graph has no nodes: its outputs are its inputs or weights.", icon=":material/info:")
+        return
+    shown = view.shown
+    key = f"graph.chart.{'after' if shown.optimized else 'model'}"
+    words = _drawn_words(len(view.level.nodes), folding)
+    if graph_charts.is_cut(info):
+        st.caption(
+            f"{info.depth:,} levels, of which a part shows: drag to go on, scroll to see more or fewer."
+        )
+    st.plotly_chart(
+        graph_charts.figure(info, end),
+        key=key,
+        config=CONFIG,
+        on_select=lambda: _clicked(key, view, folding),
+        selection_mode="points",
+        alt=f"{shown.name}: {words}, coloured by {shown.mode.lower()}. The table under it has a row for "
+        "every node.",
+    )
+
+
+def _drawn_words(count: int, folding: Folding) -> str:
+    blocks = sum(item.closed for item in folding.items)
+    nodes = f"{count:,} node{'s' * (count != 1)}"
+    if not blocks:
+        return nodes
+    single = len(folding.items) - blocks
+    return f"{nodes}, drawn as {blocks:,} folded block{'s' * (blocks != 1)} and {single:,} single"
+
+
+def _fold_buttons(view: View) -> None:
+    everything = graph_folding.all_blocks(view.places)
+    if len(everything) == 1:
+        return
+    name = "after" if view.shown.optimized else "model"
+    too_many = len(view.level.nodes) > MOST_DRAWN
+    st.button(
+        "Open all",
+        key=f"graph.open_all.{name}",
+        icon=":material/unfold_more:",
+        disabled=too_many or view.opened >= everything,
+        help=f"More than {MOST_DRAWN:,} nodes at once would not stay fluid: open single blocks."
+        if too_many
+        else "Draw every node.",
+        on_click=_keep_opened,
+        args=(view, everything),
+    )
+    st.button(
+        "Fold all",
+        key=f"graph.fold_all.{name}",
+        icon=":material/unfold_less:",
+        disabled=len(view.opened) == 1,
+        help="Draw the outermost blocks only.",
+        on_click=_keep_opened,
+        args=(view, {()}),
+    )
+
+
+def _keep_opened(view: View, opened: set[Block]) -> None:
+    kept = dict(st.session_state.get(OPENED, {}))
+    kept[view.key] = sorted(map(list, opened))
+    st.session_state[OPENED] = kept
+
+
+def _marked(view: View) -> list[int]:
+    """Nodes with a ring: what was chosen elsewhere, and what does its work on this side."""
+    chosen = st.session_state.get(CHOSEN)
+    if chosen is None:
+        return []
+    if chosen["side"] == view.shown.name:
+        own = (
+            chosen["level"] == view.number and chosen["by"] != "click" and chosen["token"] == view.shown.token
+        )
+        return [node for node in chosen["nodes"] if own and node < len(view.level.nodes)]
+    if chosen["path"] != list(view.level.path):
+        return []
+    wanted = set(chosen["names"]) if view.shown.optimized else set(chosen["does"])
+    return [
+        index
+        for index, node in enumerate(view.level.nodes)
+        if (wanted & set(node.does) if view.shown.optimized else node.name in wanted)
+    ]
+
+
+def _hits(view: View, words: str) -> list[int]:
+    if not words.strip():
+        return []
+    found = _matching(view.rows, words)
+    return [row.where[1] for row in found[:MOST_HITS]]
+
+
+def _matching(listed: Sequence[Row], words: str) -> list[Row]:
+    wanted = words.lower().split()
+    return [row for row in listed if all(word in _text(row) for word in wanted)]
+
+
+def _text(row: Row) -> str:
+    parts = (row.node.name, row.node.op_type, row.precision, "/".join(row.node.scope), *row.node.does)
+    return " ".join(parts).lower()
+
+
+# --- what is chosen -----------------------------------------------------------------------------------------
+
+
+def _clicked(key: str, view: View, folding: Folding) -> None:
+    """Choose what was clicked; a click beside everything changes nothing."""
+    points = st.session_state[key]["selection"]["points"]
+    index = graph_charts.clicked(points)
+    if index is None or index >= len(folding.items):
+        return
+    item = folding.items[index]
+    before = st.session_state.get(CHOSEN)
+    ringed = before is not None and before["side"] == view.shown.name and before["by"] != "click"
+    _choose(view, item.members, item.block if item.closed else None, by="ring" if ringed else "click")
+
+
+def _choose(view: View, nodes: Sequence[int], block: Block | None, *, by: str) -> None:
+    level = view.level
+    st.session_state[CHOSEN] = {
+        "side": view.shown.name,
+        "token": view.shown.token,
+        "level": view.number,
+        "path": list(level.path),
+        "nodes": list(nodes),
+        "names": [level.nodes[node].name for node in nodes],
+        "does": sorted({name for node in nodes for name in level.nodes[node].does}),
+        "block": None if block is None else list(block),
+        "by": by,
+    }
+
+
+def _chosen(sides: Mapping[str, Shown]) -> Mapping[str, Any] | None:
+    """What is chosen, if it belongs to a graph that is shown."""
+    chosen: Mapping[str, Any] | None = st.session_state.get(CHOSEN)
+    if chosen is None or chosen["side"] not in sides or sides[chosen["side"]].token != chosen["token"]:
+        return None
+    return chosen
+
+
+def _details(
+    sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any] | None
+) -> None:
+    if chosen is None:
+        with st.container(border=True):
+            st.markdown(
+                ":material/ads_click: **Click a node, or tick a row of the table.** Its attributes, shapes, "
+                "types and time stand here then."
+            )
+        return
+    one = sides[chosen["side"]]
+    own = [row for row in listed[chosen["side"]] if row.where[0] == chosen["level"]]
+    with st.container(border=True, key="graph.details"):
+        if chosen["block"] is not None:
+            _block(one, own, chosen)
+        else:
+            row = own[chosen["nodes"][0]]
+            st.markdown(f"**{format.plain(row.node.name)}** · {one.name}")
+            tables.facts(sheets.node_facts(row, optimized=one.optimized, profiled=one.times is not None))
+            view = _view_of(one, own, chosen["level"])
+            _fold_button(view, view.places[chosen["nodes"][0]])
+
+
+def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
+    members = [own[node] for node in chosen["nodes"]]
+    st.markdown(f"**Block {format.plain('/'.join(chosen['block']) or 'everything')}** · {one.name}")
+    tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
+    view = _view_of(one, own, chosen["level"])
+    block = tuple(chosen["block"])
+    if block in view.opened:
+        _fold_button(view, block)
+        return
+    room = graph_folding.can_open(view.places, view.opened, block)
+    st.button(
+        "Open this block",
+        key="graph.open",
+        icon=":material/unfold_more:",
+        type="primary",
+        disabled=not room,
+        help=None if room else _TOO_MANY,
+        on_click=_keep_opened,
+        args=(view, {*view.opened, block}),
+    )
+
+
+def _fold_button(view: View, block: Block) -> None:
+    """Draw what folds an open block again; the whole graph is none."""
+    if block and block in view.opened:
+        st.button(
+            f"Fold {format.label(format.short('/'.join(block), 40))}",
+            key="graph.fold",
+            icon=":material/unfold_less:",
+            on_click=_keep_opened,
+            args=(view, {one for one in view.opened if one[: len(block)] != block}),
+        )
+
+
+_TOO_MANY = f"More than {MOST_DRAWN:,} nodes would be drawn at once. Fold other blocks first."
+
+
+def _view_of(one: Shown, own: Sequence[Row], number: int) -> View:
+    places = _places(one.token, one.name, number, one)
+    opened = st.session_state.get(OPENED, {}).get(f"{one.token} {one.name} {number}")
+    blocks = graph_folding.opened_for(places) if opened is None else set(map(tuple, opened))
+    return View(
+        shown=one,
+        number=number,
+        level=one.side.levels[number],
+        rows=own,
+        places=places,
+        opened=frozenset(blocks),
+    )
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def _table(
+    sides: Mapping[str, Shown],
+    listed: Mapping[str, Sequence[Row]],
+    chosen: Mapping[str, Any] | None,
+    words: str,
+) -> None:
+    name = _table_of(sides, chosen)
+    one, own = sides[name], list(listed[name])
+    if chosen is not None and chosen["block"] is not None and chosen["side"] == name:
+        inside = set(chosen["nodes"])
+        own = [row for row in own if row.where[0] == chosen["level"] and row.where[1] in inside]
+    if words.strip():
+        own = _matching(own, words)
+    ticked = None
+    if chosen is not None and chosen["side"] == name and chosen["block"] is None:
+        at = (chosen["level"], chosen["nodes"][0])
+        ticked = next((row for row in own if row.where == at), None)
+        if ticked is not None and chosen["by"] != "row":
+            own = [ticked, *(row for row in own if row is not ticked)]
+    _caption(one, own, len(listed[name]), chosen)
+    own = own[:MOST_ROWS]
+    key = f"{TABLE}.{'after' if one.optimized else 'model'}.{_name_of(own, chosen)}"
+    tables.draw(
+        sheets.nodes(own, optimized=one.optimized),
+        key=key,
+        most=ROWS,
+        alt=f"Nodes of the graph: {one.name}. Tick a row to mark the node in the picture.",
+        on_select=lambda: _ticked(key, one, own),
+        mode="single-row",
+        ticked=[own.index(ticked)] if ticked is not None else [],
+    )
+
+
+def _name_of(own: Sequence[Row], chosen: Mapping[str, Any] | None) -> str:
+    """Changes whenever a row would hold another node, or a click ticks another row."""
+    by_click = chosen is not None and chosen["by"] != "row"
+    told = [row.where for row in own], chosen["nodes"] if by_click and chosen is not None else None
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+
+
+def _table_of(sides: Mapping[str, Shown], chosen: Mapping[str, Any] | None) -> str:
+    """Of two graphs the table shows the one in which something is chosen, unless another is asked for."""
+    if len(sides) == 1:
+        return next(iter(sides))
+    first = chosen["side"] if chosen is not None else next(iter(sides))
+    return str(
+        st.segmented_control(
+            "Table of",
+            list(sides),
+            key=f"{TABLE}.side.{first}",
+            default=first,
+            required=True,
+        )
+    )
+
+
+def _caption(one: Shown, own: Sequence[Row], count: int, chosen: Mapping[str, Any] | None) -> None:
+    parts = [f"{len(own):,} of {count:,} nodes"]
+    if one.times is not None:
+        seconds = one.times.together_s([row.where for row in own])
+        if seconds is not None:
+            share = one.times.share(seconds)
+            parts.append(f"{format.ms(seconds)} per run together, {share:.1%} of the time in nodes")
+    if chosen is not None and chosen["block"] is not None:
+        parts.append("only those of the chosen block")
+    if len(own) > MOST_ROWS:
+        parts.append(f"the first {MOST_ROWS:,} are listed: search, or choose a block")
+    st.caption("; ".join(parts) + ".")
+
+
+def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
+    """Mark the node of the row that was ticked, in blocks that are opened for it."""
+    picked = st.session_state[key]["selection"]["rows"]
+    if not picked or picked[0] >= len(own):
+        st.session_state.pop(CHOSEN, None)
+        return
+    number, node = own[picked[0]].where
+    view = _view_of(one, own, number)
+    if number != st.session_state.get(f"{LEVEL}.{one.name}", 0):
+        st.session_state[f"{LEVEL}.{one.name}"] = number
+    around = graph_folding.way_to(view.places, view.opened, node)
+    if graph_folding.drawn(view.places, around) <= MOST_DRAWN:
+        _keep_opened(view, around)
+    _choose(view, [node], None, by="row")
