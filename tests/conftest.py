@@ -1,3 +1,8 @@
-"""Every test process: ONNX Runtime's telemetry is off before anything imports it."""
+"""Every test process: ONNX Runtime sends nothing, set before anything imports it; examples have no deadline."""
+
+from hypothesis import settings
 
 import core  # noqa: F401 - sets ORT_DISABLE_TELEMETRY
+
+settings.register_profile("no absolute times", deadline=None)
+settings.load_profile("no absolute times")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from core.spec import spec_from_yaml
-from tests.e2e.conftest import PATIENCE_MS, finished, number, run
+from tests.e2e.conftest import PATIENCE_MS, finished, number, run, set_number
 
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
@@ -71,16 +71,28 @@ def test_live_off_gives_the_machine_back(open_browser: Open) -> None:
     expect(page.get_by_text("Nothing is being measured")).to_be_visible(timeout=1.5 * PATIENCE_MS)
 
 
-def test_on_a_narrow_screen_the_result_comes_before_the_settings(open_browser: Open) -> None:
+def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(open_browser: Open) -> None:
     page = open_browser()
-    page.set_viewport_size({"width": 800, "height": 900})
-    settings, result = (page.locator(f".st-key-pane-{one}").bounding_box() for one in ("settings", "result"))
-    assert settings is not None
-    assert result is not None
-    assert result["y"] < settings["y"]
-    page.set_viewport_size({"width": 1440, "height": 900})
-    settings, result = (page.locator(f".st-key-pane-{one}").bounding_box() for one in ("settings", "result"))
-    assert settings is not None
-    assert result is not None
-    assert settings["x"] + settings["width"] <= result["x"]
-    assert settings["y"] + settings["height"] <= 900
+    settings, result = (page.locator(f".st-key-pane-{one}") for one in ("settings", "result"))
+    wide, beside = settings.bounding_box(), result.bounding_box()
+    assert wide is not None
+    assert beside is not None
+    assert wide["x"] + wide["width"] <= beside["x"]
+    assert wide["y"] + wide["height"] <= 900
+    page.set_viewport_size({"width": 400, "height": 800})
+    expect(settings).to_be_hidden()
+    expect(result).to_be_visible()
+    foot = page.locator(".st-key-foot").bounding_box()
+    assert foot is not None
+    assert foot["y"] + foot["height"] == pytest.approx(800, abs=1)
+    page.get_by_role("button", name="Settings").click()
+    set_number(page, "intra_op_num_threads", 1)
+    page.get_by_role("button", name="Close").click()
+    expect(settings).to_be_hidden()
+    expect(page.get_by_text("Intra-op threads: 1")).to_be_visible()
+    page.locator(".st-key-run-foot button").first.click()
+    expect(page.locator(".st-key-cancel-foot button").first).to_be_visible()
+    page.locator(".st-key-cancel-foot button").first.click()
+    expect(page.get_by_text("This trial was cancelled")).to_be_visible()
+    box = page.evaluate("document.documentElement.scrollWidth")
+    assert box <= 400  # nothing reaches beyond the screen

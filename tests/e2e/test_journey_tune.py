@@ -61,7 +61,8 @@ def test_from_the_page_to_the_yaml(open_browser: Open, home: Path, tmp_path: Pat
     assert trial.result is not None
     assert (trial.spec["session"], trial.result["batch_size"]) == ({"intra_op_num_threads": 1}, 4)
     assert p50(page).endswith("ms")
-    expect(page.get_by_role("heading", name="What really ran")).to_be_visible()
+    page.get_by_role("tab", name="What really ran").click()
+    expect(page.locator(".st-key-what_ran, .st-key-what-ran").first).to_be_visible()
 
     page.get_by_role("link", name="Export YAML").click()
     expect(page.get_by_role("heading", name="Export", level=1)).to_be_visible()
@@ -165,7 +166,8 @@ def test_a_pinned_baseline_races_in_the_next_run(page: Page, home: Path) -> None
     expect(page.locator(".st-key-runbar")).to_contain_text("against pinned baseline")
     run(page)
     expect(page.locator(".st-key-verdict")).to_contain_text("against pinned baseline: intra_op_num_threads 1")
-    expect(page.get_by_text("Beside what it raced against")).to_be_visible()
+    page.get_by_role("tab", name="Beside the baseline").click()
+    expect(page.get_by_text("measured in the same rounds.")).to_be_visible()
     trial = Store(home / "ortune.db").trial(shown_trial(page))
     comparison = Store(home / "ortune.db").comparison(trial.comparison)
     assert {one.role for one in comparison.contestants} == {"candidate", "baseline", "anchor"}
