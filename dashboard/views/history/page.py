@@ -292,7 +292,7 @@ def _measured(trial: Trial) -> None:
     duel.numbers(trial, race)
     results.notes(trial.facts)
     results.what_ran(trial.facts)
-    duel.plots(trial, race, key="history")
+    duel.latencies(trial, race, key="history")
 
 
 page()
