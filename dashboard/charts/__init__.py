@@ -112,15 +112,15 @@ def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
     return kept, [values[index] for index in kept]
 
 
-def p999(ms: Sequence[float]) -> float:
-    """Return the 99.9th percentile, nearest rank; of fewer than 1,000 values the largest."""
-    return sorted(ms)[math.ceil(0.999 * len(ms)) - 1] if ms else 0.0
+def percentile(ms: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile for a share of 1; of few values the largest, of none 0."""
+    return sorted(ms)[math.ceil(share * len(ms)) - 1] if ms else 0.0
 
 
-def clipped_words(above: int, cap_ms: float, top_ms: float | None) -> str:
-    """Say how much lies beyond the p99.9 where a picture ends."""
+def clipped_words(above: int, share: float, cap_ms: float, top_ms: float | None) -> str:
+    """Say how much lies beyond the percentile where a picture ends."""
     runs = f"{above:,} run{'s' * (above != 1)}"
-    return f"{runs} above p99.9 ({number(cap_ms)} ms), up to {number(top_ms)} ms"
+    return f"{runs} above p{100 * share:g} ({number(cap_ms)} ms), up to {number(top_ms)} ms"
 
 
 # --- distribution ----------------------------------------------------------

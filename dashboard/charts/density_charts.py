@@ -2,7 +2,7 @@
 
 As in `charts`: `densities_info` turns results into plain data, `densities` only draws it; no Streamlit.
 A density is a histogram of fine bins smoothed by a Gaussian of Silverman's width, so that the area under each
-line is 1. The picture ends at the p99.9 of the runs, and says how many lie beyond.
+line is 1. The picture ends at the p99 of the runs, and says how many lie beyond: the percentiles show those.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dashboard.charts import (
     latency_title,
     log_ticks,
     number,
-    p999,
     per_row,
+    percentile,
     plain,
     style,
     transparent,
@@ -34,6 +34,7 @@ from dashboard.charts import (
 
 BINS, POINTS = 1024, 256
 LEAST = 20  # runs below which a smooth line would be an invention
+END = 0.99  # of the runs are in the picture
 REACH = 4.0  # widths of the Gaussian
 
 
@@ -67,7 +68,7 @@ def densities_info(sides: Sequence[Side]) -> Densities:
     """
     rows = per_row(sides)
     found = [(one.name, np.asarray(ms)) for one in sides if (ms := in_ms(one, rows=rows))]
-    cap = max((p999(ms.tolist()) for _, ms in found), default=0.0)
+    cap = max((percentile(ms.tolist(), END) for _, ms in found), default=0.0)
     low = min((float(ms.min()) for _, ms in found), default=0.0)
     log = low > 0 and cap > WIDE * low
     return Densities(
@@ -145,7 +146,7 @@ def densities(info: Densities) -> go.Figure:
             y=1,
             yref="y domain",
             yanchor="bottom",
-            text=f"{clipped_words(info.above, info.cap_ms, info.top_ms)} ▶",
+            text=f"{clipped_words(info.above, END, info.cap_ms, info.top_ms)} ▶",
             font={"color": TEXT, "size": FONT_PX},
             showarrow=False,
         )

@@ -31,8 +31,8 @@ from dashboard.charts import (
     in_ms,
     latency_title,
     number,
-    p999,
     per_row,
+    percentile,
     plain,
     style,
     thin,
@@ -41,6 +41,7 @@ from dashboard.charts import (
 )
 
 MAX_POINTS = 20_000  # of all sides together: one path of so many points is still drawn at once
+END = 0.999  # of the runs are in the picture
 MAX_SPIKES = 500  # of one side in the rug, the slowest ones: all of them are counted
 ROOM, RUG = 0.08, 0.35  # above and below what is drawn, and how far below the top the rug stands: shares
 MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
@@ -118,7 +119,7 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     rows = per_row(sides)
     with_runs = [one for one in sides if one.result.get("latencies_s")]
     latencies = [in_ms(one, rows=rows) for one in with_runs]
-    cap = max((p999(ms) for ms in latencies), default=0.0)
+    cap = max((percentile(ms, END) for ms in latencies), default=0.0)
     drawn = [_runs(one, cap, rows=rows, limit=limit // max(1, len(with_runs))) for one in with_runs]
     return Timeline(
         sides=drawn,
@@ -346,7 +347,7 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
         y=1,
         yref="y domain",
         yanchor="bottom",
-        text=f"▲ {clipped_words(info.above, cap, info.top_ms)}",
+        text=f"▲ {clipped_words(info.above, END, cap, info.top_ms)}",
         font={"color": TEXT, "size": FONT_PX},
         showarrow=False,
     )

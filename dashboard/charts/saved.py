@@ -27,7 +27,7 @@ def csv_of(figure: go.Figure) -> str:
     heads = {"series": "series", "x": _title(figure.layout.xaxis, "x"), "y": _title(figure.layout.yaxis, "y")}
     for axis in ("x", "y"):
         heads |= {f"{axis}_{end}": f"{heads[axis]}, {end}" for end in _ROUGH}
-    heads |= {"value": "value", "text": "text"}
+    heads |= {"start": "start", "value": "value", "text": "text"}
     known = [name for name in heads if any(point.get(name) not in (None, "") for point in points)]
     return csv_text(
         tabulate(points, *((Column(heads[name], "number", key=heads[name]), _cell(name)) for name in known))
@@ -46,11 +46,14 @@ def _points(trace: Any) -> Iterator[Point]:
         return
     told = trace.text if isinstance(trace.text, tuple | list) else ()
     x, y = _listed(trace.x), _listed(trace.customdata if trace.meta == TRUE_Y else trace.y)
+    starts = _listed(getattr(trace, "base", None))  # of bars that do not begin at zero
     bounds = {axis: _bounds(getattr(trace, f"error_{axis}", None), axis) for axis in ("x", "y")}
     for number, (left, right, text) in enumerate(zip_longest(x, y, told)):
         if left is None or right is None:
             continue
         point: Point = {"series": name, "x": left, "y": right, "text": _words(text)}
+        if number < len(starts):
+            point["start"] = starts[number]
         for axis, place in (("x", left), ("y", right)):
             point |= _around(bounds[axis], number, place, axis)
         yield point
@@ -84,7 +87,9 @@ def _around(bars: Mapping[str, list[Any]], number: int, place: Any, axis: str) -
 
 
 def _listed(values: Any) -> list[Any]:
-    return [] if values is None else [one.item() if hasattr(one, "item") else one for one in values]
+    if values is None or not hasattr(values, "__iter__"):
+        return []
+    return [one.item() if hasattr(one, "item") else one for one in values]
 
 
 def _title(axis: Any, name: str) -> str:

@@ -8,6 +8,7 @@ is asked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
+from core.show.table import Table, csv_text
 from dashboard.charts import entitle
 from dashboard.charts.saved import csv_of
 
@@ -35,6 +37,7 @@ def draw(
     alt: str,
     on_select: Any = "ignore",
     selection_mode: Any = ("points", "box", "lasso"),
+    table: Callable[[], Table] | None = None,
 ) -> Any:
     """Draw a figure under a title, and the buttons that save it.
 
@@ -45,6 +48,7 @@ def draw(
         alt: what a screen reader says.
         on_select: what a selection does, as of `st.plotly_chart`.
         selection_mode: which selections there are.
+        table: what the file holds, where the places in the figure are not the numbers; None: its points.
 
     Returns:
         What is selected, where something can be.
@@ -65,7 +69,7 @@ def draw(
             _save(key=f"{key}.save", data={"box": _box(f"{key}.plot"), "name": name}, width="content")
             st.download_button(
                 "CSV",
-                partial(_table, figure),
+                partial(_text, figure, table),
                 f"{name}.csv",
                 "text/csv",
                 key=f"{key}.csv",
@@ -76,8 +80,8 @@ def draw(
     return chosen
 
 
-def _table(figure: go.Figure) -> str:
-    return csv_of(figure) + "\n"
+def _text(figure: go.Figure, table: Callable[[], Table] | None) -> str:
+    return f"{csv_of(figure) if table is None else csv_text(table())}\n"
 
 
 def _box(key: str) -> str:

@@ -106,7 +106,7 @@ def test_the_area_under_a_density_is_one_and_it_peaks_where_the_runs_are() -> No
     assert one.ms[int(np.argmax(one.density))] == pytest.approx(5.0, abs=0.1)
     assert max(one.density) == pytest.approx(1 / (0.2 * np.sqrt(2 * np.pi)), rel=0.08)
     assert one.median_ms == pytest.approx(float(np.median(draws)), abs=0.001)
-    assert info.above == 5
+    assert info.above == 50  # beyond p99
 
 
 def test_runs_that_are_all_equal_and_sides_that_lie_far_apart_still_draw() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -164,6 +165,7 @@ def _classes(one: Evaluated) -> None:
             accuracy_charts.confusion(info),
             "Confusion matrix",
             key="accuracy.confusion",
+            table=partial(accuracy_charts.confusion_table, info),
             alt="Confusion matrix: a row for each true class, a column for each class that the model said",
         )
         more = f" The {info.merged} classes with the fewest errors are one row." if info.merged else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -190,6 +191,7 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
         search_tried_charts.parallel(info),
         "Every configuration through its settings",
         key="search.parallel",
+        table=partial(search_tried_charts.parallel_table, info),
         alt=f"{len(info.gains)} configurations as lines through their settings to their gain",
     )
     more = f" {info.hidden} settings that matter less are not drawn." if info.hidden else ""
