@@ -93,7 +93,7 @@ def _scatter(points: Sequence[Point]) -> Any:
         y = _axis("Upwards", choices, Y, "p50")
     chosen = plots.draw(
         history_charts.scatter(points, x, y),
-        f"{_short(y)} over {_short(x)}",
+        f"{_short(y)} over {'time' if x == WHEN else _short(x)}",
         key=SCATTER,
         on_select="rerun",
         selection_mode=("box", "lasso", "points"),
