@@ -422,11 +422,13 @@ def test_a_brush_in_the_scatter_picks_the_rows(open_page: Open, mlp: ModelRecord
     assert drawn["layout"]["title"]["text"] == "p50 latency over time"
     assert sorted(drawn["data"][0]["customdata"]) == sorted(one.id for one in trials)
     brushed = [{"customdata": trials[1].id}, {"customdata": [trials[3].id]}]
-    at.session_state["history.scatter"] = {"selection": {"points": brushed, "box": [], "lasso": []}}
+    at.session_state["history.scatter.0"] = {"selection": {"points": brushed, "box": [], "lasso": []}}
     at.run()
     assert table(at)["Trial"].tolist() == [trials[3].id[:12], trials[1].id[:12]]
     assert "2 trials, brushed in the plot" in texts(at)
     assert at.button(key="history.delete").label == "Delete 2 trials"  # they are ticked
+    at.button(key="history.let_go").click().run()
+    assert len(table(at)) == 4
 
 
 def test_parallel_lines_of_all_trials(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:

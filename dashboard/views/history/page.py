@@ -191,6 +191,15 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
             f"{total:,} trial{'s' * (total != 1)}, {what}. Tick rows to compare, explain, mark or delete.",
             width="stretch",
         )
+        if brushed:
+            st.button(
+                "Let go",
+                key="history.let_go",
+                icon=":material/deselect:",
+                type="tertiary",
+                on_click=history_plots.let_go,
+                help="Takes the brush out of the plot: the table shows every trial that matches again.",
+            )
         if pages > 1:
             st.pagination(pages, key=PAGE)
     chosen = tables.draw(

@@ -18,7 +18,8 @@ OPEN, VIEW = "history.drawn", "history.view"
 X, Y, MEASURE, AXES = "history.x", "history.y", "history.measure", "history.axes"
 SCATTER, PARALLEL = "history.scatter", "history.parallel"
 VIEWS = {SCATTER: "Scatter", PARALLEL: "Parallel coordinates"}
-BRUSH = "Drag a box or a lasso around points: the table shows these trials, ticked. Double-click to let go."
+BRUSHES = "history.brushes"  # how many brushes were let go: a plot with another key forgets its own
+BRUSH = "Drag a box or a lasso around points: the table shows these trials, ticked."
 MOST = 20_000  # newest trials that are drawn
 
 
@@ -60,6 +61,15 @@ def draw(query: Query, models: Sequence[str]) -> list[str] | None:
     return _brushed(chosen)
 
 
+def let_go() -> None:
+    """Forget what is brushed."""
+    st.session_state[BRUSHES] = st.session_state.get(BRUSHES, 0) + 1
+
+
+def _key(name: str) -> str:
+    return f"{name}.{st.session_state.get(BRUSHES, 0)}"
+
+
 # --- what is drawn ------------------------------------------------------------------------------------------
 
 
@@ -94,7 +104,7 @@ def _scatter(points: Sequence[Point]) -> Any:
     chosen = plots.draw(
         history_charts.scatter(points, x, y),
         f"{_short(y)} over {'time' if x == WHEN else _short(x)}",
-        key=SCATTER,
+        key=_key(SCATTER),
         on_select="rerun",
         selection_mode=("box", "lasso", "points"),
         alt=f"{len(points)} trials: {history_charts.axis_title(y)} over {history_charts.axis_title(x)}",
@@ -124,7 +134,7 @@ def _parallel(points: Sequence[Point]) -> Any:
     chosen = plots.draw(
         history_charts.parallel(info),
         f"{_short(measure)} by settings",
-        key=PARALLEL,
+        key=_key(PARALLEL),
         on_select="rerun",
         selection_mode=("box", "lasso", "points"),
         alt=f"{len(info.points)} trials as lines through their settings to their {_short(measure)}",
