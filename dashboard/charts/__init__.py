@@ -34,6 +34,7 @@ ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
 FONT_PX, LARGE_PX, TITLE_PX = 12, 13, 15
 BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 TOOLBAR_PX = 30
+TITLE_ROW_PX = 38  # least room above the axes
 HEIGHT = 340
 TRUE_Y = {"y": "customdata"}  # of a series: it is drawn at other places than those that a file should hold
 WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
@@ -239,7 +240,11 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
 
 
 def entitle(figure: go.Figure, title: str) -> go.Figure:
-    """Give a figure its title, in the row of the toolbar, which stands to the right."""
+    """Give a figure its title, in the row of the toolbar, which stands to the right; there is room for it."""
+    lacking = TITLE_ROW_PX - (figure.layout.margin.t or 0)
+    if lacking > 0:
+        height = None if figure.layout.height is None else figure.layout.height + lacking
+        figure.update_layout(margin={"t": TITLE_ROW_PX}, height=height)
     figure.update_layout(
         title={
             "text": plain(title),
