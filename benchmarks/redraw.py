@@ -36,6 +36,7 @@ from benchmarks import experiment as lab  # noqa: E402
 
 TARGET_MS = 150.0
 APP = ROOT / "dashboard" / "app.py"
+AT_ONCE = 500
 THREADS = (1, 2, 4, 8)
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
 
@@ -53,22 +54,26 @@ def fill(home: Path, count: int) -> None:
     like = store.trial(duel.trial.id)
     store.delete_trials([like.id])
     drawn = random.Random(0)
-    for number in range(count):
-        result: Any = copy.deepcopy(like.facts)
-        for name, value in result["latency"].items():
-            if isinstance(value, float):
-                result["latency"][name] = value * drawn.lognormvariate(0, 0.3)
-        spec = copy.deepcopy(like.spec)
-        spec["session"] = {
-            "intra_op_num_threads": drawn.choice(THREADS),
-            "graph_optimization_level": drawn.choice(LEVELS),
-        }
-        trial = replace(
-            like, id=f"{drawn.getrandbits(64):016x}", created_at=1.79e9 + number, spec=spec, result=result
-        )
-        store.create_trial(trial)
-        if number % 50 == 0:
-            store.mark([trial.id], Change(starred=True, add=("kept",)))
+    for first in range(0, count, AT_ONCE):
+        trials = [varied(like, number, drawn) for number in range(first, min(count, first + AT_ONCE))]
+        race = replace(duel.comparison, id=f"{drawn.getrandbits(64):016x}")
+        store.create_comparison(race, trials)  # one change of the file for all of them
+        store.mark([one.id for one in trials[::50]], Change(starred=True, add=("kept",)))
+
+
+def varied(like: Any, number: int, drawn: random.Random) -> Any:
+    """A trial with settings and times of its own."""
+    result = copy.deepcopy(like.facts)
+    for name, value in result["latency"].items():
+        if isinstance(value, float):
+            result["latency"][name] = value * drawn.lognormvariate(0, 0.3)
+    spec = copy.deepcopy(like.spec)
+    spec["session"] = {
+        "intra_op_num_threads": drawn.choice(THREADS),
+        "graph_optimization_level": drawn.choice(LEVELS),
+    }
+    name = f"{drawn.getrandbits(64):016x}"
+    return replace(like, id=name, created_at=1.79e9 + number, spec=spec, result=result)
 
 
 def redraws() -> Iterator[tuple[str, Callable[[Any], None]]]:

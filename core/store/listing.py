@@ -22,16 +22,19 @@ _ORDERS: dict[Order, str] = {
     "p50": f"{BY_P50} DESC, rowid DESC",  # of minus p50: what has none comes last
     "gain": f"{BY_GAIN} DESC, rowid DESC",
 }
-_FOUND_IN = " || ' ' || ".join(
+_JOIN = " || ' ' || "
+_FOUND_IN = _JOIN.join(
     [
         *("id", "model_name", "model_sha256", "study", "owner", "spec", "coalesce(error, '')"),
         "coalesce((SELECT labels || ' ' || note FROM marks WHERE marks.id = trials.id), '')",
-        "iif(json_valid(result), coalesce(json_extract(result, '$.effective_providers'), '') || ' '"
-        " || iif(json_extract(result, '$.fallback'), 'fallback', '') || ' '"
-        " || coalesce(json_extract(result, '$.busy.words'), '') || ' '"
-        " || coalesce(json_extract(result, '$.model'), '') || ' '"
-        f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')",
     ]
+)
+_FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it takes the longest
+    "iif(json_valid(result), coalesce(json_extract(result, '$.effective_providers'), '') || ' '"
+    " || iif(json_extract(result, '$.fallback'), 'fallback', '') || ' '"
+    " || coalesce(json_extract(result, '$.busy.words'), '') || ' '"
+    " || coalesce(json_extract(result, '$.model'), '') || ' '"
+    f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
 )
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"
@@ -100,5 +103,8 @@ def _where(query: Query) -> tuple[str, dict[str, Any]]:
         parts.append(_WITH.format(f":label{number} IN ({_LABELS})"))
         bound[f"label{number}"] = label
     words = query.text.lower().split()
-    parts += [f"instr(lower({_FOUND_IN}), :word{number})" for number in range(len(words))]
+    parts += [
+        f"(instr(lower({_FOUND_IN}), :word{number}) OR instr(lower({_FOUND_IN_RESULT}), :word{number}))"
+        for number in range(len(words))
+    ]
     return " AND ".join(parts), bound | {f"word{number}": word for number, word in enumerate(words)}

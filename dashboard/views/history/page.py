@@ -167,7 +167,7 @@ def _page(query: Query) -> tuple[list[Trial], int]:
     shown, total = state.store().listing(query, offset=(number - 1) * PAGE_ROWS, limit=PAGE_ROWS)
     if not shown and total:  # filters have left fewer pages
         shown, total = state.store().listing(query, limit=PAGE_ROWS)
-        st.session_state[PAGE] = 1
+        st.session_state.pop(PAGE, None)
     return shown, total
 
 
