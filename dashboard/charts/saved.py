@@ -44,6 +44,10 @@ def _points(trace: Any) -> Iterator[Point]:
     if trace.type == "heatmap":
         yield from _tiles(trace, name)
         return
+    if trace.type == "treemap":
+        for parent, label, value in zip(trace.parents, trace.labels, trace.values, strict=True):
+            yield {"series": _words(parent), "text": _words(label), "value": value}
+        return
     told = trace.text if isinstance(trace.text, tuple | list) else ()
     x, y = _listed(trace.x), _listed(trace.customdata if trace.meta == TRUE_Y else trace.y)
     starts = _listed(getattr(trace, "base", None))  # of bars that do not begin at zero

@@ -35,9 +35,9 @@ def draw(
     *,
     key: str,
     alt: str,
-    on_select: Any = "ignore",
-    selection_mode: Any = ("points", "box", "lasso"),
     table: Callable[[], Table] | None = None,
+    wheel: bool = False,
+    **select: Any,
 ) -> Any:
     """Draw a figure under a title, and the buttons that save it.
 
@@ -46,9 +46,9 @@ def draw(
         title: what is shown, in plain text.
         key: of the chart; with ".plot" of the box around it, with ".csv" of the button.
         alt: what a screen reader says.
-        on_select: what a selection does, as of `st.plotly_chart`.
-        selection_mode: which selections there are.
         table: what the file holds, where the places in the figure are not the numbers; None: its points.
+        wheel: turning it zooms.
+        select: `on_select` and `selection_mode`, as of `st.plotly_chart`.
 
     Returns:
         What is selected, where something can be.
@@ -58,10 +58,13 @@ def draw(
         chosen = st.plotly_chart(
             entitle(figure, title),
             key=key,
-            on_select=on_select,
-            selection_mode=selection_mode,
-            config={"displaylogo": False, "toImageButtonOptions": {"filename": name, "scale": 2}},
+            config={
+                "displaylogo": False,
+                "scrollZoom": wheel,
+                "toImageButtonOptions": {"filename": name, "scale": 2},
+            },
             alt=alt,
+            **select,
         )
         with st.container(
             horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="xsmall"

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.measurement import Trial
-from core.run import sweep
+from core.run.axes import axes_of_study
 from core.show.sheets import races
 from core.show.words import STATE_WORDS, counted
 from core.store import Change, Marks, Order, Query
@@ -283,7 +283,7 @@ def _together(chosen: Sequence[Trial]) -> None:
             "baseline.",
         )
     studies = {one.study for one in chosen}
-    if len(studies) == 1 and sweep.axis_of_study(study := studies.pop()) is not None:
+    if len(studies) == 1 and axes_of_study(study := studies.pop()):
         st.page_link(
             CURVES_PAGE,
             label="Curves",
