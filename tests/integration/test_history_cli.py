@@ -117,7 +117,7 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: 
     assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}
     assert all(float(row["p50_ms"]) > 0 for row in rows)
     swept = cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2", "--format", "md")
-    assert swept.out.startswith("| batch_size | p50 ms |")
+    assert swept.out.startswith("| batch_size | best | p50 ms |")
 
 
 def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Path) -> None:
