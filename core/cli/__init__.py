@@ -90,6 +90,12 @@ COMMANDS = {
     "history": Command(
         "library", "history", "List trials, newest first, or drop the raw samples of old ones."
     ),
+    "mark": Command(
+        "marking", "mark", "Star, label, note or archive trials; without an option, show their marks."
+    ),
+    "delete": Command(
+        "marking", "delete", "Delete trials with their raw samples, files and marks; one that runs is not."
+    ),
     "show": Command("library", "show", "Show a stored result again, or why there is none."),
     "variants": Command("variants", "app", "List, rename and delete variants; `transform` makes them."),
     "machine": Command(

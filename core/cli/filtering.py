@@ -1,4 +1,4 @@
-"""Which trials `history` lists: by model, grade, state, what was changed, and why they failed."""
+"""Which trials `history` lists: by model, grade, state, marks, what was changed, and why they failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core.evidence.verdict import Grade
 from core.show.words import changes_of
 from core.spec import spec_from_dict
 from core.spec.knobs import KNOBS
-from core.store import Store
+from core.store import Query, Store
 from core.wire.errors import SpecError, nearest
 
 LOOKED_AT = 5000  # newest trials; a filter reads their results
@@ -24,6 +24,10 @@ class Filter:
     state: str | None = None
     changed: Sequence[str] = ()  # NAME or NAME=VALUE, all of them
     error: str | None = None  # part of the message
+    starred: bool = False
+    archived: bool = False  # also those that are put away
+    labels: Sequence[str] = ()  # all of them
+    search: str = ""  # words that all occur in what describes it
 
     def __post_init__(self) -> None:
         """Refuse grades and settings that no trial has."""
@@ -42,7 +46,11 @@ class Filter:
     @property
     def asked(self) -> bool:
         """Whether it asks for anything."""
-        return bool(self.grade or self.state or self.changed or self.error)
+        return bool(self.grade or self.state or self.changed or self.error or self._by_marks)
+
+    @property
+    def _by_marks(self) -> bool:
+        return bool(self.starred or self.archived or self.labels or self.search)
 
     @property
     def _grades(self) -> list[str]:
@@ -52,12 +60,17 @@ class Filter:
         """Return the newest trials that are like that."""
         damaged = self.state == "DAMAGED"  # a finding, no state that is stored
         by_content = bool(self.grade or self.changed or self.error or damaged)
-        found = store.trials(
+        query = Query(
             model_sha256=model_sha256,
-            state=None if damaged else self.state,
-            limit=LOOKED_AT if by_content else limit,
-            damaged=damaged or not self.asked,  # nobody knows what else such a row was like
+            states=[self.state] if self.state and not damaged else (),
+            starred=self.starred,
+            archived=self.archived,
+            labels=self.labels,
+            text=self.search,
         )
+        found, _ = store.listing(query, limit=LOOKED_AT if by_content else limit)
+        if not (damaged or not self.asked):  # nobody knows what else a damaged row was like
+            found = [one for one in found if one.state != "DAMAGED"]
         return [one for one in found if self.holds(one) and (one.state == "DAMAGED" or not damaged)][:limit]
 
     def holds(self, trial: Trial) -> bool:

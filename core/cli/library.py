@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -45,8 +45,9 @@ from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
-from core.store import Pruned, Store
+from core.store import Marks, Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
+from core.store.marks import split
 from core.wire.catalog import (
     DEFAULT_OPSET,
     EXPORT_OPSETS,
@@ -305,6 +306,25 @@ def history(
         str | None,
         typer.Option(help="Only trials whose error holds this text.", metavar="TEXT", show_default=False),
     ] = None,
+    starred: Annotated[bool, typer.Option("--starred", help="Only trials with a star; see `mark`.")] = False,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Trials that were archived, too; see `mark`.")
+    ] = False,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only trials with this label; several with commas. Repeatable.", show_default=False
+        ),
+    ] = None,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="Only trials with all these words in id, model, settings, study, owner, error, labels or "
+            "note.",
+            metavar="WORDS",
+            show_default=False,
+        ),
+    ] = "",
     limit: Annotated[
         int | None,
         typer.Option(help=f"At most so many, newest first. Default: {LISTED}.", min=1, show_default=False),
@@ -342,11 +362,20 @@ def history(
     """List trials, newest first, or drop the raw samples of old ones."""
     one_format(format_, json_=json_)
     before, keep_bytes = _wanted(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
-    wanted = Filter(grade=grade, state=state, changed=changed or [], error=error)
+    wanted = Filter(
+        grade=grade,
+        state=state,
+        changed=changed or [],
+        error=error,
+        starred=starred,
+        archived=archived,
+        labels=split(label or []),
+        search=search,
+    )
     if prune and wanted.asked:
         raise SpecError(
             "`--prune` looks at every trial of a model, and takes no other filter.",
-            hint="Leave --grade, --state, --changed and --error out.",
+            hint="Leave the filters out, all but --model.",
         )
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
@@ -359,17 +388,23 @@ def history(
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
     trials = wanted.trials(store, model_sha256=sha, limit=limit or LISTED)
+    marks = store.marks([one.id for one in trials])
     if json_:
-        rescued = [str(path) for path in store.rescued()]
-        print_json({"trials": [trial.to_dict() for trial in trials], "rescued": rescued})
+        print_json(
+            {
+                "trials": [trial.to_dict() for trial in trials],
+                "marks": {name: own.to_dict() for name, own in marks.items()},
+                "rescued": [str(path) for path in store.rescued()],
+            }
+        )
     elif format_ == "csv":
-        print_lines([csv_text(races.history(trials))])
+        print_lines([csv_text(races.history(trials, marks))])
     elif format_ == "md":
-        print_lines([md_text(races.history(trials))])
+        print_lines([md_text(races.history(trials, marks))])
     elif not trials and wanted.asked:
         print_lines(["No trial is like that."])
     else:
-        _print_history(trials, store.rescued())
+        _print_history(trials, marks, store.rescued())
 
 
 def show(
@@ -435,9 +470,9 @@ def _why(trial: Trial) -> list[Line]:
     return [Line(told, "red", apart=True)]
 
 
-def _print_history(trials: Sequence[Trial], rescued: Sequence[Path]) -> None:
+def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued: Sequence[Path]) -> None:
     listed = (
-        races.history(trials)
+        races.history(trials, marks)
         if trials
         else Line("No trials yet. Measure one: python -m core bench digits_cnn")
     )

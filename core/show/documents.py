@@ -152,10 +152,38 @@ class SweepDocument(TypedDict):
     points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
 
 
+class MarksRecord(TypedDict):
+    """What a person said of a trial."""
+
+    starred: bool
+    archived: bool  # left out of lists that do not ask for it
+    labels: list[str]
+    note: str
+
+
+class MarkDocument(TypedDict):
+    """The marks that trials have now."""
+
+    marks: dict[str, MarksRecord]  # id of the trial -> its marks
+
+
+class TrialsDeletedDocument(TypedDict):
+    """What was deleted, or would be with `--dry-run`."""
+
+    dry_run: bool
+    trials: list[str]  # ids
+    references: int  # trials that only raced beside them
+    comparisons: int  # races of which no candidate is left
+    samples_bytes: int  # of raw samples
+    starred: int
+    unfinished: list[str]  # ids of those that wait or run: with one, nothing is deleted
+
+
 class HistoryDocument(TypedDict):
     """Trials, newest first, without raw samples."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    marks: dict[str, MarksRecord]  # id of the trial -> its marks, where it has any
     rescued: list[str]  # files with results that a full disk did not take
 
 
@@ -754,6 +782,7 @@ class Contents(TypedDict):
     accuracies: tuple[int, int]
     samples: tuple[int, int]
     studies: tuple[int, int]
+    marks: tuple[int, int]
     damaged: int
 
 
@@ -798,6 +827,8 @@ DOCUMENTS: Mapping[str, Any] = {
     "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
+    "mark": MarkDocument,
+    "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": RaceDocument,
     "variants list": VariantsDocument,

@@ -25,11 +25,13 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import accuracies, database, pruning, rows, studies
+from core.store import accuracies, database, listing, marks, pruning, rows, studies
 from core.store.accuracies import Accuracy
 from core.store.copies import Checked
 from core.store.database import Database, unusable
 from core.store.imported import Shelf
+from core.store.listing import Order, Query
+from core.store.marks import Change, Marks
 from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
@@ -43,9 +45,14 @@ __all__ = [
     "RAW_FIELDS",
     "STORE_NAME",
     "Accuracy",
+    "Change",
     "Checked",
+    "Deletion",
+    "Marks",
     "ModelRecord",
+    "Order",
     "Pruned",
+    "Query",
     "Stamps",
     "Store",
     "StudyRecord",
@@ -62,6 +69,7 @@ _NOUNS: Mapping[Table, str] = {
     "comparisons": "comparison",
     "accuracies": "accuracy",
     "studies": "study",
+    "marks": "mark",
 }
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
@@ -109,6 +117,18 @@ class ModelRecord:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON data."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """What goes, or would go, when trials are deleted."""
+
+    trials: tuple[str, ...]  # ids of those that were asked for and are there
+    references: int  # trials that only raced beside them, and go with them
+    comparisons: int  # races of which no candidate is left
+    samples_bytes: int  # of raw samples
+    starred: int
+    unfinished: tuple[str, ...]  # ids of those that wait or run
 
 
 class Store:
@@ -229,6 +249,90 @@ class Store:
             )
         for one in gone:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
+
+    def deletion(self, trial_ids: Sequence[str]) -> Deletion:
+        """Say what would go with these trials; unknown ids are nothing to delete."""
+        with self._database.reading() as db:
+            return _deletion(db, trial_ids)
+
+    def delete_finished(self, trial_ids: Sequence[str]) -> Deletion:
+        """Delete trials as `delete_trials` does, unless one of them waits or runs, and say what went.
+
+        Raises:
+            StoreError: one waits or runs; nothing is deleted.
+        """
+        found = self.deletion(trial_ids)
+        if found.unfinished:
+            raise StoreError(
+                f"Trial `{found.unfinished[0]}` has not ended yet: nothing was deleted.",
+                hint="Wait until it has ended, or cancel it.",
+            )
+        self.delete_trials(found.trials)
+        return found
+
+    # --- lists and marks --------------------------------------------------------------------------------
+
+    def listing(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
+        """Return one page of trials, and how many there are in all; without samples, damaged ones DAMAGED."""
+        with self._database.reading() as db:
+            found, total = listing.page(db, query, offset=offset, limit=limit)
+        return [_listed(row) for row in found], total
+
+    def seals(self, query: Query) -> list[tuple[str, str]]:
+        """Return id and checksum of every such trial: the checksum changes whenever its row does."""
+        with self._database.reading() as db:
+            return listing.seals(db, query)
+
+    def model_names(self) -> list[str]:
+        """Return the names of all models that were measured, in the order of the alphabet."""
+        with self._database.reading() as db:
+            found = db.execute("SELECT DISTINCT model_name FROM trials ORDER BY 1").fetchall()
+        return [row["model_name"] for row in found if rows.is_text(row["model_name"])]
+
+    def trial_id(self, ref: str) -> str:
+        """Return the id of a trial by 6 or more characters that it begins with; see `trial`."""
+        with self._database.reading() as db:
+            found: str = _by_id(db, "trials", ref)["id"]
+        return found
+
+    def marks(self, trial_ids: Sequence[str]) -> dict[str, Marks]:
+        """Return the marks of trials, without those that have none, or damaged ones."""
+        query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
+        with self._database.reading() as db:
+            found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
+        sound = rows.sound(found, lambda row: (str(row["id"]), marks.marks(row)))
+        return {name: own for name, own in sound if own != Marks()}
+
+    def labels(self) -> list[str]:
+        """Return every label that some trial has, in the order of the alphabet."""
+        query = (
+            "SELECT DISTINCT one.value AS label"
+            " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) AS one ORDER BY 1"
+        )
+        with self._database.reading() as db:
+            return [str(row["label"]) for row in db.execute(query) if rows.is_text(row["label"])]
+
+    def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Marks]:
+        """Change the marks of trials, of all or of none, and return what they are now.
+
+        Args:
+            trial_ids: ids, or the first 6 or more characters of them.
+            change: what to do to each.
+
+        Raises:
+            StoreError: no trial, or more than one, has such an id.
+            SpecError: one would have more labels than a trial may have.
+        """
+        now: dict[str, Marks] = {}
+        with self._database.writing() as db:
+            for ref in trial_ids:
+                name: str = _by_id(db, "trials", ref)["id"]
+                row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
+                before = next(iter(rows.sound([row] if row else [], marks.marks)), Marks())
+                now[name] = change.of(before)
+                _insert(db, "marks", marks.columns(name, now[name], time.time()), "INSERT OR REPLACE")
+                seal(db, "marks", name)
+        return now
 
     def prune(
         self,
@@ -487,6 +591,7 @@ class Store:
                 accuracies=_damage(db, "accuracies", accuracies.accuracy),
                 samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
                 studies=_damage(db, "studies", studies.study),
+                marks=_damage(db, "marks", marks.marks),
             )
 
     # --- what did not end well --------------------------------------------------------------------------
@@ -771,6 +876,33 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
             f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the id."
         )
     return found[0]
+
+
+def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
+    query = "SELECT id, state, comparison FROM trials WHERE id IN (SELECT value FROM json_each(?))"
+    found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
+    ids = [row["id"] for row in found]
+    references = _references_without_candidates(db, ids)
+    gone = rows.text([*ids, *references])
+    size, starred, races = (
+        db.execute(query, {"gone": gone}).fetchone()[0]
+        for query in (
+            "SELECT coalesce(sum(length(data)), 0) FROM samples"
+            " WHERE trial IN (SELECT value FROM json_each(:gone))",
+            "SELECT count(*) FROM marks WHERE starred AND id IN (SELECT value FROM json_each(:gone))",
+            "SELECT count(DISTINCT comparison) FROM trials WHERE comparison <> ''"
+            " AND id IN (SELECT value FROM json_each(:gone)) AND comparison NOT IN"
+            " (SELECT comparison FROM trials WHERE id NOT IN (SELECT value FROM json_each(:gone)))",
+        )
+    )
+    return Deletion(
+        trials=tuple(ids),
+        references=len(references),
+        comparisons=races,
+        samples_bytes=size,
+        starred=starred,
+        unfinished=tuple(row["id"] for row in found if row["state"] in ("WAITING", "RUNNING")),
+    )
 
 
 def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 
@@ -23,12 +23,12 @@ class Checked:
     accuracies: tuple[int, int]
     samples: tuple[int, int]
     studies: tuple[int, int]
+    marks: tuple[int, int]
 
     @property
     def damaged(self) -> int:
         """How many rows are damaged."""
-        counts = (self.trials, self.comparisons, self.accuracies, self.samples, self.studies)
-        return sum(bad for _, bad in counts)
+        return sum(getattr(self, one.name)[1] for one in fields(self))
 
 
 def free_name(path: Path, what: str) -> Path:

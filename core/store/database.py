@@ -27,6 +27,15 @@ _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # a writer waits this long for another process's write to end
 CHECK_BYTES = 64 << 20  # a larger file is not read through at every start
 
+# What lists are ordered by, as it stands in an index: never edit one, see `MIGRATIONS`. Descending puts what
+# has no number last; a contrast that was rejected is no gain.
+BY_P50 = "iif(json_valid(result), -json_extract(result, '$.latency.p50_s'), NULL)"
+BY_GAIN = (
+    "iif(json_valid(result), iif(json_extract(result, '$.grade') IS 'F'"
+    " OR json_extract(result, '$.contrasts[0].holds') IS 0, NULL,"
+    " json_extract(result, '$.contrasts[0].ratio')), NULL)"
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # each entry leads from format number = its index to the next; never edit one that was released
     (
@@ -83,6 +92,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             tried TEXT NOT NULL, answer TEXT, error TEXT, fingerprint TEXT NOT NULL,
             process TEXT NOT NULL DEFAULT '', checksum TEXT NOT NULL DEFAULT '')""",
         "CREATE INDEX studies_by_age ON studies (created_at)",
+    ),
+    (
+        """CREATE TABLE marks (
+            id TEXT PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE, starred INTEGER NOT NULL,
+            archived INTEGER NOT NULL, labels TEXT NOT NULL, note TEXT NOT NULL, changed_at REAL NOT NULL,
+            checksum TEXT NOT NULL DEFAULT '')""",
+        # lists are filtered, counted and ordered by these alone, without the rows
+        "CREATE INDEX trials_listed ON trials"
+        " (created_at, kind, state, model_name, model_sha256, id, checksum)",
+        f"CREATE INDEX trials_by_p50 ON trials ({BY_P50})",
+        f"CREATE INDEX trials_by_gain ON trials ({BY_GAIN})",
     ),
 )
 SCHEMA = len(MIGRATIONS)

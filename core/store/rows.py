@@ -18,7 +18,7 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, TrialKind, TrialState
 from core.store import samples
 
-Table = Literal["trials", "comparisons", "accuracies", "studies"]
+Table = Literal["trials", "comparisons", "accuracies", "studies", "marks"]
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
@@ -47,6 +47,7 @@ SEALED: Mapping[Table, tuple[str, ...]] = {
         *("id", "state", "question", "spec", "model_name", "model_sha256", "created_at", "owner"),
         *("started_at", "finished_at", "wall_s", "tried", "answer", "error", "fingerprint"),
     ),
+    "marks": ("id", "starred", "archived", "labels", "note", "changed_at"),
 }
 
 # what each column gives, once JSON is read; text where nothing is said
@@ -231,7 +232,11 @@ def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
     Raises:
         Damage: its seal does not fit, or it has none and cannot be read.
     """
-    if row["checksum"] and row["checksum"] != seal(row, table):
+    try:
+        fits = row["checksum"] in ("", seal(row, table))
+    except IndexError:  # the file's own description of its tables is damaged
+        raise Damage("a column of it is missing") from None
+    if not fits:
         raise Damage("its checksum does not fit what stands there")
     try:
         values = {name: _value(row, name) for name in names}

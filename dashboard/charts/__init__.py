@@ -31,11 +31,14 @@ MUTED = "#8A94A6"
 TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colour of the page's theme
 PAGE = "#000038"  # the same for the colour of the page
 ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
-FONT_PX, LARGE_PX = 12, 13
+FONT_PX, LARGE_PX, TITLE_PX = 12, 13, 15
 BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 TOOLBAR_PX = 30
+TITLE_ROW_PX = 38  # least room above the axes
 HEIGHT = 340
+TRUE_Y = {"y": "customdata"}  # of a series: it is drawn at other places than those that a file should hold
 WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
+TAIL = 1000  # slowest runs of a distribution that are all drawn
 MAX_SAMPLES = 4000  # a browser draws this many points of a line smoothly
 
 
@@ -110,6 +113,17 @@ def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
     return kept, [values[index] for index in kept]
 
 
+def percentile(ms: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile for a share of 1; of few values the largest, of none 0."""
+    return sorted(ms)[math.ceil(share * len(ms)) - 1] if ms else 0.0
+
+
+def clipped_words(above: int, share: float, cap_ms: float, top_ms: float | None) -> str:
+    """Say how much lies beyond the percentile where a picture ends."""
+    runs = f"{above:,} run{'s' * (above != 1)}"
+    return f"{runs} above p{100 * share:g} ({number(cap_ms)} ms), up to {number(top_ms)} ms"
+
+
 # --- distribution ----------------------------------------------------------
 
 
@@ -121,6 +135,16 @@ class Steps:
     ms: list[float]
     fraction: list[float]
 
+    @property
+    def slower(self) -> list[float]:
+        """Share of the runs that took longer than each of `ms`; of the last one what it stands for itself."""
+        return [max(1 - share, self.least) for share in self.fraction]
+
+    @property
+    def least(self) -> float:
+        """Smallest share that the runs can tell: that of a single one."""
+        return 1 - self.fraction[-2] if len(self.fraction) > 1 else 1.0
+
 
 def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> list[Steps]:
     """Fraction of runs at or below each latency, of sides that have their samples; `limit` points each."""
@@ -131,28 +155,39 @@ def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> lis
 def _steps(name: str, ms: Sequence[float], limit: int) -> Steps:
     ordered = sorted(ms)
     n = len(ordered)
-    stride = max(1, math.ceil(n / limit))
-    ranks = sorted({0, n - 1, *range(0, n, stride)})
+    tail = min(TAIL, limit // 2)  # slowest runs, all of them
+    stride = max(1, math.ceil(n / (limit - tail)))
+    ranks = sorted({0, *range(0, n, stride), *range(max(0, n - tail), n)})
     return Steps(name=name, ms=[ordered[rank] for rank in ranks], fraction=[(rank + 1) / n for rank in ranks])
 
 
 def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figure:
-    """Fraction of the runs that took at most x milliseconds; further left is better."""
-    figure = base_figure(x_title=latency_title(sides), y_title="Fraction of runs at or below")
+    """Percentile of each latency, the tail as wide as the bulk: each step up is a tenth of the runs left."""
+    figure = base_figure(x_title=latency_title(sides), y_title="Percentile of the runs")
     found = latency_ecdf_info(sides, limit=limit)
     if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+    rarest = 1.0
     for index, steps in enumerate(found):
         look = style(index)
+        rarest = min(rarest, steps.least)
         figure.add_scatter(
-            x=steps.ms,
-            y=steps.fraction,
+            x=[steps.ms[0], *steps.ms],
+            y=[1.0, *steps.slower],
             name=plain(steps.name),
             mode="lines",
             line={"color": look["color"], "dash": look["dash"], "shape": "hv", "width": 2},
-            hovertemplate="%{y:.1%} of runs took<br>at most %{x:.4g} ms<extra></extra>",
+            customdata=[0.0, *(100 * share for share in steps.fraction)],
+            meta=TRUE_Y,
+            hovertemplate="p%{customdata:.6g}: %{x:.4g} ms<extra></extra>",
         )
-    figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
+    tails = [1.0, 0.5, *(10.0**-power for power in range(1, 9) if 10.0**-power >= rarest)]
+    figure.update_yaxes(
+        type="log",
+        range=[0.02, math.log10(rarest) - 0.1],  # upside down: what is rare stands on top
+        tickvals=tails,
+        ticktext=[f"p{100 * (1 - tail):.6g}" for tail in tails],
+    )
     return figure
 
 
@@ -201,6 +236,28 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
             gridcolor=transparent(MUTED, 0.25),
             zeroline=False,
         )
+    return figure
+
+
+def entitle(figure: go.Figure, title: str) -> go.Figure:
+    """Give a figure its title, in the row of the toolbar, which stands to the right; there is room for it."""
+    lacking = TITLE_ROW_PX - (figure.layout.margin.t or 0)
+    if lacking > 0:
+        height = None if figure.layout.height is None else figure.layout.height + lacking
+        figure.update_layout(margin={"t": TITLE_ROW_PX}, height=height)
+    figure.update_layout(
+        title={
+            "text": plain(title),
+            "font": {"color": TEXT, "size": TITLE_PX},
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 7, "l": 4},
+        }
+    )
     return figure
 
 

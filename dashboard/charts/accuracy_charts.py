@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
+from core.show.table import Column, Table, tabulate
 from dashboard.charts import HEIGHT, MUTED, PALETTE, base_figure, plain, style, transparent
 
 MOST_CLASSES = 24  # rows of a confusion matrix; the classes with fewest errors are one row beyond it
@@ -90,6 +91,23 @@ def confusion_info(
             for line, total in zip(counts, totals, strict=True)
         ],
         merged=merged,
+    )
+
+
+def confusion_table(info: Confusion) -> Table:
+    """Return a row for each pair of classes that has any, with their share of the true class."""
+    found = [
+        (row, column)
+        for row, counts in enumerate(info.counts)
+        for column, count in enumerate(counts)
+        if count
+    ]
+    return tabulate(
+        found,
+        (Column("true class", key="true_class"), lambda one: info.names[one[0]]),
+        (Column("predicted class", key="predicted_class"), lambda one: info.names[one[1]]),
+        (Column("rows", "count", key="rows"), lambda one: info.counts[one[0]][one[1]]),
+        (Column("share", "share", key="share"), lambda one: info.shares[one[0]][one[1]]),
     )
 
 

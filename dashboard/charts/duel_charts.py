@@ -2,7 +2,8 @@
 
 As in `charts`: `timeline_info` turns results into plain data, `timeline` only draws it; no Streamlit, no
 clock, no file. Runs of a block are back to back, so a run's moment follows from the start of its block.
-Latencies are drawn in milliseconds, moments in seconds since the first block.
+Latencies are drawn in milliseconds, moments in seconds since the first block. The picture ends at the p99.9
+of the runs, so that a spike does not flatten the rest; what lies above is counted and stands on top as a rug.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from dashboard.charts import (
     MUTED,
     PALETTE,
     TEXT,
+    TRUE_Y,
     Side,
     base_figure,
+    clipped_words,
     in_ms,
     latency_title,
     number,
     per_row,
+    percentile,
     plain,
     style,
     thin,
@@ -37,6 +41,9 @@ from dashboard.charts import (
 )
 
 MAX_POINTS = 20_000  # of all sides together: one path of so many points is still drawn at once
+END = 0.999  # of the runs are in the picture
+MAX_SPIKES = 500  # of one side in the rug, the slowest ones: all of them are counted
+ROOM, RUG = 0.08, 0.35  # above and below what is drawn, and how far below the top the rug stands: shares
 MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
 DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: seen on every tile
 NO_COUNTERS = "what disturbed it was not recorded"
@@ -70,6 +77,8 @@ class Runs:
     block_at_s: list[float]
     block_ms: list[float]  # median of each block
     block_hover: list[str]
+    spikes: list[tuple[float, float]]  # when and ms of the slowest runs above the cap
+    above: int  # runs above the cap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,13 @@ class Timeline:
     strip: Strip | None  # None: nothing was recorded, as in trials of before there were races
     y_title: str
     y_ticks: list[float]  # of a logarithmic axis; empty: it is linear
+    cap_ms: float | None  # p99.9 of the slowest side, where the picture ends; None: nothing lies above
+    top_ms: float | None  # slowest run of all
+
+    @property
+    def above(self) -> int:
+        """How many runs lie above the picture."""
+        return sum(one.above for one in self.sides)
 
 
 def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: int = MAX_POINTS) -> Timeline:
@@ -102,12 +118,16 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     """
     rows = per_row(sides)
     with_runs = [one for one in sides if one.result.get("latencies_s")]
-    drawn = [_runs(one, rows=rows, limit=limit // max(1, len(with_runs))) for one in with_runs]
+    latencies = [in_ms(one, rows=rows) for one in with_runs]
+    cap = max((percentile(ms, END) for ms in latencies), default=0.0)
+    drawn = [_runs(one, cap, rows=rows, limit=limit // max(1, len(with_runs))) for one in with_runs]
     return Timeline(
         sides=drawn,
         strip=_strip([*with_runs, *beside]),
         y_title=latency_title(sides),
-        y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None]),
+        y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None and ms <= cap]),
+        cap_ms=cap if any(one.above for one in drawn) else None,
+        top_ms=max((max(ms) for ms in latencies), default=None),
     )
 
 
@@ -119,13 +139,14 @@ def blocks_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
+def _runs(one: Side, cap: float, *, rows: bool, limit: int) -> Runs:
     ms = in_ms(one, rows=rows)
     blocks = blocks_of(one.result)
     per_block = max(2, limit // len(blocks))
     at_s: list[float | None] = []
     drawn: list[float | None] = []
     first, kept, middles, hovers = 0, 0, [], []
+    spikes: list[tuple[float, float]] = []
     for block in blocks:
         own = ms[first : first + block["runs"]]
         raw_s = one.result["latencies_s"][first : first + block["runs"]]
@@ -137,6 +158,7 @@ def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
         at_s += [*(began[index] for index in indices), None]
         drawn += [*values, None]
         kept += len(indices)
+        spikes += [(at, value) for at, value in zip(began, own, strict=True) if value > cap]
         middle = sorted(own)[(len(own) - 1) // 2]
         middles.append((block["at_s"], middle))
         hovers.append(_block_hover(block, len(own), middle))
@@ -149,6 +171,8 @@ def _runs(one: Side, *, rows: bool, limit: int) -> Runs:
         block_at_s=[at for at, _ in middles],
         block_ms=[middle for _, middle in middles],
         block_hover=hovers,
+        spikes=sorted(sorted(spikes, key=lambda spike: -spike[1])[:MAX_SPIKES]),
+        above=len(spikes),
     )
 
 
@@ -241,11 +265,14 @@ def timeline(info: Timeline) -> go.Figure:
         y_title=info.y_title,
         height=_HEIGHT if info.strip else HEIGHT,
     )
-    for index, one in enumerate(info.sides):
-        _add_runs(figure, one, index)
+    for draw in (_add_runs, _add_medians):  # the medians of all lie on top
+        for index, one in enumerate(info.sides):
+            draw(figure, one, index)
     if info.y_ticks:
         ticks = [brief(tick) for tick in info.y_ticks]
         figure.update_yaxes(type="log", tickvals=info.y_ticks, ticktext=ticks)
+    if info.cap_ms is not None:
+        _clip(figure, info, info.cap_ms)
     if info.strip is not None:
         _add_strip(figure, info.strip)
     return figure
@@ -261,7 +288,12 @@ def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:
         legendgroup=str(index),
         showlegend=False,
         hoverinfo="skip",
+        name=f"{plain(one.name)}, runs",
     )
+
+
+def _add_medians(figure: go.Figure, one: Runs, index: int) -> None:
+    look = style(index)
     figure.add_scatter(
         x=one.block_at_s,
         y=one.block_ms,
@@ -276,6 +308,48 @@ def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:
         },
         text=one.block_hover,
         hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
+    """End the picture at the cap; what lies above stands at its edge as a rug, with the count in words."""
+    drawn = [ms for one in info.sides for ms in one.ms if ms is not None]
+    low, rug = min(drawn), cap
+    if info.y_ticks:
+        room = (cap / low) ** ROOM
+        low, top, rug = low / room, cap * room, cap * room ** (1 - RUG)
+        figure.update_yaxes(range=[math.log10(low), math.log10(top)])
+    else:
+        room = (cap - low) * ROOM or cap * ROOM
+        low, top, rug = low - room, cap + room, cap + room * (1 - RUG)
+        figure.update_yaxes(range=[low, top])
+    for index, one in enumerate(info.sides):
+        if not one.spikes:
+            continue
+        look = style(index)
+        figure.add_scatter(
+            x=[at for at, _ in one.spikes],
+            y=[rug] * len(one.spikes),
+            name=f"{plain(one.name)}, above p99.9",
+            legendgroup=str(index),
+            showlegend=False,
+            mode="markers",
+            marker={"symbol": "line-ns", "size": 10, "line": {"width": 2, "color": look["color"]}},
+            customdata=[ms for _, ms in one.spikes],
+            meta=TRUE_Y,
+            text=[f"{number(ms)} ms" for _, ms in one.spikes],
+            hovertemplate="a run of %{text}, above the picture<extra></extra>",
+        )
+    figure.add_annotation(
+        x=1,
+        xref="x domain",
+        xanchor="right",
+        y=1,
+        yref="y domain",
+        yanchor="bottom",
+        text=f"▲ {clipped_words(info.above, END, cap, info.top_ms)}",
+        font={"color": TEXT, "size": FONT_PX},
+        showarrow=False,
     )
 
 

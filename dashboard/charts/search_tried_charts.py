@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from core.evidence.documents import EffectRecord
 from core.evidence.tried import Gain, Tried
 from core.show.sheets import searches
+from core.show.table import Column, Table, tabulate
 from core.spec.space import changes_words
 from dashboard.charts import MUTED, PAGE, PALETTE, base_figure, plain
 from dashboard.charts.search_charts import LEAST_SHOWN, gain_ticks, tick, times
@@ -110,14 +111,28 @@ def parallel(info: Parallel) -> go.Figure:
         _add_lines(figure, info, places, chosen, name=name, color=color, width=width)
     for index, one in enumerate(info.dimensions):
         for at, text in enumerate(one.values):
-            _add_text(figure, index, _height(at, len(one.values)), text.removeprefix("ORT_"), anchor="left")
-        _add_text(figure, index, TITLE_Y, _folded(one.name), anchor="center")
+            add_text(figure, index, _height(at, len(one.values)), text.removeprefix("ORT_"), anchor="left")
+        add_text(figure, index, TITLE_Y, folded(one.name), anchor="center")
     for ratio in gain_ticks(*info.axis):
-        _add_text(figure, last, _gain_height(ratio, info.axis), tick(ratio), anchor="left")
-    _add_text(figure, last, TITLE_Y, "<b>gain</b>", anchor="center", markup=True)
+        add_text(figure, last, _gain_height(ratio, info.axis), tick(ratio), anchor="left")
+    add_text(figure, last, TITLE_Y, "<b>gain</b>", anchor="center", markup=True)
     figure.update_xaxes(visible=False, range=[-0.5, last + 0.5], fixedrange=True)
     figure.update_yaxes(visible=False, range=[-0.08, 1.24], fixedrange=True)
     return figure
+
+
+def parallel_table(info: Parallel) -> Table:
+    """Return what the lines stand for: a row for each configuration, the best first."""
+
+    def value(one: Dimension) -> Callable[[int], str]:
+        return lambda index: one.values[one.at[index]]
+
+    return tabulate(
+        range(len(info.gains)),
+        (Column("configuration", key="configuration"), info.labels.__getitem__),
+        *((Column(one.name, key=one.name), value(one)) for one in info.dimensions),
+        (Column("gain", "number", key="gain"), info.gains.__getitem__),
+    )
 
 
 def _height(at: int, count: int) -> float:
@@ -172,7 +187,8 @@ def _add_lines(
         )
 
 
-def _add_text(figure: go.Figure, x: float, y: float, text: str, *, anchor: str, markup: bool = False) -> None:
+def add_text(figure: go.Figure, x: float, y: float, text: str, *, anchor: str, markup: bool = False) -> None:
+    """Write beside an axis of parallel lines, at its places."""
     figure.add_annotation(
         x=x,
         y=y,
@@ -185,7 +201,7 @@ def _add_text(figure: go.Figure, x: float, y: float, text: str, *, anchor: str, 
     )
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """A long name of a setting in lines, broken at its underscores and dots."""
     lines = [""]
     for part in name.replace("_", "_ ").replace(".", ". ").split():

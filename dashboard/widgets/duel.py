@@ -21,7 +21,7 @@ from core.wire.errors import TunerError
 from core.wire.guard import breach
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import glossary, live_text, results
+from dashboard.widgets import glossary, latency_plots, live_text, plots, results
 from dashboard.widgets.live_text import Field
 
 QUIET_PAGE = "views/machine/page.py"
@@ -173,10 +173,10 @@ def _alone(duel: Duel, actions: Callable[[], None]) -> None:
 def _forest(duel: Duel) -> None:
     """The interval; with two references, each interval is named after its own."""
     info = compare_charts.duel_info(duel.comparison, duel.contrasts)
-    st.plotly_chart(
+    plots.draw(
         compare_charts.forest(info),
+        "Speed against the reference",
         key="duel.forest",
-        config={"displaylogo": False},
         alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
     )
 
@@ -202,7 +202,7 @@ def never_raced(trial: Trial, pinned: Trial) -> None:
 # --- both sides ---------------------------------------------------------------------------------------------
 
 
-def plots(trial: Trial, duel: Duel | None, key: str) -> None:
+def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
     """Draw latency over time with what disturbed it, and the distribution, of a trial and its baseline."""
     baseline = duel.baseline if duel is not None else None
     sides = [charts.side(trial, "this trial" if baseline is not None else "")]
@@ -223,21 +223,11 @@ def plots(trial: Trial, duel: Duel | None, key: str) -> None:
     with over_time:
         if over_time.open:
             info = duel_charts.timeline_info(sides, beside)
-            st.plotly_chart(
-                duel_charts.timeline(info),
-                key=f"{key}.timeline",
-                config={"displaylogo": False},
-                alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
-            )
+            latency_plots.over_time(info, key=f"{key}.timeline")
             st.caption(_strip_words(info))
     with distribution:
         if distribution.open:
-            st.plotly_chart(
-                charts.latency_ecdf(sides),
-                key=f"{key}.ecdf",
-                config={"displaylogo": False},
-                alt="Share of runs at or below each latency in milliseconds",
-            )
+            latency_plots.distribution(sides, key=key)
 
 
 def _strip_words(info: duel_charts.Timeline) -> str:

@@ -18,7 +18,7 @@ from core.wire.errors import TunerError
 from core.wire.provenance import thread_advice
 from dashboard import format, state
 from dashboard.charts import machine_charts
-from dashboard.widgets import results, tables
+from dashboard.widgets import plots, results, tables
 from dashboard.widgets.queue_text import bar
 
 REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
@@ -186,8 +186,9 @@ def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
         )
         return
     many = sum(len(one.at) for one in info.points)
-    st.plotly_chart(
+    plots.draw(
         machine_charts.history(self_tests),
+        "How far two equal processes differed",
         key="machine.history",
         alt=f"{many} self-tests over time: how far two equal processes differed, with intervals and grades",
     )

@@ -16,11 +16,9 @@ from core.wire.profile import Profile
 from dashboard import format, state
 from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
 from dashboard.charts.profile_charts import Ran, Timeline
-from dashboard.widgets import peaks, tables
+from dashboard.widgets import peaks, plots, tables
 
 VIEW, SEARCH, OVER = "profile.view", "profile.search", "profile.over"
-CONFIG = {"displaylogo": False}
-ZOOMED = {**CONFIG, "scrollZoom": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +66,10 @@ def draw(shown: Shown) -> None:
 def _operators(shown: Shown) -> None:
     profile, ran = shown.profile, shown.ran
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.bars(profile_charts.operator_info(profile, ran)),
+            "Self time by operator type",
             key="profile.operators",
-            config=CONFIG,
             alt="Self time per run by operator type.",
         )
     _table(sheets.operators(profile, ran.name), "operators", search="Search operators")
@@ -80,10 +78,10 @@ def _operators(shown: Shown) -> None:
 def _nodes(shown: Shown) -> None:
     profile, ran = shown.profile, shown.ran
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.bars(profile_charts.node_info(profile, ran)),
+            "Self time of the longest nodes",
             key="profile.nodes",
-            config=CONFIG,
             alt="Self time per run of the longest nodes.",
         )
     _table(
@@ -96,10 +94,10 @@ def _nodes(shown: Shown) -> None:
 def _treemap(shown: Shown) -> None:
     tiles = profile_charts.treemap_info(shown.profile, shown.ran)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.treemap(tiles),
+            "Self time as areas",
             key="profile.treemap",
-            config=CONFIG,
             alt=f"Self time as areas: {len({one.op_type for one in tiles})} operator types and their nodes.",
         )
     st.caption("An area is a self time per run. Click an operator type to fill the figure with its nodes.")
@@ -117,10 +115,10 @@ def _roofline(shown: Shown) -> None:
         return
     info = roofline_charts.roofline_info(points, shown.peak)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             roofline_charts.roofline(info),
+            "Roofline",
             key="profile.roofline",
-            config=CONFIG,
             alt=f"Roofline: {len(points)} nodes, operations per second over operations per byte.",
         )
     hollow = sum(not one.is_clear for one in points)
@@ -173,10 +171,10 @@ def _roof_state(shown: Shown) -> None:
 def _providers(shown: Shown) -> None:
     profile, ran = shown.profile, shown.ran
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.bars(profile_charts.provider_info(profile, ran)),
+            "Self time by execution provider",
             key="profile.providers",
-            config=CONFIG,
             alt="Self time per run by execution provider, and the rest between the nodes.",
         )
     _table(sheets.providers(profile, ran.name), "providers", search=None)
@@ -188,10 +186,11 @@ def _timeline(shown: Shown) -> None:
     info = profile_charts.timeline_info(profile, shown.ran, words=words)
     _found(info)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.timeline(info, zoom=zoom),
+            "Timeline of one run",
             key="profile.timeline",
-            config=ZOOMED,
+            wheel=True,
             alt=f"Timeline of one run with {info.drawn} kernel executions.",
         )
     st.caption(
@@ -270,20 +269,21 @@ def _pair(shown: Shown) -> None:
     names = ("the profile above", shown.others[str(chosen)])
     info = profile_pair_charts.pair_info(shown.profile, other)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_pair_charts.pair(info, names),
+            "Self time of both profiles by operator type",
             key="profile.pair",
-            config=CONFIG,
             alt="Self time per run by operator type, of both profiles.",
         )
     words, zoom = _timeline_search("pair")
     both = profile_pair_charts.pair_timeline_info(shown.profile, other, (shown.ran, ran), words=words)
     _found(both)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             profile_charts.timeline(both, zoom=zoom),
+            "Timelines of both profiles",
             key="profile.pair.timeline",
-            config=ZOOMED,
+            wheel=True,
             alt="Timelines of the median run of both profiles, on one axis.",
         )
     tables.draw(pairs_table(info), key="profile.table.pair", alt="Times by operator type of both profiles")

@@ -17,7 +17,7 @@ from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import live_text, results, tables
+from dashboard.widgets import latency_plots, live_text, plots, results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import waiting_text
 
@@ -193,10 +193,10 @@ def _forest(comparison: Comparison) -> None:
         return
     ordered = list(standings.against_reference(comparison).values())
     with st.container(border=True, key="compare.forest_box"):
-        st.plotly_chart(
+        plots.draw(
             compare_charts.forest(info),
+            "Speed against the baseline",
             key="compare.forest",
-            config={"displaylogo": False},
             alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
         )
         noise = _noise(ordered)
@@ -299,20 +299,10 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
         return
     with over_time:
         if over_time.open:
-            st.plotly_chart(
-                duel_charts.timeline(duel_charts.timeline_info(sides)),
-                key="compare.timeline",
-                config={"displaylogo": False},
-                alt="Latency of every run over the time of the race, with what disturbed each block beneath",
-            )
+            latency_plots.over_time(duel_charts.timeline_info(sides), key="compare.timeline")
     with distribution:
         if distribution.open:
-            st.plotly_chart(
-                charts.latency_ecdf(sides),
-                key="compare.ecdf",
-                config={"displaylogo": False},
-                alt="Share of runs at or below each latency, of every configuration",
-            )
+            latency_plots.distribution(sides, key="compare")
 
 
 def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:

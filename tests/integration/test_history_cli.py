@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.store import Store
 from core.wire.errors import SpecError
 from tests import tiny_models
 from tests.command_line import CommandLine
+from tests.documents import errors_of
 
 QUICK = ("--runs", "40", "--warmup-runs", "1", "--quiet")
 ERROR: Any = {
@@ -115,7 +117,7 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: 
     assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}
     assert all(float(row["p50_ms"]) > 0 for row in rows)
     swept = cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2", "--format", "md")
-    assert swept.out.startswith("| batch_size | p50 ms |")
+    assert swept.out.startswith("| batch_size | best | p50 ms |")
 
 
 def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Path) -> None:
@@ -143,3 +145,63 @@ def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Pat
     assert [one["model"] for one in cli.run("variants", "list", "--json").document["variants"]] == [
         *("mlp", "mlp-simplify"),
     ]
+
+
+def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
+    first, second = f"{1:016x}", f"{2:016x}"
+    marked = cli.run("mark", first, second, "--star", "--label", "edge, ship", "--note", "for the demo")
+    assert marked.code == 0, marked.err
+    assert marked.out.splitlines()[0] == f"{first[:12]}  ★, labels: edge, ship; note: for the demo"
+    assert listed(cli, "--starred") == [2, 1]
+    assert listed(cli, "--label", "edge", "--label", "ship", "--grade", "C") == [2]
+    assert listed(cli, "--search", "DEMO") == [2, 1]
+    back = cli.run("mark", first, "--archive", "--no-star", "--no-label", "ship", "--note", "", "--json")
+    assert back.document["marks"] == {
+        first: {"starred": False, "archived": True, "labels": ["edge"], "note": ""}
+    }
+    assert listed(cli) == [3, 2]
+    assert listed(cli, "--archived") == [3, 2, 1]
+    assert "★, labels: edge, ship; note: for the demo" in cli.run("history", "--wide").out
+    rows = list(csv.DictReader(io.StringIO(cli.run("history", "--archived", "--format", "csv").out)))
+    assert [(row["starred"], row["archived"], row["labels"]) for row in rows] == [
+        ("False", "False", ""),
+        ("True", "False", "edge,ship"),
+        ("False", "True", "edge"),
+    ]
+    assert cli.run("mark", first).out == f"{first[:12]}  archived, labels: edge\n"
+    document = cli.run("history", "--json").document
+    assert list(document["marks"]) == [second]
+    assert errors_of("history", document) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("mark", "feedbeef", "--star"), "There is no trial `feedbeef`."),
+        (("mark", f"{1:016x}", "--label", "x" * 41), "is no label"),
+        (("mark", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),
+        (("delete", f"{1:016x}"), "asks first"),
+        (("history", "--prune", "--older-than", "1d", "--starred"), "takes no other filter"),
+    ],
+)
+def test_marks_that_cannot_be_are_one_clear_line(cli: CommandLine, args: Any, words: str) -> None:
+    refused = cli.run(*args)
+    assert refused.code == 2
+    assert words in refused.err
+
+
+def test_delete_says_what_goes_and_leaves_what_runs(cli: CommandLine) -> None:
+    first, running = f"{1:016x}", f"{9:016x}"
+    would = cli.run("delete", first, "--dry-run")
+    assert would.out == "Would delete 1 trial with 0 B of raw samples.\n"
+    assert listed(cli) == [3, 2, 1]
+    gone = cli.run("delete", first, "--yes", "--json").document
+    assert (gone["trials"], gone["dry_run"]) == ([first], False)
+    assert errors_of("delete", gone) == []
+    assert listed(cli) == [3, 2]
+    elsewhere = trial(9, state="RUNNING", result=None, created_at=time.time())
+    Store(cli.home / "ortune.db").create_trial(elsewhere, process="another host/1/0")
+    refused = cli.run("delete", running, f"{2:016x}", "--yes")
+    assert refused.code == 2
+    assert "has not ended yet: nothing was deleted" in refused.err
+    assert listed(cli) == [9, 3, 2]

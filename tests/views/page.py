@@ -54,6 +54,11 @@ def facts(at: AppTest) -> dict[str, str]:
     return {str(name): str(text).replace("\\", "") for name, text in shown.iloc[:, 0].items()}
 
 
+def offers(at: AppTest) -> list[Any]:
+    """Downloads, without those of the plots."""
+    return [one for one in at.get("download_button") if not str(one.key).endswith(".csv")]
+
+
 def figure(at: AppTest, index: int = 0) -> dict[str, Any]:
     return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
 

@@ -194,7 +194,7 @@ def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> N
     assert "# MODEL: 'int8, variant of `mlp`: INT8 dynamic'" in at.code[0].value
     assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
     at.switch_page("views/history/page.py").run()
-    assert list(at.dataframe[0].value["Settings"]) == ["int8, variant of `mlp`: INT8 dynamic"]
+    assert list(at.dataframe[0].value["Changed"]) == ["int8, variant of `mlp`: INT8 dynamic"]
 
 
 def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:

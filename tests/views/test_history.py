@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.show.table import Column, tabulate
-from core.store import ModelRecord
+from core.store import Change, ModelRecord
 from core.store.library import remove_model
 from dashboard import fields, state
 from dashboard.widgets import tables
@@ -64,7 +64,7 @@ def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: 
     assert rows["Ran on"].tolist() == ["", "CPU (fallback)", "CPU"]
     assert rows["Error"].tolist() == ["It crashed.", "", ""]
     assert rows["Batch"].tolist()[2] == 4
-    assert rows["Settings"].tolist() == ["defaults", "defaults", "batch_size 4"]
+    assert rows["Changed"].tolist() == ["defaults", "defaults", "batch_size 4"]
     assert rows["p50 (ms)"][2] == pytest.approx(old.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
 
 
@@ -105,7 +105,7 @@ def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: A
     assert table(at)["State"].tolist() == ["failed"]
     at.multiselect(key="history.state").set_value([])
     at.text_input(key="history.search").set_value("MLP intra_op_num_threads").run()
-    assert table(at)["Settings"].tolist() == ["intra_op_num_threads 1"]
+    assert table(at)["Changed"].tolist() == ["intra_op_num_threads 1"]
     at.text_input(key="history.search").set_value("memory").run()
     assert table(at)["Error"].tolist() == ["Out of memory."]
     at.text_input(key="history.search").set_value("nothing like it").run()
@@ -232,7 +232,7 @@ def test_deleting_asks_first_and_takes_all_selected(open_page: Open, mlp: ModelR
     at = select(open_page("history"), 1, 2)
     assert at.button(key="history.delete").label == "Delete 2 trials"
     at.button(key="history.delete").click().run()
-    assert "2 trials with raw samples" in texts(at)
+    assert re.search(r"2 trials with \d+ B of raw samples", texts(at))
     assert len(state.store().trials()) == 3
     assert at.button(key="history.confirm")
     assert kept.id in {one.id for one in state.store().trials()}
@@ -264,10 +264,10 @@ def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: Mo
     put(mlp, intra_op_num_threads=1)
     at = open_page("history")
     columns = list(table(at).columns)
-    assert columns.index("Settings") < columns.index("State")
+    assert columns.index("Changed") < columns.index("State")
     shown = json.loads(next(one for one in at.dataframe if "Trial" in one.value).proto.columns)
-    assert shown["Settings"]["pinned"] is True
-    assert shown["Settings"]["width"] >= 7 * len(table(at)["Settings"][0])
+    assert shown["Changed"]["pinned"] is True
+    assert shown["Changed"]["width"] >= 7 * len(table(at)["Changed"][0])
 
 
 @pytest.mark.parametrize(("characters", "wraps"), [(40, False), (90, True)])
@@ -343,3 +343,118 @@ def test_history_is_shown_from_a_full_disk(
         assert table(at)["Trial"].tolist() == [trial.id[:12]]
         state.scheduler().close()
         st.cache_resource.clear()
+
+
+# --- marks, ways on, brushes --------------------------------------------------------------------------------
+
+
+def links(at: AppTest) -> dict[str, str]:
+    return {one.proto.label: one.proto.query_string for one in at.get("page_link")}
+
+
+def test_ticked_trials_are_starred_and_archived_and_found_so(open_page: Open, mlp: ModelRecord) -> None:
+    old, new = put(mlp, 1_000_000.0), put(mlp, 2_000_000.0)
+    at = select(open_page("history"), 0, 1)
+    at.button(key="history.star").click().run()
+    assert all(one.starred for one in state.store().marks([old.id, new.id]).values())
+    assert table(at)["★"].tolist() == ["★", "★"]
+    assert select(at, 0, 1).button(key="history.star").label == "Unstar"
+    at = select(at, 1)
+    at.button(key="history.archive").click().run()
+    assert table(at)["Trial"].tolist() == [new.id[:12]]
+    at.toggle(key="history.archived").set_value(True).run()
+    assert table(at)["★"].tolist() == ["★", "★ archived"]
+    at.toggle(key="history.starred").set_value(True).run()
+    assert len(table(at)) == 2
+
+
+def test_labels_and_notes_are_shown_and_filtered(open_page: Open, mlp: ModelRecord) -> None:
+    one, other = put(mlp, 1_000_000.0), put(mlp, 2_000_000.0)
+    state.store().mark([one.id], Change(add=("ship", "edge"), note="for the demo"))
+    at = open_page("history")
+    assert table(at)["Labels"].tolist() == ["", "edge, ship"]
+    assert table(at)["Note"].tolist() == ["", "for the demo"]
+    at.multiselect(key="history.labels").set_value(["ship"]).run()
+    assert table(at)["Trial"].tolist() == [one.id[:12]]
+    at.multiselect(key="history.labels").set_value([])
+    at.text_input(key="history.search").set_value("DEMO").run()
+    assert table(at)["Trial"].tolist() == [one.id[:12]]
+    at.text_input(key="history.search").set_value("").run()
+    at = select(at, 1)
+    at.button(key="history.edit").click().run()
+    assert at.multiselect(key="history.edit.labels").value == ["edge", "ship"]
+    assert at.text_area(key="history.edit.note").value == "for the demo"
+    assert other.id not in state.store().marks([other.id])
+
+
+def test_ticked_trials_lead_to_the_pages_that_put_them_against_each_other(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    study = "curve batch_size=1,2 #abcd"
+    old = put(mlp, 1_000_000.0, study=study)
+    new = put(mlp, 2_000_000.0, study=study, batch_size=2)
+    at = select(open_page("history"), 0, 1)
+    found = links(at)
+    assert found["Compare"] == f"trials={new.id}%2C{old.id}"
+    assert found["Why"] == f"a={old.id}&b={new.id}"
+    assert found["Curves"].startswith("study=curve")
+    assert "Compare" not in links(select(at, 0))
+
+
+def test_a_running_trial_is_not_deleted(open_page: Open, mlp: ModelRecord) -> None:
+    put(mlp, 1_000_000.0)
+    running = put(mlp, 2_000_000.0, state="RUNNING")
+    at = select(open_page("history"), 0, 1)
+    at.button(key="history.delete").click().run()
+    assert "1 trial of these waits or runs, so nothing is deleted." in texts(at)
+    assert not [one for one in at.button if one.key == "history.confirm"]
+    assert state.store().trial(running.id)
+
+
+def test_a_brush_in_the_scatter_picks_the_rows(open_page: Open, mlp: ModelRecord) -> None:
+    trials = [put(mlp, 1_000_000.0 + number, intra_op_num_threads=1 + number % 2) for number in range(4)]
+    at = open_page("history")
+    at.session_state["history.drawn"] = True
+    at.run()
+    assert not at.exception
+    (chart,) = at.get("plotly_chart")
+    drawn = json.loads(chart.proto.spec)
+    assert drawn["layout"]["title"]["text"] == "p50 latency over time"
+    assert sorted(drawn["data"][0]["customdata"]) == sorted(one.id for one in trials)
+    brushed = [{"customdata": trials[1].id}, {"customdata": [trials[3].id]}]
+    at.session_state["history.scatter.0"] = {"selection": {"points": brushed, "box": [], "lasso": []}}
+    at.run()
+    assert table(at)["Trial"].tolist() == [trials[3].id[:12], trials[1].id[:12]]
+    assert "2 trials, brushed in the plot" in texts(at)
+    assert at.button(key="history.delete").label == "Delete 2 trials"  # they are ticked
+    at.button(key="history.let_go").click().run()
+    assert len(table(at)) == 4
+
+
+def test_parallel_lines_of_all_trials(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
+    for number in range(3):
+        put(mlp, 1_000_000.0 + number, intra_op_num_threads=1 + number % 2)
+    put(add_model(tiny_models.conv))
+    at = open_page("history")
+    at.session_state["history.drawn"] = True
+    at.run()
+    assert "Choose a model above" in texts(at)
+    at.selectbox(key="history.model").set_value("mlp").run()
+    at.segmented_control(key="history.view").set_value("history.parallel").run()
+    assert not at.exception
+    (chart,) = at.get("plotly_chart")
+    assert "intra_op_num_" in chart.proto.spec
+    assert "3 trials, a line for each." in texts(at)
+
+
+def test_many_trials_have_pages_in_an_order_over_all_of_them(open_page: Open, mlp: ModelRecord) -> None:
+    for number in range(103):
+        put(mlp, 1_000_000.0 + number, latency_s=0.001 * (1 + number), runs=13)
+    at = open_page("history")
+    assert len(table(at)) == 100
+    assert "103 trials, newest first." in texts(at)
+    at.selectbox(key="history.order").set_value("p50").run()
+    assert table(at)["p50 (ms)"][0] == pytest.approx(1, rel=0.1)  # the runs scatter
+    at.session_state["history.page"] = 2
+    at.run()
+    assert table(at)["p50 (ms)"].tolist() == pytest.approx([101, 102, 103], rel=0.1)

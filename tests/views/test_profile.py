@@ -17,7 +17,7 @@ from dashboard import state
 from tests import tiny_models
 from tests.views import invented
 from tests.views.invented import DATA
-from tests.views.page import Add, Open, figure, texts
+from tests.views.page import Add, Open, figure, offers, texts
 
 
 @pytest.fixture
@@ -289,11 +289,11 @@ def test_the_trace_is_offered_only_while_it_is_there(
 ) -> None:
     put(trace=False)
     at = open_page("profile", model=mlp)
-    assert at.get("download_button")[0].proto.disabled
+    assert offers(at)[0].proto.disabled
     put()
     at.run()
     at.selectbox(key="profile.shown").select_index(0).run()
-    assert not at.get("download_button")[0].proto.disabled
+    assert not offers(at)[0].proto.disabled
 
 
 def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:

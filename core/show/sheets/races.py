@@ -29,10 +29,12 @@ from core.show.standings import (
 )
 from core.show.table import Column, Item, Table, Value, tabulate
 from core.show.verdict import busy_words, short_of
-from core.show.words import STATE_WORDS, changes_in_words, interval, verdict
+from core.show.words import STATE_WORDS, changes_in_words, counted, interval, verdict
 from core.spec import spec_from_dict
+from core.store import Deletion, Marks
 from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK, WARNING, breach
+from core.wire.units import size
 
 OUTPUTS_HELP = (
     "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
@@ -404,19 +406,27 @@ def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
 # --- history ------------------------------------------------------------------------------------------------
 
 
-def history(trials: Sequence[Trial]) -> Table:
-    """One row per trial: what it is about, how sure it is, what was changed, and why it failed."""
+def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -> Table:
+    """One row per trial: what was changed, the verdict and how sure it is, and why it failed.
+
+    Args:
+        trials: one a row.
+        marks: id of a trial -> what a person said of it.
+    """
+    own = marks or {}
     return tabulate(
         trials,
         (Column("trial", "id", key="trial"), lambda one: one.id),
-        (Column("when", "moment", key="when"), lambda one: one.created_at),
-        (Column("model", key="model"), lambda one: one.model_name),
-        (Column("settings", on="browser", tells=True, help="All that differs from the defaults."), _asked),
+        (Column("when", "moment", key="when", on="terminal"), lambda one: one.created_at),
+        (Column("model", key="model", on="terminal"), lambda one: one.model_name),
+        (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
+        (Column("changed", on="browser", tells=True, help="All that differs from the defaults."), _asked),
+        (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
+        (Column("grade", on="browser", help=_GRADE_HELP), lambda one: one.facts.get("grade")),
         (Column("kind", key="kind"), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), lambda one: STATE_WORDS[one.state]),
-        (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
-        (Column("grade", help=_GRADE_HELP), lambda one: one.facts.get("grade")),
+        (Column("grade", on="terminal"), lambda one: one.facts.get("grade")),
         (Column("grade", key="grade", on="none"), lambda one: one.facts.get("grade")),
         (Column("changed", on="terminal"), lambda one: changes_in_words(one) or "nothing"),
         (Column("changed", key="changed", on="none"), changes_in_words),
@@ -443,10 +453,15 @@ def history(trials: Sequence[Trial]) -> Table:
             Column("ran on", key="ran_on", on="none"),
             lambda one: " ".join(one.facts.get("effective_providers") or []),
         ),
+        (Column("labels", on="browser"), lambda one: ", ".join(marks_of(own, one.id).labels)),
+        (Column("note", on="browser"), lambda one: marks_of(own, one.id).note),
+        (Column("when", "moment", on="browser"), lambda one: one.created_at),
+        (Column("model", on="browser"), lambda one: one.model_name),
         (Column("study", on="browser"), lambda one: one.study),
+        *_marks_in_files(own),
         *_doubts_in_files(_itself),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
-        (Column("remark", on="terminal"), _remark_on_a_trial),
+        (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
         drop=("rows/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),
     )
@@ -482,7 +497,51 @@ def _asked(trial: Trial) -> str:
         return error.message
 
 
-def _remark_on_a_trial(trial: Trial) -> str:
+def marks_of(marks: Mapping[str, Marks], trial_id: str) -> Marks:
+    """Return the marks of one trial."""
+    return marks.get(trial_id) or Marks()
+
+
+def marks_in_words(own: Marks | None) -> str:
+    """Say what a trial is marked with: "★, archived, labels: edge, ship; note: for the demo"."""
+    if own is None:
+        return ""
+    parts = [*(["★"] if own.starred else []), *(["archived"] if own.archived else [])]
+    parts += [f"labels: {', '.join(own.labels)}"] if own.labels else []
+    said = ", ".join(parts)
+    note = f"note: {' '.join(own.note.split())}" if own.note else ""
+    return "; ".join(part for part in (said, note) if part)
+
+
+def deletion_in_words(found: Deletion) -> str:
+    """Say what goes with trials that are deleted."""
+    parts = [f"{counted(len(found.trials), 'trial')} with {size(found.samples_bytes)} of raw samples"]
+    if found.starred:
+        parts.append(f"{found.starred} of them starred")
+    if found.references:
+        parts.append(f"{counted(found.references, 'trial')} that only raced beside them")
+    if found.comparisons:
+        parts.append(f"{counted(found.comparisons, 'race')} of which nothing is left")
+    return ", ".join(parts)
+
+
+def _signs(own: Marks) -> str:
+    return ("★" if own.starred else "") + (" archived" if own.archived else "")
+
+
+def _marks_in_files(own: Mapping[str, Marks]) -> list[tuple[Column, Callable[[Trial], Value]]]:
+    return [
+        (Column("starred", key="starred", on="none"), lambda one: marks_of(own, one.id).starred),
+        (Column("archived", key="archived", on="none"), lambda one: marks_of(own, one.id).archived),
+        (Column("labels", key="labels", on="none"), lambda one: ",".join(marks_of(own, one.id).labels)),
+        (Column("note", key="note", on="none"), lambda one: marks_of(own, one.id).note),
+    ]
+
+
+_STAR_HELP = "A star, and whether it is archived: tick a row to change it."
+
+
+def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
     result = trial.facts
     remarks = _fallback(result.get("effective_providers") if result.get("fallback") else None)
     remarks += [MARK] if breach(result) else []
@@ -490,4 +549,5 @@ def _remark_on_a_trial(trial: Trial) -> str:
         remarks.append("damaged on the disk: no number of it is shown")
     elif trial.state != "COMPLETE":
         remarks.append(trial.state)
-    return "; ".join([*remarks, *([trial.error["message"]] if trial.error is not None else [])])
+    remarks += [trial.error["message"]] if trial.error is not None else []
+    return "; ".join([*remarks, *([marks_in_words(own)] if own else [])])

@@ -15,8 +15,7 @@ from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow
 from dashboard.views.accuracy.found import Evaluated, compared
 from dashboard.views.accuracy.threshold import decision
-from dashboard.widgets import tables
-from dashboard.widgets.profile_views import CONFIG
+from dashboard.widgets import plots, tables
 
 REFERENCE, ACCEPTED, METRIC = "accuracy.reference", "accuracy.accepted", "accuracy.metric"
 ICONS: Mapping[str, str] = {
@@ -130,10 +129,10 @@ def _chart(
         return
     info = accuracy_charts.differences_info(drawn, reference=reference.name, delta=delta, metric=metric)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             accuracy_charts.differences(info),
+            f"Difference in {metric} against the reference",
             key="accuracy.differences",
-            config=CONFIG,
             alt=f"Difference in {metric} against the reference with its 95 % interval, and the accepted loss",
         )
         st.caption(

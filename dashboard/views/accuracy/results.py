@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -14,8 +15,7 @@ from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import threshold as accuracy_threshold
 from dashboard.views.accuracy.found import Evaluated
-from dashboard.widgets import tables
-from dashboard.widgets.profile_views import CONFIG
+from dashboard.widgets import plots, tables
 
 VIEW, INTO = "accuracy.view", "accuracy.into"
 FEW_ROWS = 30  # of a class: its own interval is wide, and says so
@@ -161,10 +161,11 @@ def _classes(one: Evaluated) -> None:
     rows = [each["support"] for each in numbers["per_class"]]
     info = accuracy_charts.confusion_info(numbers["confusion"], one.class_names, rows)
     with st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             accuracy_charts.confusion(info),
+            "Confusion matrix",
             key="accuracy.confusion",
-            config=CONFIG,
+            table=partial(accuracy_charts.confusion_table, info),
             alt="Confusion matrix: a row for each true class, a column for each class that the model said",
         )
         more = f" The {info.merged} classes with the fewest errors are one row." if info.merged else ""

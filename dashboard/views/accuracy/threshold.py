@@ -18,8 +18,7 @@ from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.views.accuracy.found import Evaluated, at_threshold, curve, roc
-from dashboard.widgets import dataset, tables
-from dashboard.widgets.profile_views import CONFIG
+from dashboard.widgets import dataset, plots, tables
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
 LEVEL = dataset.key(dataset.LABELLED, "threshold")
@@ -121,19 +120,19 @@ def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: 
         own.thresholds.tolist(), own.sensitivity.tolist(), own.specificity.tolist()
     )
     with left, st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             accuracy_charts.tradeoff(info, threshold),
+            "Sensitivity and specificity",
             key="accuracy.tradeoff",
-            config=CONFIG,
             alt="Sensitivity and specificity against the threshold",
         )
     shown = [one, *(other for other in found if other is not one)][: len(PALETTE)]
     lines = [line for other in shown if (line := _roc(other, number, threshold)) is not None]
     with right, st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             accuracy_charts.roc(lines),
+            "Sensitivity against false alarms (ROC)",
             key="accuracy.roc",
-            config=CONFIG,
             alt="Sensitivity against false alarms, a line for each model, with a mark at the threshold",
         )
         if len(found) > len(shown):

@@ -12,6 +12,7 @@ from core.run.axes import Axis
 from core.run.sweet_spot import Standing
 from dashboard.charts import curve_charts, plane_charts
 from dashboard.views.curves.shown import POINT, Shown
+from dashboard.widgets import plots
 
 VIEW = "curves.view"  # + "." + how many settings vary
 GHOSTS = "curves.ghosts"
@@ -72,11 +73,19 @@ def _lines(shown: Shown, stands: Standing) -> None:
     count = sum(row.latency is not None for row in shown.rows)
     with left.container(border=True):
         name = f", {curve_charts.STATISTICS[stands.percentile]}" if series else ""
-        st.markdown(f"**Latency{name}**")
-        _chart(curve_charts.curve(latency), LATENCY_CHART, f"Latency over {x} for {count} measured points.")
+        _chart(
+            curve_charts.curve(latency),
+            f"Latency{name}",
+            LATENCY_CHART,
+            f"Latency over {x} for {count} measured points.",
+        )
     with right.container(border=True):
-        st.markdown("**Throughput**")
-        _chart(curve_charts.curve(throughput), RATE_CHART, f"Throughput over {x} for {count} points.")
+        _chart(
+            curve_charts.curve(throughput),
+            "Throughput",
+            RATE_CHART,
+            f"Throughput over {x} for {count} points.",
+        )
     st.caption(
         "Bands: 95 % intervals, with each round as one cluster. Hollow markers: measured in an earlier race "
         "and reused. ✕: failed or refused. Click a point for its details."
@@ -88,7 +97,10 @@ def _plane(shown: Shown, stands: Standing) -> None:
     with st.container(border=True):
         names = " and ".join(one.name for one in shown.axes)
         _chart(
-            plane_charts.plane(info), PLANE_CHART, f"Rows per second over {names}, {len(info.cells)} cells."
+            plane_charts.plane(info),
+            f"Throughput over {names}",
+            PLANE_CHART,
+            f"Rows per second over {names}, {len(info.cells)} cells.",
         )
     line = (
         "" if stands.line_s is None else "Crossed out: over the line; ?: its 95 % interval holds the line. "
@@ -108,6 +120,7 @@ def _tradeoff(shown: Shown, stands: Standing) -> None:
     with st.container(border=True):
         _chart(
             plane_charts.tradeoff(info),
+            f"Throughput against {name}",
             TRADEOFF_CHART,
             f"Throughput against {name} of {len(shown.rows)} points.",
         )
@@ -117,13 +130,13 @@ def _tradeoff(shown: Shown, stands: Standing) -> None:
     )
 
 
-def _chart(figure: Any, key: str, alt: str) -> None:
-    st.plotly_chart(
+def _chart(figure: Any, title: str, key: str, alt: str) -> None:
+    plots.draw(
         figure,
+        title,
         key=key,
         on_select=partial(_take_click, key),
         selection_mode="points",
-        config={"displaylogo": False},
         alt=alt,
     )
 

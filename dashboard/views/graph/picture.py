@@ -24,7 +24,7 @@ from core.wire.graph import Level, Side
 from dashboard import format
 from dashboard.charts import graph_charts
 from dashboard.charts.graph_charts import Mode, Paint, Picture
-from dashboard.widgets import tables
+from dashboard.widgets import plots, tables
 
 SEARCH = "graph.search"
 CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of what is chosen
@@ -35,7 +35,6 @@ ROWS = 14  # of the table that show without scrolling
 WIDE_PX = 900  # of the picture, on a common screen
 MOST_ROWS = 3_000  # of the table
 MOST_HITS = 200  # found nodes that get a ring
-CONFIG = {"displaylogo": False, "scrollZoom": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +194,11 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
         st.caption(
             f"{info.depth:,} levels, of which a part shows: drag to go on, scroll to see more or fewer."
         )
-    st.plotly_chart(
+    plots.draw(
         graph_charts.figure(info, end),
+        "Nodes of the graph",
         key=key,
-        config=CONFIG,
+        wheel=True,
         on_select=lambda: _clicked(key, view, folding),
         selection_mode="points",
         alt=f"{shown.name}: {words}, coloured by {shown.mode.lower()}. The table under it has a row for "

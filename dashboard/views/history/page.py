@@ -1,43 +1,58 @@
-"""History: every trial that was made here; find one, look at it, take its settings up again, or delete it."""
+"""History: every trial that was made here; find some, mark them, put them against each other, delete them."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
-from core.evidence.measurement import Trial, model_words
-from core.show import verdict
+from core.evidence.measurement import Trial
+from core.run.axes import axes_of_study
 from core.show.sheets import races
-from core.show.words import STATE_WORDS
+from core.show.words import STATE_WORDS, counted
+from core.store import Change, Marks, Order, Query
 from core.wire.errors import TunerError
-from core.wire.guard import MARK, breach
-from dashboard import format, state
+from dashboard import contestants, format, state
+from dashboard.views.history import plots as history_plots
 from dashboard.widgets import duel, results, tables
 
-LIMIT = 2000
+PAGE_ROWS = 100  # trials of one page of the table
 ROWS = 10  # of the table; the others are scrolled
 TABLE = "history.table"
+PAGE = "history.page"
 ALL = "all"
 KIND = "history.kind"
 REFERENCE = "reference"
+WHY_PAGE, CURVES_PAGE = "views/why/page.py", "views/curves/page.py"
+ORDERS: Mapping[Order, str] = {
+    "newest": "newest first",
+    "oldest": "oldest first",
+    "p50": "p50, fastest first",
+    "gain": "gain over the baseline",
+}
 
 
 def page() -> None:
     st.title("History", anchor=False)
     state.show_kept_error()
     _rescued()
-    wanted = REFERENCE if st.session_state.get(KIND) == REFERENCE else None
-    trials = state.store().trials(kind=wanted, limit=LIMIT, damaged=True)
-    if not trials and wanted is None:
+    models = state.store().model_names()
+    if not models:
         _empty()
         return
-    shown = _filtered(trials)
+    query = _filters(models)
+    brushed = history_plots.draw(query, models)
+    shown, total = _page(query if brushed is None else Query(**_brush(query, brushed)))
     if not shown:
         st.info("No trial matches these filters.", icon=":material/filter_alt_off:")
         return
-    chosen = _table(shown)
-    _bulk(chosen)
+    chosen = _table(shown, total, brushed=brushed is not None)
+    marks = state.store().marks([one.id for one in chosen])
+    _bulk(chosen, marks)
     _detail(chosen)
 
 
@@ -62,8 +77,7 @@ def _empty() -> None:
 # --- finding ----------------------------------------------------------------------------------------------
 
 
-def _filtered(trials: list[Trial]) -> list[Trial]:
-    models = sorted({t.model_name for t in trials})
+def _filters(models: Sequence[str]) -> Query:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="history.filters"):
         model = st.selectbox(
             "Model",
@@ -87,61 +101,114 @@ def _filtered(trials: list[Trial]) -> list[Trial]:
             list(results.STATES),
             key="history.state",
             persist_state="session",
-            width=260,
+            width=220,
             placeholder="any",
             format_func=STATE_WORDS.__getitem__,
             help="Empty: any state.",
+        )
+        labels = st.multiselect(
+            "Labels",
+            state.store().labels(),
+            key="history.labels",
+            persist_state="session",
+            width=220,
+            placeholder="any",
+            help="Only trials that have all of these labels. Tick rows to label them.",
         )
         text = st.text_input(
             "Search",
             key="history.search",
             persist_state="session",
-            width=260,
-            placeholder="id, setting, provider, study",
-            help="All words must occur in the trial's id, model, settings, providers, owner or study.",
+            width=240,
+            placeholder="id, setting, label, note",
+            help="All words must occur in the trial's id, model, settings, providers, owner, study, error, "
+            "labels or note.",
         )
-    return [
-        t
-        for t in trials
-        if (model in (ALL, None) or t.model_name == model)
-        and (kind in (ALL, None) or t.kind == kind)
-        and (not wanted or t.state in wanted)
-        and matches(t, text or "")
-    ]
+        order = st.selectbox(
+            "Order",
+            list(ORDERS),
+            key="history.order",
+            persist_state="session",
+            width=220,
+            format_func=ORDERS.__getitem__,
+            help="Of all trials that match, on all pages. A gain that was rejected is none.",
+        )
+        starred = st.toggle(
+            "Stars only", key="history.starred", persist_state="session", help="Only trials with a star."
+        )
+        archived = st.toggle(
+            "With archived",
+            key="history.archived",
+            persist_state="session",
+            help="Also trials that were archived.",
+        )
+    return Query(
+        model_name=None if model in (ALL, None) else model,
+        kind=None if kind in (ALL, None) else kind,
+        states=tuple(wanted),
+        text=text or "",
+        starred=starred,
+        archived=archived,
+        labels=tuple(labels),
+        order=order,
+    )
 
 
-def matches(trial: Trial, text: str) -> bool:
-    """True when all words of `text` occur somewhere in what describes `trial`."""
-    result = trial.facts
-    described = " ".join(
-        [
-            trial.id,
-            trial.model_name,
-            trial.model_sha256,
-            model_words(result),
-            trial.study,
-            trial.owner,
-            str(trial.spec),
-            " ".join(result.get("effective_providers") or ()),
-            "fallback" if result.get("fallback") else "",
-            MARK if breach(result) else "",
-            verdict.busy_words(result),
-            trial.error["message"] if trial.error else "",
-        ]
-    ).lower()
-    return all(word in described for word in text.lower().split())
+def _brush(query: Query, ids: Sequence[str]) -> dict[str, Any]:
+    """The query of the brushed trials: they have passed the filters."""
+    return {"kind": query.kind, "archived": True, "order": query.order, "ids": tuple(ids)}
 
 
-def _table(trials: list[Trial]) -> list[Trial]:
+def _page(query: Query) -> tuple[list[Trial], int]:
+    """The trials of the page that is shown, and how many there are on all."""
+    if "DAMAGED" in query.states:
+        return _damaged(query)
+    number = max(1, int(st.session_state.get(PAGE) or 1))
+    shown, total = state.store().listing(query, offset=(number - 1) * PAGE_ROWS, limit=PAGE_ROWS)
+    if not shown and total:  # filters have left fewer pages
+        shown, total = state.store().listing(query, limit=PAGE_ROWS)
+        st.session_state.pop(PAGE, None)
+    return shown, total
+
+
+LOOKED_AT = 5000  # newest trials among which damaged ones are looked for: no index knows them
+
+
+def _damaged(query: Query) -> tuple[list[Trial], int]:
+    found, _ = state.store().listing(
+        Query(model_name=query.model_name, kind=query.kind, text=query.text, archived=True), limit=LOOKED_AT
+    )
+    shown = [one for one in found if one.state in query.states][:PAGE_ROWS]
+    return shown, len(shown)
+
+
+def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
-    count = f"{len(trials):,} trial{'s' * (len(trials) != 1)}"
-    st.caption(f"{count}, newest first. Click a column to sort, tick a row to look at it.")
+    pages = math.ceil(total / PAGE_ROWS)
+    what = "brushed in the plot" if brushed else ORDERS[st.session_state.get("history.order") or "newest"]
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption(
+            f"{total:,} trial{'s' * (total != 1)}, {what}. Tick rows to compare, explain, mark or delete.",
+            width="stretch",
+        )
+        if brushed:
+            st.button(
+                "Let go",
+                key="history.let_go",
+                icon=":material/deselect:",
+                type="tertiary",
+                on_click=history_plots.let_go,
+                help="Takes the brush out of the plot: the table shows every trial that matches again.",
+            )
+        if pages > 1:
+            st.pagination(pages, key=PAGE)
     chosen = tables.draw(
-        races.history(trials),
-        key=f"{TABLE}.{_of_rows(trials)}",  # a tick must not move to another trial when one comes or goes
+        races.history(trials, state.store().marks([one.id for one in trials])),
+        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a tick must not move to another trial
         most=ROWS,
         on_select="rerun",
-        alt="All trials with their model, state, latency and settings",
+        ticked=range(len(trials)) if brushed else (),
+        alt="Trials with what was changed, the verdict, latency, labels and model",
     )
     picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
     _address(picked)
@@ -176,19 +243,143 @@ def _linked() -> list[Trial]:
 # --- what can be done -------------------------------------------------------------------------------------
 
 
-def _bulk(chosen: list[Trial]) -> None:
+def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
     if not chosen:
         return
+    ids = [one.id for one in chosen]
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="history.actions"):
         if len(chosen) == 1 and chosen[0].state != "DAMAGED":
             _single(chosen[0])
+        _together(chosen)
+        _mark_buttons(ids, [races.marks_of(marks, one) for one in ids])
         if st.button(
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
             icon=":material/delete:",
-            help="Asks first.",
+            help="Says what goes, and asks first.",
         ):
-            _confirm([t.id for t in chosen])
+            _confirm(ids)
+
+
+def _together(chosen: Sequence[Trial]) -> None:
+    """Ways on to the pages that put trials against each other."""
+    least, most = contestants.LEAST, contestants.MOST
+    if len(chosen) > 1:
+        st.page_link(
+            duel.COMPARE_PAGE,
+            label="Compare",
+            icon=":material/sports_score:",
+            query_params={duel.TRIALS_PARAM: ",".join(one.id for one in chosen[:most])},
+            disabled=not least <= len(chosen) <= most or any(one.state == "DAMAGED" for one in chosen),
+            help=f"Makes them the list of Compare, the first one the baseline: {least} to {most} trials.",
+        )
+    if pair := _pair(chosen):
+        st.page_link(
+            WHY_PAGE,
+            label="Why",
+            icon=":material/troubleshoot:",
+            query_params={"a": pair[0], "b": pair[1]},
+            help="Where the time between the two goes: the older one, or what it raced against, is the "
+            "baseline.",
+        )
+    studies = {one.study for one in chosen}
+    if len(studies) == 1 and axes_of_study(study := studies.pop()):
+        st.page_link(
+            CURVES_PAGE,
+            label="Curves",
+            icon=":material/show_chart:",
+            query_params={"study": study},
+            help="The sweep that they are points of.",
+        )
+
+
+def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
+    """Baseline and candidate of an explanation: the two that are ticked, or one and what it raced against."""
+    if not all(one.state == "COMPLETE" and one.kind in ("measure", REFERENCE) for one in chosen):
+        return None
+    if len(chosen) == 2 and chosen[0].model_name == chosen[1].model_name:
+        older, newer = sorted(chosen, key=lambda one: one.created_at)
+        return older.id, newer.id
+    contrasts = chosen[0].facts.get("contrasts") or []
+    return (str(contrasts[0]["baseline"]), chosen[0].id) if len(chosen) == 1 and contrasts else None
+
+
+# --- marks --------------------------------------------------------------------------------------------------
+
+LABELS, NOTE = "history.edit.labels", "history.edit.note"
+
+
+def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
+    starred, archived = all(one.starred for one in marks), all(one.archived for one in marks)
+    st.button(
+        "Unstar" if starred else "Star",
+        key="history.star",
+        icon=":material/star:",
+        on_click=mark,
+        args=(ids, Change(starred=not starred)),
+        help="A star marks what is worth finding again.",
+    )
+    st.button(
+        "Unarchive" if archived else "Archive",
+        key="history.archive",
+        icon=":material/unarchive:" if archived else ":material/archive:",
+        on_click=mark,
+        args=(ids, Change(archived=not archived)),
+        help="What is archived is kept, and left out of this list unless *With archived* is on.",
+    )
+    if st.button(
+        "Labels" if len(ids) > 1 else "Labels, note",
+        key="history.edit",
+        icon=":material/label:",
+        help="Labels of the ticked trials, and the note of a single one.",
+    ):
+        _edit(ids, marks)
+
+
+@st.dialog("Labels and note", icon=":material/label:")
+def _edit(ids: Sequence[str], marks: Sequence[Marks]) -> None:
+    common = sorted(set.intersection(*(set(one.labels) for one in marks)))
+    known = state.store().labels()
+    chosen = st.multiselect(
+        "Labels" if len(ids) == 1 else f"Labels that all {len(ids)} have",
+        sorted({*known, *common}),
+        default=common,
+        key=LABELS,
+        accept_new_options=True,
+        placeholder="Choose, or type a new one",
+        help="Others that only some of them have stay as they are.",
+    )
+    note: str | None = None
+    if len(ids) == 1:
+        note = st.text_area("Note", marks[0].note, key=NOTE, help="What you want to know of it later.")
+    if st.button("Save", key="history.save_marks", type="primary", icon=":material/check:"):
+        label(ids, common, chosen, note)
+        st.rerun()
+
+
+def label(ids: Sequence[str], before: Sequence[str], chosen: Sequence[str], note: str | None) -> None:
+    """Give the labels that were chosen, take away those that were not any more, and keep the note."""
+    try:
+        change = Change(
+            add=tuple(one for one in chosen if one not in before),
+            remove=tuple(one for one in before if one not in chosen),
+            note=note,
+        )
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    mark(ids, change)
+
+
+def mark(ids: Sequence[str], change: Change) -> None:
+    """Change the marks of trials; one that was deleted meanwhile is said."""
+    try:
+        state.store().mark(ids, change)
+    except TunerError as error:
+        state.keep_error(error)
+
+
+# --- one of them, and the end of them ---------------------------------------------------------------------
 
 
 def _single(trial: Trial) -> None:
@@ -229,11 +420,17 @@ def reopen(trial: Trial) -> None:
 
 @st.dialog("Delete trials?", icon=":material/delete:")
 def _confirm(trial_ids: list[str]) -> None:
-    many = len(trial_ids) != 1
+    found = state.store().deletion(trial_ids)
+    if found.unfinished:
+        st.error(
+            f"{counted(len(found.unfinished), 'trial')} of these waits or runs, so nothing is deleted.\n\n"
+            "**What to do:** wait until it has ended, cancel it, or untick it.",
+            icon=":material/block:",
+        )
+        return
     st.markdown(
-        f"{len(trial_ids)} trial{'s' if many else ''} with raw samples and profiles will be gone for "
-        f"everybody. "
-        "This cannot be undone."
+        f"{format.plain(races.deletion_in_words(found))}, with profiles, labels and notes, will be gone for "
+        "everybody. This cannot be undone."
     )
     for one in pinned(trial_ids):
         st.warning(
@@ -252,14 +449,21 @@ def _confirm(trial_ids: list[str]) -> None:
 def pinned(trial_ids: list[str]) -> list[Trial]:
     """Return those trials that are the pinned baseline of their model."""
     store = state.store()
-    found = [store.trial(one) for one in trial_ids]
+    found = []
+    for one in trial_ids:
+        with contextlib.suppress(TunerError):  # damaged, or deleted meanwhile
+            found.append(store.trial(one))
     return [one for one in found if store.baseline(one.model_sha256) == one.id]
 
 
 def delete(trial_ids: list[str]) -> None:
     """Delete trials, and forget them where this session shows one."""
     baselines = pinned(trial_ids)
-    state.store().delete_trials(trial_ids)
+    try:
+        state.store().delete_finished(trial_ids)
+    except TunerError as error:  # one was started again meanwhile
+        state.keep_error(error)
+        return
     if st.session_state.get(state.TRIAL) in trial_ids:
         state.show_trial(None)
     if st.query_params.get(state.TRIAL_PARAM) in trial_ids:
@@ -292,7 +496,7 @@ def _measured(trial: Trial) -> None:
     duel.numbers(trial, race)
     results.notes(trial.facts)
     results.what_ran(trial.facts)
-    duel.plots(trial, race, key="history")
+    duel.latencies(trial, race, key="history")
 
 
 page()

@@ -17,8 +17,8 @@ from core.store import StudyRecord
 from dashboard import format, state
 from dashboard.charts import search_charts
 from dashboard.views.search import form, handing
-from dashboard.views.search.grounds import PLOT, answer_of, tried_of
-from dashboard.widgets import duel, report, results
+from dashboard.views.search.grounds import answer_of, tried_of
+from dashboard.widgets import duel, plots, report, results
 
 MORE = "search.more_s"
 
@@ -129,10 +129,10 @@ def _confirmed(shown: Confirmed, answer: SearchResult) -> None:
     if costs:
         st.table({name: text for name, text in costs}, border="horizontal")
     if shown["gains"]:
-        st.plotly_chart(
+        plots.draw(
             search_charts.intervals(search_charts.gains_info(shown["gains"])),
+            "Gain over ONNX Runtime's default",
             key="search.gains",
-            config=PLOT,
             alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -18,13 +19,12 @@ from core.store import StudyRecord
 from dashboard import format
 from dashboard.charts import search_charts, search_tried_charts
 from dashboard.views.search import handing
-from dashboard.widgets import tables
+from dashboard.widgets import plots, tables
 
 # keys of the session
 COST = "search.cost"
 FRONT_CHART = "search.front"
 
-PLOT = {"displaylogo": False}
 PAIRS = 3  # of settings that do more together than each alone
 ROWS = 6  # of the table of what was tried; others scroll
 
@@ -86,12 +86,12 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
         info = search_charts.front_info(
             points, tried_of(record), _gain_of(record), cost=cost, winner=answer["winner"]
         )
-        chosen = st.plotly_chart(
+        chosen = plots.draw(
             search_charts.front(info),
+            "The front: gain against cost",
             key=FRONT_CHART,
             on_select="rerun",
             selection_mode="points",
-            config=PLOT,
             alt=f"Gain over {info.x_title} of {len(info.front)} configurations on the front",
         )
         beyond = f" {info.beyond} gained less than is shown: double-click to see all." if info.beyond else ""
@@ -131,10 +131,10 @@ def _effects(record: StudyRecord, answer: SearchResult) -> None:
         st.caption("Too little was tried to tell what each setting does.")
         return
     margin = spec_from_dict(record.spec).protocol.margin
-    st.plotly_chart(
+    plots.draw(
         search_charts.intervals(search_charts.effects_info(answer["effects"], margin=margin)),
+        "What each setting does on average",
         key="search.effects",
-        config=PLOT,
         alt=f"What {len(answer['effects'])} values of settings do on average, with 95 % intervals",
     )
     st.caption("Each value against where the search started, averaged over everything else that was tried.")
@@ -150,10 +150,10 @@ def _effects(record: StudyRecord, answer: SearchResult) -> None:
 def _course(answer: SearchResult) -> None:
     st.subheader("How it went", anchor=False)
     if any(one["ratio"] for one in answer["course"]):
-        st.plotly_chart(
+        plots.draw(
             search_charts.course(answer["course"]),
+            "Best known gain over the search",
             key="search.course",
-            config=PLOT,
             alt="The best gain that was known at each moment of the search",
         )
         st.caption("By all looks together, which choose. The answer comes from the confirming race alone.")
@@ -187,10 +187,11 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
     if len(info.gains) < 2 or not info.dimensions:
         return
     st.subheader("Everything that was tried", anchor=False)
-    st.plotly_chart(
+    plots.draw(
         search_tried_charts.parallel(info),
+        "Every configuration through its settings",
         key="search.parallel",
-        config=PLOT,
+        table=partial(search_tried_charts.parallel_table, info),
         alt=f"{len(info.gains)} configurations as lines through their settings to their gain",
     )
     more = f" {info.hidden} settings that matter less are not drawn." if info.hidden else ""

@@ -347,7 +347,7 @@ def _further(trial: Trial, race: duel.Duel | None) -> None:
     names = ["Latency", "More numbers", "Cold start", "Cost", "What really ran"]
     tabs = st.tabs([*names, *(["Beside the baseline"] if baseline is not None else [])], key="further")
     with tabs[0]:
-        duel.plots(trial, race, key="tune")
+        duel.latencies(trial, race, key="tune")
     with tabs[1]:
         duel.latency(trial, race)
     with tabs[2]:

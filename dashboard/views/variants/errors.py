@@ -23,8 +23,7 @@ from dashboard.charts import variant_charts
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
-from dashboard.widgets import tables
-from dashboard.widgets.profile_views import CONFIG
+from dashboard.widgets import plots, tables
 
 OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.errors.blocked"
 
@@ -124,10 +123,10 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         chosen = _choice(found, curve)
         _next(record, root, chosen, everything=len(chosen.blocked) == _operators(found))
     with left, st.container(border=True):
-        st.plotly_chart(
+        plots.draw(
             variant_charts.bars(variant_charts.bars_info(found, chosen.blocked)),
+            "Error of each operator when it alone is quantized",
             key="variants.errors.bars",
-            config=CONFIG,
             alt="Error of the outputs when only one operator is quantized, the largest first.",
         )
         more = len(found.units) - variant_charts.MAX_BARS
@@ -201,10 +200,10 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
     chosen = without(found, st.session_state[BLOCKED])
     if points := variant_charts.curve_info(curve):
         with st.container(border=True):
-            st.plotly_chart(
+            plots.draw(
                 variant_charts.curve(points, chosen),
+                "Time saved over the error to expect",
                 key="variants.errors.curve",
-                config=CONFIG,
                 alt="Time saved per run over the error to expect, from nothing quantized to everything.",
             )
     else:

@@ -12,8 +12,7 @@ from core.show.sheets import differences as sheets
 from core.show.table import Table, column_of, matching
 from dashboard import format
 from dashboard.charts import why_charts
-from dashboard.widgets import tables
-from dashboard.widgets.profile_views import CONFIG
+from dashboard.widgets import plots, tables
 
 VIEW, SEARCH = "why.view", "why.search"
 CHART_PX = (
@@ -106,17 +105,17 @@ def _operators(found: Difference) -> None:
     info = why_charts.steps_info(found)
     with st.grid(2, min_column_width=CHART_PX):
         with st.container(border=True):
-            st.plotly_chart(
+            plots.draw(
                 why_charts.steps(info, unit=unit),
+                "From one result to the other",
                 key="why.steps",
-                config=CONFIG,
                 alt="The difference of the two results, part by part; the lines are 95 % intervals.",
             )
         with st.container(border=True):
-            st.plotly_chart(
+            plots.draw(
                 why_charts.sides(found),
+                "Time of both results by part",
                 key="why.sides",
-                config=CONFIG,
                 alt="Time of both results by part.",
             )
     _table(sheets.parts(found), "operators")

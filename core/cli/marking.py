@@ -1,0 +1,106 @@
+"""The commands `mark` and `delete`: what people say of results they keep, and the end of the others."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from core.cli.output import Json, print_json, print_lines
+from core.run.ledger import settle
+from core.show.sheets import races
+from core.store import Change, Deletion, Store
+from core.store.marks import split
+from core.wire.errors import SpecError
+from core.wire.units import visible
+
+Trials = Annotated[
+    list[str],
+    typer.Argument(help="Ids of trials, or their first 6 or more characters.", metavar="TRIAL..."),
+]
+
+
+def mark(
+    trials: Trials,
+    *,
+    star: Annotated[
+        bool | None, typer.Option("--star/--no-star", help="Give it a star, or take it away.")
+    ] = None,
+    archive: Annotated[
+        bool | None,
+        typer.Option("--archive/--no-archive", help="Leave it out of lists that do not ask for it, or not."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Add a label; several with commas. Repeatable.", show_default=False),
+    ] = None,
+    no_label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Take a label away; several with commas. Repeatable.", metavar="LABEL", show_default=False
+        ),
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help='Write a note; "" takes it away.', show_default=False)
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Star, label, note or archive trials; without an option, show their marks."""
+    change = Change(
+        starred=star,
+        archived=archive,
+        add=tuple(split(label or [])),
+        remove=tuple(split(no_label or [])),
+        note=note,
+    )
+    store = Store()
+    ids = [store.trial_id(one) for one in trials]
+    if not change.is_nothing:
+        store.mark(ids, change)
+    now = store.marks(ids)
+    if json_:
+        print_json({"marks": {one: races.marks_of(now, one).to_dict() for one in ids}})
+        return
+    print_lines([visible(f"{one[:12]}  {races.marks_in_words(now.get(one)) or 'no marks'}") for one in ids])
+
+
+def delete(
+    trials: Trials,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Delete trials with their raw samples, files and marks; one that runs is not."""
+    store = Store()
+    settle(store)  # a command line that was killed can no longer say so itself
+    ids = [store.trial_id(one) for one in trials]
+    found = store.deletion(ids)
+    if not dry_run:
+        _ask(found, yes=yes)
+        found = store.delete_finished(ids)
+    if json_:
+        print_json({"dry_run": dry_run, **asdict(found)})
+    else:
+        print_lines([f"{'Would delete' if dry_run else 'Deleted'} {races.deletion_in_words(found)}."])
+
+
+def _ask(found: Deletion, *, yes: bool) -> None:
+    """Ask a person; nobody is asked where nobody can answer.
+
+    Raises:
+        SpecError: nobody can be asked.
+        typer.Abort: the answer is no.
+    """
+    if yes or found.unfinished:  # these are refused anyway
+        return
+    if not sys.stdin.isatty():
+        raise SpecError(
+            f"`delete` would delete {races.deletion_in_words(found)}, and asks first.",
+            hint="Add --yes to delete without being asked, or --dry-run to see what would go.",
+        )
+    typer.confirm(f"Delete {races.deletion_in_words(found)}? This cannot be undone.", abort=True, err=True)

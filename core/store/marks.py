@@ -1,0 +1,143 @@
+"""What people say of a trial: a star, labels, a note, and that it is put away. Pure: no SQL.
+
+Marks stand in rows of their own, so that no remark of a person ever touches what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from core.store.rows import Damage, Row, text, verified
+from core.wire.errors import SpecError
+
+MOST_LABELS = 20  # of one trial
+MOST_LABEL, MOST_NOTE = 40, 2000  # characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """The marks of one trial; one that nobody marked has none."""
+
+    starred: bool = False
+    archived: bool = False  # left out of lists unless they ask for it
+    labels: tuple[str, ...] = ()  # in the order of the alphabet
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the marks as plain JSON data."""
+        return {
+            "starred": self.starred,
+            "archived": self.archived,
+            "labels": list(self.labels),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What becomes of the marks of some trials; None leaves a mark as it is."""
+
+    starred: bool | None = None
+    archived: bool | None = None
+    add: tuple[str, ...] = ()  # labels
+    remove: tuple[str, ...] = ()  # labels
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse labels and notes that cannot be kept."""
+        for name in ("add", "remove"):
+            object.__setattr__(self, name, tuple(checked_label(one) for one in getattr(self, name)))
+        if self.note is not None:
+            object.__setattr__(self, "note", _checked_note(self.note))
+        if both := set(self.add) & set(self.remove):
+            raise SpecError(
+                f"The label `{min(both)}` is to be given and taken away at once.",
+                hint="Leave one of them out.",
+            )
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it changes nothing."""
+        return self == Change()
+
+    def of(self, marks: Marks) -> Marks:
+        """Return `marks` with this change.
+
+        Raises:
+            SpecError: more labels than one trial may have.
+        """
+        labels = tuple(sorted((set(marks.labels) | set(self.add)) - set(self.remove)))
+        if len(labels) > MOST_LABELS:
+            raise SpecError(
+                f"A trial has {MOST_LABELS} labels at most, this would be {len(labels)}.",
+                hint="Take a label away first.",
+            )
+        return Marks(
+            starred=marks.starred if self.starred is None else self.starred,
+            archived=marks.archived if self.archived is None else self.archived,
+            labels=labels,
+            note=marks.note if self.note is None else self.note,
+        )
+
+
+def checked_label(label: str) -> str:
+    """Return a label without spaces around it.
+
+    Raises:
+        SpecError: empty, too long, with a comma (which parts labels), or not printable.
+    """
+    found = " ".join(label.split())
+    if not 0 < len(found) <= MOST_LABEL or "," in found or not found.isprintable():
+        raise SpecError(
+            f"`{found[:60]!a}` is no label.",
+            hint=f"Use 1 to {MOST_LABEL} printable characters without a comma.",
+        )
+    return found
+
+
+def _checked_note(note: str) -> str:
+    found = note.strip()
+    if len(found) > MOST_NOTE or any(not one.isprintable() and one != "\n" for one in found):
+        raise SpecError(
+            f"A note has {MOST_NOTE:,} printable characters at most, but this one has {len(found):,}.",
+            hint="Write a shorter one, without control characters.",
+        )
+    return found
+
+
+def marks(row: Row) -> Marks:
+    """Return the marks of a row; raises `Damage` where they are not what was written."""
+    values = verified(row, "marks", ("id", "labels", "note"))
+    try:
+        labels = json.loads(values["labels"])
+    except ValueError:
+        raise Damage("its labels cannot be read") from None
+    if not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
+        raise Damage("its labels make no sense")
+    return Marks(
+        starred=bool(row["starred"]),
+        archived=bool(row["archived"]),
+        labels=tuple(labels),
+        note=values["note"],
+    )
+
+
+def columns(trial_id: str, own: Marks, at: float) -> dict[str, Any]:
+    """Return marks as SQLite takes them; `at`: seconds since the epoch."""
+    return {
+        "id": trial_id,
+        "starred": int(own.starred),
+        "archived": int(own.archived),
+        "labels": text(list(own.labels)),
+        "note": own.note,
+        "changed_at": at,
+    }
+
+
+def split(labels: str | Iterable[str]) -> list[str]:
+    """Return labels that were written with commas between them, each once."""
+    given = [labels] if isinstance(labels, str) else labels
+    return list(dict.fromkeys(part.strip() for one in given for part in one.split(",") if part.strip()))

@@ -1,0 +1,378 @@
+"""All trials of a model as points: any two numbers or settings against each other, and as parallel lines.
+
+As in `charts`: `point_of` and `parallel_info` make plain data, `scatter` and `parallel` only draw it; no
+Streamlit, no clock, no file. What became of a trial has a colour and a marker; one without a number stands in
+a strip of its own, so that none is lost. Every point carries the id of its trial, for what a brush selects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import plotly.graph_objects as go
+
+from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
+from core.show.table import Column, Table, tabulate
+from core.show.words import value_in_words
+from core.wire.guard import MARK, breach
+from core.wire.units import brief
+from dashboard.charts import HEIGHT, MUTED, PALETTE, TEXT, base_figure, number, plain, wide_ticks
+from dashboard.charts.search_tried_charts import SPREAD, TITLE_Y, add_text, folded
+
+MOST_AXES = 6  # settings of parallel lines
+LINES = 500  # trials that are still told apart as lines
+DEFAULT = "default"
+NO_NUMBER = "no number"
+_LEVELS = 5  # ticks of the axis of numbers of parallel lines
+_NO_NUMBER_AT = -0.14  # below the axes of parallel lines, which reach from 0 to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number that every trial may have."""
+
+    title: str  # with its unit
+    of: Callable[[Trial], float | None]
+
+
+def _fact(name: str, factor: float = 1.0) -> Callable[[Trial], float | None]:
+    def read(trial: Trial) -> float | None:
+        value: Any = trial.facts.get(name)
+        return None if value is None else value * factor
+
+    return read
+
+
+def _latency(name: str) -> Callable[[Trial], float | None]:
+    def read(trial: Trial) -> float | None:
+        found: Mapping[str, Any] = trial.facts.get("latency") or {}
+        value: float | None = found.get(name)
+        return None if value is None else value * 1e3
+
+    return read
+
+
+def _gain(trial: Trial) -> float | None:
+    contrasts: Sequence[Mapping[str, Any]] = trial.facts.get("contrasts") or ()
+    return contrasts[0].get("ratio") if contrasts else None
+
+
+NUMBERS: Mapping[str, Number] = {
+    "p50": Number(title="p50 latency (ms)", of=_latency("p50_s")),
+    "p95": Number(title="p95 latency (ms)", of=_latency("p95_s")),
+    "p99": Number(title="p99 latency (ms)", of=_latency("p99_s")),
+    "gain": Number(title="Speed against its baseline (×)", of=_gain),
+    "throughput": Number(title="Throughput (rows/s)", of=_fact("throughput_per_s")),
+    "memory": Number(title="Peak memory (MiB)", of=_fact("peak_rss_bytes", 1 / (1 << 20))),
+    "cpu": Number(title="CPU time per run (ms)", of=_fact("cpu_s_per_inference", 1e3)),
+    "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e3)),
+    "batch": Number(title="Batch (rows)", of=_fact("batch_size")),
+}
+WHEN = "when"
+
+# colour, marker and word of what became of a trial; the marker tells them apart without the colour
+OUTCOMES: Mapping[str, tuple[str, str, str]] = {
+    "complete": (PALETTE[0], "circle", "complete"),
+    "rejected": (PALETTE[1], "x", "rejected: no verdict"),
+    "breach": (PALETTE[3], "diamond", MARK),
+    "failed": (PALETTE[5], "cross", "failed or cancelled"),
+    "open": (MUTED, "circle-open", "not ended"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What the plots need of one trial."""
+
+    id: str
+    at: float  # seconds since the epoch
+    outcome: str  # key of `OUTCOMES`
+    numbers: dict[str, float]  # those that it has, by key of `NUMBERS`
+    settings: dict[str, str]  # those that are not the default
+
+
+def point_of(trial: Trial) -> Point:
+    """Return what the plots need of a trial, without its samples."""
+    found = {name: one.of(trial) for name, one in NUMBERS.items()}
+    return Point(
+        id=trial.id,
+        at=trial.created_at,
+        outcome=_outcome(trial),
+        numbers={name: float(value) for name, value in found.items() if value is not None},
+        settings=dict(_settings(trial.spec)),
+    )
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.state in ("WAITING", "RUNNING"):
+        return "open"
+    if trial.state != "COMPLETE":
+        return "failed"
+    if is_rejected(trial.facts):
+        return "rejected"
+    return "breach" if breach(trial.facts) else "complete"
+
+
+def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a stored spec asks for, flat; a spec holds what differs from the defaults."""
+    for part in ("session", "workload"):
+        for name, value in (spec.get(part) or {}).items():
+            if name == "providers":
+                yield name, ", ".join(str(one.get("name", "")) for one in value)
+            elif isinstance(value, Mapping):
+                yield from ((str(key), value_in_words(one)) for key, one in value.items())
+            else:
+                yield str(name), value_in_words(value)
+    if (engine := spec.get("engine")) is not None:
+        yield "engine", str(engine)
+
+
+def settings_of(points: Sequence[Point]) -> list[str]:
+    """Return the settings in which the trials differ, those first that vary most."""
+    values: dict[str, Counter[str]] = {}
+    for point in points:
+        for name, value in point.settings.items():
+            values.setdefault(name, Counter())[value] += 1
+    varied = {}
+    for name, counts in values.items():
+        counts[DEFAULT] += len(points) - counts.total()
+        if max(counts.values()) < len(points):
+            varied[name] = max(counts.values())
+    return sorted(varied, key=lambda name: (varied[name], name))
+
+
+def axis_title(name: str) -> str:
+    """Return the title of an axis, with its unit."""
+    if name == WHEN:
+        return "Measured at (UTC)"
+    return NUMBERS[name].title if name in NUMBERS else name
+
+
+# --- two against each other ---------------------------------------------------------------------------------
+
+
+def scatter(points: Sequence[Point], x: str, y: str) -> go.Figure:
+    """Draw every trial at two of its numbers or settings; one without the number stands in a strip below."""
+    figure = base_figure(x_title=plain(axis_title(x)), y_title=plain(axis_title(y)), height=HEIGHT + 60)
+    placed = [(one, _place(one, x), _place(one, y)) for one in points]
+    for outcome, (color, symbol, word) in OUTCOMES.items():
+        own = [row for row in placed if row[0].outcome == outcome and row[1] is not None]
+        for known in (True, False):
+            rows = [row for row in own if (row[2] is not None) == known]
+            if not rows:
+                continue
+            figure.add_scatter(
+                x=[row[1] for row in rows],
+                y=[row[2] for row in rows] if known else [NO_NUMBER] * len(rows),
+                name=word,
+                legendgroup=outcome,
+                showlegend=known or not any(row[2] is not None for row in own),
+                mode="markers",
+                marker={"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
+                customdata=[row[0].id for row in rows],
+                text=[_hover(row[0], x, y) for row in rows],
+                hovertemplate="%{text}<extra></extra>",
+                **({} if known else {"yaxis": "y2"}),
+            )
+    _scale(figure.update_xaxes, [row[1] for row in placed], x)
+    _scale(figure.update_yaxes, [row[2] for row in placed], y)
+    if any(row[1] is not None and row[2] is None for row in placed):
+        figure.update_layout(
+            xaxis={"anchor": "y2"},
+            yaxis={"domain": [0.16, 1.0]},
+            yaxis2={
+                "domain": [0.0, 0.08],
+                "type": "category",
+                "fixedrange": True,
+                "tickfont": {"color": TEXT},
+                "gridcolor": "rgba(0,0,0,0)",
+            },
+        )
+    return figure
+
+
+def unplaced(points: Sequence[Point], x: str) -> int:
+    """How many trials have no place on the axis from left to right."""
+    return sum(_place(one, x) is None for one in points)
+
+
+def _place(point: Point, name: str) -> Any:
+    if name == WHEN:
+        return datetime.fromtimestamp(point.at, tz=UTC).replace(tzinfo=None)
+    return point.numbers.get(name) if name in NUMBERS else point.settings.get(name, DEFAULT)
+
+
+def _scale(update: Any, values: Sequence[Any], name: str) -> None:
+    """A logarithmic axis where numbers are far apart; values of a setting in their order."""
+    known = [one for one in values if one is not None]
+    if name in NUMBERS:
+        if ticks := wide_ticks(known):
+            update(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+    elif name != WHEN:
+        update(type="category", categoryorder="array", categoryarray=ordered(known))
+
+
+def ordered(values: Sequence[str]) -> list[str]:
+    """Return values of a setting, each once: the default, numbers by size, words by the alphabet."""
+    return sorted(
+        set(values), key=lambda one: (one != DEFAULT, not _is_number(one), _size(one), one.casefold())
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit() and text.isascii()
+
+
+def _size(text: str) -> float:
+    return float(text) if _is_number(text) else 0.0
+
+
+def _hover(point: Point, *names: str) -> str:
+    told = [OUTCOMES[point.outcome][2]]
+    told += [f"{axis_title(name)}: {number(point.numbers.get(name))}" for name in names if name in NUMBERS]
+    asked = [f"{name} {value}" for name, value in point.settings.items()] or ["defaults"]
+    return "<br>".join(plain(line) for line in (point.id[:12], *told, *asked))
+
+
+# --- as parallel lines --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Trials as lines through their settings to one number."""
+
+    points: list[Point]
+    axes: list[tuple[str, list[str]]]  # setting and its values, from the bottom up
+    measure: str  # key of `NUMBERS`
+    reach: tuple[float, float]  # of the numbers
+    log: bool
+    left_out: int  # trials beyond `LINES`
+    hidden: int  # settings that vary, but are not drawn
+
+
+def parallel_info(points: Sequence[Point], measure: str, names: Sequence[str]) -> Lines:
+    """Return the newest trials as lines through the settings `names`, as far as they can be told apart."""
+    newest = sorted(points, key=lambda one: -one.at)[:LINES]
+    found = [one.numbers[measure] for one in newest if measure in one.numbers]
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    return Lines(
+        points=newest,
+        axes=[
+            (name, ordered([one.settings.get(name, DEFAULT) for one in newest])) for name in names[:MOST_AXES]
+        ],
+        measure=measure,
+        reach=(low, high),
+        log=bool(wide_ticks(found)),
+        left_out=len(points) - len(newest),
+        hidden=max(0, len(names) - MOST_AXES),
+    )
+
+
+def parallel(info: Lines) -> go.Figure:
+    """Draw a line for each trial, from setting to setting to its number on the right.
+
+    Plotly's own parallel coordinates take WebGL, which a browser on a server's screen often lacks, and tell
+    nobody what was brushed; the points on the axes can be.
+    """
+    figure = base_figure(x_title="", y_title="", height=HEIGHT + 60)
+    last = len(info.axes)
+    for index in range(last + 1):
+        line = {"color": MUTED, "width": 1}
+        figure.add_shape(type="line", x0=index, x1=index, y0=-0.04, y1=1.04, line=line)
+    for outcome, (color, symbol, word) in OUTCOMES.items():
+        own = [(number, one) for number, one in enumerate(info.points) if one.outcome == outcome]
+        if own:
+            _add_lines(figure, info, own, color=color, symbol=symbol, name=word)
+    for index, (name, values) in enumerate(info.axes):
+        for at, text in enumerate(values):
+            add_text(figure, index, _height(at, len(values)), text.removeprefix("ORT_"), anchor="left")
+        add_text(figure, index, TITLE_Y, folded(name.removeprefix("session.")), anchor="center")
+    for value in _levels(info):
+        add_text(figure, last, _level(info, value), number(value, 3), anchor="left")
+    if any(info.measure not in one.numbers for one in info.points):
+        add_text(figure, last, _NO_NUMBER_AT, NO_NUMBER, anchor="left")
+    add_text(figure, last, TITLE_Y, f"<b>{plain(axis_title(info.measure))}</b>", anchor="center", markup=True)
+    figure.update_xaxes(visible=False, range=[-0.5, last + 0.6], fixedrange=True)
+    figure.update_yaxes(visible=False, range=[-0.2, 1.24], fixedrange=True)
+    return figure
+
+
+def _add_lines(
+    figure: go.Figure,
+    info: Lines,
+    own: Sequence[tuple[int, Point]],
+    *,
+    color: str,
+    symbol: str,
+    name: str,
+) -> None:
+    """Trials of one outcome as one series; a gap parts two of them."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    ids: list[str | None] = []
+    text: list[str | None] = []
+    for order, one in own:
+        x += [*range(len(info.axes) + 1), None]
+        y += [*_crossings(info, one, order), None]
+        ids += [one.id] * (len(info.axes) + 1) + [None]
+        text += [_hover(one, info.measure)] * (len(info.axes) + 1) + [None]
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name=name,
+        mode="lines+markers",
+        line={"color": color, "width": 1},
+        marker={"color": color, "symbol": symbol, "size": 5},
+        opacity=0.75,
+        customdata=ids,
+        text=text,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _crossings(info: Lines, point: Point, order: int) -> Iterator[float]:
+    """Where a trial crosses each axis; lines through one value lie side by side."""
+    aside = SPREAD * (0.5 - order / max(1, len(info.points) - 1))
+    for name, values in info.axes:
+        yield _height(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
+    value = point.numbers.get(info.measure)
+    yield _NO_NUMBER_AT if value is None else _level(info, value)
+
+
+def _height(at: int, count: int) -> float:
+    return 0.5 if count < 2 else at / (count - 1)
+
+
+def _level(info: Lines, value: float) -> float:
+    low, high = (math.log(end) if info.log else end for end in info.reach)
+    return 0.5 if high <= low else ((math.log(value) if info.log else value) - low) / (high - low)
+
+
+def _levels(info: Lines) -> list[float]:
+    low, high = info.reach
+    if high <= low:
+        return [low]
+    steps = [step / (_LEVELS - 1) for step in range(_LEVELS)]
+    return [low * (high / low) ** step if info.log else low + (high - low) * step for step in steps]
+
+
+def parallel_table(info: Lines) -> Table:
+    """Return what the lines stand for: a row for each trial."""
+
+    def setting(name: str) -> Callable[[Point], str]:
+        return lambda one: one.settings.get(name, DEFAULT)
+
+    title = axis_title(info.measure)
+    return tabulate(
+        info.points,
+        (Column("trial", "id", key="trial"), lambda one: one.id),
+        (Column("outcome", key="outcome"), lambda one: OUTCOMES[one.outcome][2]),
+        *((Column(name, key=name), setting(name)) for name, _ in info.axes),
+        (Column(title, "number", key=title), lambda one: one.numbers.get(info.measure)),
+    )

@@ -1,0 +1,53 @@
+"""The runs of one or more sides as plots: over time, as densities, and as percentiles up to the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard import charts, format
+from dashboard.charts import density_charts, duel_charts
+from dashboard.widgets import plots
+
+
+def over_time(info: duel_charts.Timeline, *, key: str) -> None:
+    """Draw latency over time, with what disturbed each block beneath."""
+    plots.draw(
+        duel_charts.timeline(info),
+        "Latency over time",
+        key=key,
+        alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
+    )
+    if info.above:
+        st.caption(
+            ":material/info: The picture ends at the p99.9 of the runs; a tick on top is a run beyond it. "
+            "Double-click to see all. Every run counts in every number."
+        )
+
+
+def distribution(sides: Sequence[charts.Side], *, key: str) -> None:
+    """Draw where the runs lie: densities over each other first, then percentiles with a long tail."""
+    info = density_charts.densities_info(sides)
+    if info.sides:
+        plots.draw(
+            density_charts.densities(info),
+            "Where the runs lie",
+            key=f"{key}.densities",
+            alt="Density of the runs over their latency in milliseconds, with the median of each side",
+        )
+    if info.few:
+        st.caption(
+            f":material/info: Fewer than {density_charts.LEAST} runs make no density: "
+            f"{format.plain(', '.join(info.few))}."
+        )
+    plots.draw(
+        charts.latency_ecdf(sides),
+        "Percentiles of the latency",
+        key=f"{key}.ecdf",
+        alt="Latency in milliseconds at each percentile of the runs, up to the slowest run",
+    )
+    st.caption(
+        ":material/info: From p90 on, each line upwards leaves a tenth of the runs: the tail is as wide as "
+        "the bulk. The last step of a line is its slowest run."
+    )
