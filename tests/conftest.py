@@ -1,4 +1,4 @@
-"""Every test process: ONNX Runtime sends nothing, set before anything imports it; examples have no deadline."""
+"""Every test process: ONNX Runtime sends nothing, set before anything imports it; no deadlines."""
 
 from hypothesis import settings
 

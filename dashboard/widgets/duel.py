@@ -328,11 +328,17 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
     _running_forest(info, key="duel.live", alt="Speed against each reference so far, with its 95 % interval")
 
 
-def live_ratio(place: DeltaGenerator, trial_id: str, race: Mapping[str, Any]) -> None:
-    """Draw the ratio so far against the first reference into a place of its own, once there is one."""
-    for found in live_text.contrasts_of(race, trial_id)[:1]:
-        words, interval = so_far(found)
-        place.badge(f"{words} so far, {interval}", icon=":material/timer:", color="gray")
+def live_ratio(place: DeltaGenerator, trial_id: str, race: Mapping[str, Any] | None) -> None:
+    """Draw the ratio so far against the first reference into a place of its own; nothing while there is none.
+
+    A fragment that writes beyond itself has to write in every run, hence the emptiness.
+    """
+    found = live_text.contrasts_of(race, trial_id) if race else []
+    if not found:
+        place.empty()
+        return
+    words, interval = so_far(found[0])
+    place.badge(f"{words} so far, {interval}", icon=":material/timer:", color="gray")
 
 
 def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:

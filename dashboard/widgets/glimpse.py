@@ -166,10 +166,11 @@ def _watch(spec: TrialSpec, every_s: float, ratio: DeltaGenerator) -> None:
     status = _status()
     if (SOON_S if _is_moving(status, spec) else LATER_S) != every_s:
         st.rerun()  # one full run changes how often to look
+    told = _told(status)
+    _draw_ratio(told if told.get("key") == spec.key() and state.is_active(status) else {}, ratio)
     if status is None or not state.is_active(status):
         _ended(status)
         return
-    told = _told(status)
     if told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
         waits = (
             f" behind {format.plain(status.holder)}" if status.state == "WAITING" and status.holder else ""
@@ -178,7 +179,7 @@ def _watch(spec: TrialSpec, every_s: float, ratio: DeltaGenerator) -> None:
     elif told.get("error"):
         state.report_record(told["error"])
     else:
-        _draw_glimpse(told, spec, ratio)
+        _draw_glimpse(told, spec)
     _draw_trail(told)
 
 
@@ -189,10 +190,18 @@ def _ended(status: Status | None) -> None:
     st.caption(":material/bolt: Live rests: the machine is free again. Move a setting to go on.")
 
 
-def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec, ratio: DeltaGenerator) -> None:
+def _draw_ratio(told: Mapping[str, Any], place: DeltaGenerator) -> None:
+    """Draw the ratio in the bar; a fragment that writes beyond itself has to write in every run."""
+    if not told.get("contrasts") or told.get("error"):
+        place.empty()
+        return
+    words, interval = so_far(told["contrasts"][0])
+    place.badge(f"glimpse: {words}, {interval}", icon=":material/bolt:", color="gray")
+
+
+def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
     [contrast] = told["contrasts"]
     words, interval = so_far(contrast)
-    ratio.badge(f"glimpse: {words}, {interval}", icon=":material/bolt:", color="gray")
     st.markdown(
         f":material/bolt: **Glimpse: {words}** than ONNX Runtime's default, {interval} · "
         f"p50 {format.ms(told['p50_s'])} · "

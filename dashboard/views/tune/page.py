@@ -109,7 +109,7 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
         st.title("Tune", anchor=False, width="content")
         with st.container(width=MODEL_PX, key="bar.model"):
             controls.model_picker()
-        ratio = st.empty()
+        ratio = st.container(key="bar.ratio", width="content")
         st.space("stretch")
         if spec is not None and not reason:
             _guessed(record)
@@ -303,6 +303,7 @@ def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: Delt
     ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
     if ended or polling.race_s(status) != again_s:
         st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
+    duel.live_ratio(ratio, trial.id, status.live if status is not None else None)
     with st.container(border=True, key="live"):
         if status is None:
             st.progress(
@@ -313,7 +314,6 @@ def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: Delt
         st.progress(share, text=text)
         if status.live:
             duel.live(trial.id, status.live, field, margin=margin, racing=status.stage == RACING)
-            duel.live_ratio(ratio, trial.id, status.live)
 
 
 def _is_active(trial: Trial) -> bool:
