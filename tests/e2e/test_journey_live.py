@@ -91,9 +91,8 @@ def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(o
     page.get_by_role("button", name="Close").click()
     expect(settings).to_be_hidden()
     expect(page.locator(".st-key-changes")).to_contain_text("Intra-op threads: 1")
-    page.locator(".st-key-run-foot button").first.click()
-    expect(page.locator(".st-key-cancel-foot button").first).to_be_visible()
-    page.locator(".st-key-cancel-foot button").first.click()
+    page.locator(".st-key-run-foot button:visible").click()
+    page.locator(".st-key-cancel-foot button:visible").click()
     expect(page.get_by_text("This trial was cancelled")).to_be_visible()
     box = page.evaluate("document.documentElement.scrollWidth")
     assert box <= 400  # nothing reaches beyond the screen
