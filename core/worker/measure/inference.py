@@ -114,7 +114,7 @@ class Inference:
     @property
     def libraries(self) -> dict[str, str]:
         """Versions of what computes, by name."""
-        return {"onnxruntime": ort.__version__, "numpy": np.__version__}
+        return {"onnxruntime": ort.__version__, "numpy": np.__version__, **self.built.libraries}
 
     def outputs(self, result: object) -> list[wire.TensorInfo]:
         """Describe what came out of a call, given what the call returned."""
