@@ -15,7 +15,8 @@ INTEGERS = {
 
 STRING = "string"
 NO_TEXT_HINT = (
-    'Give it fixed text, `--feed {name}="some text"`, or a file of lines, `--feed {name}=@lines.txt`.'
+    'Give it fixed text under "Values of single inputs", or `--feed {name}="some text"`, or a file of lines, '
+    "`--feed {name}=@lines.txt`."
 )
 
 

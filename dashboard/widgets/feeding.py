@@ -70,7 +70,10 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
     if source == fields.IMAGES:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
-    with st.expander("Values of single inputs", icon=":material/push_pin:", key="group.values"):
+    text = any(info["dtype"] == STRING for info in record.info["inputs"])  # nothing runs without it
+    with st.expander(
+        "Values of single inputs", icon=":material/push_pin:", key="group.values", expanded=text
+    ):
         for info in record.info["inputs"]:
             _fixed_value(info)
 

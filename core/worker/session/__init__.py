@@ -91,7 +91,7 @@ def build_session(
     """
     plugged, loaded = _register_providers(plan)
     requested = [provider["name"] for provider in plan["providers"]]
-    chain, refused = _in_this_build(plan["providers"], plugged)
+    chain, refused = _in_this_build(plan["providers"], plugged, brought=[one.name for one in loaded])
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes = _preload(chain)
@@ -121,13 +121,17 @@ def build_session(
 
 
 def _in_this_build(
-    providers: list[wire.ProviderPlan], plugged: _Plugged
+    providers: list[wire.ProviderPlan], plugged: _Plugged, *, brought: list[str]
 ) -> tuple[list[wire.ProviderPlan], dict[str, ProviderError]]:
     listed = list(dict.fromkeys([*ort.get_available_providers(), *plugged]))
+    way = "Choose a provider of that list, or install a build that has it."
+    if brought:
+        libraries = ", ".join(f"`{name}`" for name in brought)
+        way = f"{libraries} brings no such provider, or finds no device for it here."
     refused = {
         provider["name"]: ProviderError(
             f"{provider['name']} is not in this build of ONNX Runtime, which lists {', '.join(listed)}.",
-            hint=f"Choose a provider of that list, or install a build that has it. {WITHOUT_IT}",
+            hint=f"{way} {WITHOUT_IT}",
         )
         for provider in providers
         if provider["name"] not in listed
@@ -295,9 +299,10 @@ def _create_with_fallback(
     """Create the session; a provider that breaks creation leaves the chain and is added to `refused`."""
     while True:
         log: list[str] = []
+        made = options()
         try:
             with _native_log(log, wait_s=_PIN_REPORT_S if _AFFINITIES in plan["config_entries"] else 0.0):
-                session, creation_s = _create(model, options(), plan, chain, plugged)
+                session, creation_s = _create(model, made, plan, chain, plugged)
         except ORT_ERRORS as error:
             name = blamed_provider(str(error), [p["name"] for p in chain if p["name"] != CPU])
             if name is None:
