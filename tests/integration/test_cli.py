@@ -224,7 +224,8 @@ def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
     ("args", "words"),
     [
         (["--feed", "a.npz", "--feed", "b.npz"], "names 2 sources"),
-        (["--feed", "x=abc"], "takes a number"),
+        (["--feed", "x=[abc"], "takes a number"),
+        (["--feed", "x=@none.txt"], "file of lines"),
         (["--feed", "x=1", "--feed", "x=2"], "stands twice"),
         (["--feed", "x=NaN"], "finite"),
         (["--feed", "x=null"], "finite"),
