@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.show import settings
-from core.spec import SessionSpec, TrialSpec, asked, session_from_dict, spec_from_dict
+from core.spec import TrialSpec, anchor, asked, session_from_dict, spec_from_dict
 from core.spec.knobs import ENTRIES, KNOBS
 from core.spec.presets import PRESETS, preset
 from core.wire.engines import DEFAULT, ENGINES, can
@@ -53,12 +53,13 @@ class Entry:
 
 
 def from_preset(name: str, base: TrialSpec) -> TrialSpec:
-    """Return the preset `name` on the model and the workload of `base`.
+    """Return the preset `name` on the model and the workload of `base`, with the operators that it needs.
 
     Raises:
         SpecError: no such preset, or one that goes not together with that workload.
     """
     session, workload = preset(name)
+    session = session.model_copy(update={"custom_op_libraries": base.session.custom_op_libraries})
     data = base.to_dict()
     return spec_from_dict(
         {
@@ -217,7 +218,8 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
             empty: all run that one.
         own: name of the model that the list is of, which its default says where others race, too.
     """
-    default = specs[baseline].model_copy(update={"session": SessionSpec(), "engine": DEFAULT})
+    default = anchor(specs[baseline])
+    default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
     named: list[str] = []
     for index, spec in enumerate(specs):
         name = _label(spec, default if index == baseline else specs[baseline])
@@ -256,7 +258,7 @@ def _explicit(spec: TrialSpec) -> list[str]:
 
 def is_default(spec: TrialSpec) -> bool:
     """Whether `spec` is what ONNX Runtime does unasked, on whatever workload."""
-    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", SessionSpec())
+    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", anchor(spec).session)
 
 
 def _short(parts: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
 from core.wire.errors import SpecError
+from core.wire.feeding import STRING
 
 DEFAULT, ON, OFF = "default", "on", "off"
 RANDOM, NPZ, IMAGES = "random", "npz", "images"
@@ -24,7 +25,8 @@ FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
 
 TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # off and default are the same here
-NAME_LISTS = ("providers", "disabled_optimizers")  # chosen from names, in the order of choice
+LIBRARIES = ("custom_op_libraries", "provider_libraries")
+NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in the order of choice
 _SPECIAL = ("providers", "dims", "feeds", "feed_values")
 
 
@@ -177,7 +179,7 @@ def _session(have: Mapping[str, Any]) -> dict[str, Any]:
         "providers": [
             {"name": name, "options": _options(name, have)} for name in have[key("providers")] or []
         ],
-        "disabled_optimizers": list(have[key("disabled_optimizers")] or []),
+        **{name: list(have[key(name)] or []) for name in ("disabled_optimizers", *LIBRARIES)},
         **{name: _entries(target, have) for target, name in ENTRIES.items()},
         "free_dimension_overrides": _overrides(have),
         "allow_fallback": bool(have[key("allow_fallback")]),
@@ -303,9 +305,26 @@ def _dims(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, int
 
 
 def _feed_values(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
-    names = [one["name"] for one in info["inputs"]] if info is not None else []
-    texts = {name: str(have.get(value_key(name)) or "").strip() for name in names}
-    return {name: parse_value(name, text) for name, text in texts.items() if text}
+    dtypes = {one["name"]: one["dtype"] for one in info["inputs"]} if info is not None else {}
+    texts = {name: str(have.get(value_key(name)) or "").strip() for name in dtypes}
+    return {
+        name: parse_text(text) if dtypes[name] == STRING else parse_value(name, text)
+        for name, text in texts.items()
+        if text
+    }
+
+
+def parse_text(text: str) -> str | list[Any]:
+    """Read what an input of text is fed: one text, one a line, or a list of them in JSON."""
+    if text[0] in '["':
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, str | list):
+            return found
+    lines = [line.strip() for line in text.splitlines()]
+    return lines if len(lines) > 1 else text
 
 
 def parse_value(name: str, text: str) -> Any:
@@ -358,10 +377,17 @@ def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
         values |= _option_values(provider.name, provider.options)
     values |= {dim_key(name): size for name, size in spec.workload.dims.items()}
     values |= {
-        value_key(name): value if isinstance(value, str) else json.dumps(value)
+        value_key(name): value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
         for name, value in spec.workload.feed_values.items()
     }
     return values | _feed_source(spec.workload.feeds)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a text comes back from its field as it is; any other is written as JSON."""
+    return (
+        isinstance(value, str) and value.strip() == value != "" and value[0] not in '["' and "\n" not in value
+    )
 
 
 def _widget_value(setting: Knob, spec: TrialSpec) -> Any:

@@ -51,7 +51,9 @@ _METAVARS = {
     "run_config_entries": "KEY=VALUE",
     "dims": "NAME=N",
     "free_dimension_overrides": "NAME=N",
-    "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|FILE.npz|IMAGES",
+    "custom_op_libraries": "NAME",
+    "provider_libraries": "NAME",
+    "feeds": "NAME=VALUE|NAME=random:LOW..HIGH|NAME=@LINES.txt|FILE.npz|IMAGES",
     "image_mean": "M,M,…",
     "image_std": "S,S,…",
     "budget_s": "SECONDS|30s|2m",
@@ -63,12 +65,16 @@ _PROVIDER_OPTION_HELP = (
     "An option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
 )
 _FEED_HELP = (
-    "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), an .npz, an image or a "
-    "folder of images. Default: seeded random values."
+    "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), for one that takes "
+    "text "
+    "`NAME=TEXT` or `NAME=@FILE` with a line for each row; an .npz, an image or a folder of images. "
+    "Default: seeded "
+    "random values; text is never made up."
 )
 EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
+    *("custom_op_libraries", "provider_libraries"),
     *("dims", "feeds", "precision"),
 )
 
@@ -83,7 +89,11 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 def with_workload(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the options that may hold for all who race."""
-    shared = [one for one in offered() if one.target in ("workload", "protocol") or one.name == "precision"]
+    shared = [
+        one
+        for one in offered()
+        if one.target in ("workload", "protocol") or one.name in ("precision", "custom_op_libraries")
+    ]
     return _with_options(command, [_parameter(setting) for setting in shared])
 
 
@@ -302,18 +312,17 @@ def preset_config(name: str) -> dict[str, Any]:
     return {"session": session.model_dump(mode="json", exclude_defaults=True), "workload": workload}
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, *, what: str = "configuration") -> str:
     try:
         with open_regular(path) as file:
             return file.read(4 * MAX_CHARACTERS + 1).decode("utf-8")
     except OSError as error:
         raise SpecError(
-            f"The configuration `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
+            f"The {what} `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
         ) from None
     except UnicodeDecodeError:
-        raise SpecError(
-            f"The configuration `{path}` is not UTF-8 text.", hint="Choose a YAML file that ORTune exported."
-        ) from None
+        other = "a YAML file that ORTune exported" if what == "configuration" else "a file of UTF-8 text"
+        raise SpecError(f"The {what} `{path}` is not UTF-8 text.", hint=f"Choose {other}.") from None
 
 
 # --- options to a spec -------------------------------------------------------------------------------------
@@ -540,6 +549,8 @@ def _feed_value(name: str, text: str) -> Any:
     plain = text.strip()
     if plain in ("True", "False"):
         return plain == "True"
+    if plain.startswith("@"):
+        return _lines(name, plain[1:])
     if feed_range(name, plain) is not None:
         return plain
     try:
@@ -549,7 +560,24 @@ def _feed_value(name: str, text: str) -> Any:
     try:
         return float(plain)  # `.5` and `1.` are no JSON
     except ValueError:
+        if plain and plain[0] not in '[{"':
+            return text  # whether the input takes text is seen when the model is known
         raise SpecError(
-            f"`--feed {name}` takes a number, true, false, a JSON list or a range, but got `{text[:40]}`.",
+            f"`--feed {name}` takes a number, true, false, a JSON list, a range or text, but got "
+            f"`{text[:40]}`.",
             hint="Write a range as `random:0..30521`; give a file without a name: `--feed feeds.npz`.",
         ) from None
+
+
+def _lines(name: str, path: str) -> list[str]:
+    """The lines of a file of text: they become part of the configuration, the file does not."""
+    lines = _read(expanded(path), what=f"file of lines for `--feed {name}`").splitlines()
+    if not lines or len(lines) > MOST_LINES:
+        raise SpecError(
+            f"`--feed {name}=@{path[:80]}` has {len(lines):,} lines; 1 to {MOST_LINES:,} are fed.",
+            hint="Give one line for each row of the batch.",
+        )
+    return lines
+
+
+MOST_LINES = 10_000  # they stand in every file of the configuration

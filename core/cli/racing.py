@@ -113,6 +113,10 @@ def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, A
     workload = {**carrier.get("workload", {}), **config.get("workload", {})}
     if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
         workload.pop("use_io_binding", None)
+    elif operators := carrier.get("session", {}).get(
+        "custom_op_libraries"
+    ):  # of the model, not of what is tuned
+        config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
     return {**config, "model": model, "workload": workload}
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from core import wire
 from core.evidence.documents import FedInput
-from core.wire.feeding import INTEGERS, channel_axis, random_range
+from core.wire.feeding import INTEGERS, STRING, channel_axis, random_range
 from core.wire.units import clipped
 
 _MOST = 40  # characters of a fixed value
@@ -74,8 +74,9 @@ def fed_words(one: Fed) -> str:
 
 def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
     if one["name"] in plan["values"]:
-        text = json.dumps(plan["values"][one["name"]])
-        return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
+        text = json.dumps(plan["values"][one["name"]], ensure_ascii=False)
+        told = text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
+        return f"fixed text, not random: {told}" if one["dtype"] == STRING else told
     if one.get("drawn"):
         return f"{random_words(one)} (asked for)"
     if plan["source"] == "npz" or (plan["source"] == "images" and takes_images(one["dtype"], one["shape"])):
@@ -91,6 +92,8 @@ def takes_images(dtype: str, shape: Sequence[int]) -> bool:
 def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
     """Return the range of an input's random values in words, as the worker draws them."""
     dtype, low, high = one["dtype"], one.get("low"), one.get("high")
+    if dtype == STRING:
+        return "text, which you give"
     least, end = random_range(dtype, low, high)
     if dtype == "bool":
         return "random, true or false" if end - least > 1 else f"always {'true' if least else 'false'}"

@@ -174,7 +174,8 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
         lost = Origin(sha256=sha256, name=name, precision=precision_of_model(record), reference=None)
         return lost, [f"The outputs were not compared: {error.message}"]
     cpus = resolved.spec.protocol.cpus
-    plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus)
+    libraries = prepared.session.get("custom_op_libraries", [])
+    plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus, libraries=libraries)
     reference = Reference(model=original.name, sha256=original.content_sha256, plan=plan)
     precision = precision_of_model(original)
     return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []

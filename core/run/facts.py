@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -20,8 +20,9 @@ from core.run.bundle.opening import Opened
 from core.run.job import Service
 from core.run.plan import session_plan, thread_warning
 from core.run.trial import Resolved, resolve_trial
-from core.spec import TrialSpec
+from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
+from core.wire.doors import found_library, library
 from core.wire.errors import Cancelled, ModelError, SpecError, TunerError
 from core.wire.provenance import differing_facts
 
@@ -68,6 +69,10 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
         Cancelled: somebody ended it.
     """
     found = Facts()
+    if not _libraries(held.spec, found):  # what it says of itself stands; the model is looked at without them
+        held = replace(
+            held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
+        )
     resolved = _model(held, service, found)
     _versions(held, machine, found)
     _providers(held.spec, machine, found)
@@ -75,6 +80,29 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
     _threads(held.spec, machine, found)
     _machine(held, machine, found)
     return found, resolved
+
+
+def _libraries(spec: TrialSpec, found: Facts) -> bool:
+    """Whether every library that is named lies in this machine's own folder, and is the same."""
+    for text in (*spec.session.custom_op_libraries, *spec.session.provider_libraries):
+        recorded = library(text)
+        name, then = f"library {recorded.name}", recorded.sha256[:12]
+        try:
+            here = found_library(text)[1].sha256[:12]
+        except SpecError as error:
+            why = f"{error.message} {error.hint}"
+            found.checks.append(Check(name=name, state="NO", recorded=then, why=why))
+            continue
+        if not then:
+            why = "The file does not say which library it was measured with: it carries no hash."
+            found.checks.append(Check(name=name, state="UNKNOWN", here=here, why=why))
+        else:
+            found.checks.append(Check(name=name, state="OK", recorded=then, here=here))
+    return all(one.state != "NO" for one in found.checks)
+
+
+def _without_libraries(session: SessionSpec) -> SessionSpec:
+    return session.model_copy(update={"custom_op_libraries": (), "provider_libraries": ()})
 
 
 def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
@@ -145,6 +173,10 @@ def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None
     known = {one["name"]: one for one in machine["providers"]}
     for name in spec.session.requested_providers:
         fact = known.get(name)
+        if fact is None and spec.session.provider_libraries:
+            why = f"ONNX Runtime itself has no {name}; whether a library brings it shows in the run."
+            found.checks.append(Check(name=name, state="UNKNOWN", why=why))
+            continue
         if fact is not None and fact["loadable"]:
             found.checks.append(Check(name=name, state="OK", here="loads"))
             continue

@@ -8,8 +8,9 @@ the model does not have) raises `SpecError` here, before a worker starts.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,8 +19,10 @@ from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
 from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
+from core.wire.doors import found_library
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError, nearest
+from core.wire.feeding import NO_TEXT_HINT, STRING, no_text
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -32,7 +35,7 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
         for k in KNOBS
         if k.target == "attribute" and (value := getattr(session, k.name)) is not None
     }
-    return {
+    plan: wire.SessionPlan = {
         "attributes": attributes,
         "config_entries": dict(session.session_config_entries),
         "run_config_entries": dict(session.run_config_entries),
@@ -45,6 +48,27 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
         "disabled_optimizers": list(session.disabled_optimizers),
         "allow_fallback": session.allow_fallback,
     }
+    if session.custom_op_libraries:
+        plan["custom_op_libraries"] = list(session.custom_op_libraries)
+    if session.provider_libraries:
+        plan["provider_libraries"] = list(session.provider_libraries)
+    return plan
+
+
+def pinned(session: SessionSpec) -> SessionSpec:
+    """Return `session` with the hash of every library that it names, as it lies in the operator's folder.
+
+    Raises:
+        SpecError: the door is closed, a file is missing, outside or no library, or another one than was
+        recorded.
+    """
+    names = ("custom_op_libraries", "provider_libraries")
+    found = {
+        name: tuple(str(found_library(text)[1]) for text in texts)
+        for name in names
+        if (texts := getattr(session, name))
+    }
+    return session.model_copy(update=found) if found else session
 
 
 def _ort_text(provider: str, name: str, value: str) -> str:
@@ -101,11 +125,13 @@ def contestant_plan(
 
 
 def reference_plan(
-    path: str, info: wire.ModelInfo, feeds: wire.FeedPlan, *, cpus: str
+    path: str, info: wire.ModelInfo, feeds: wire.FeedPlan, *, cpus: str, libraries: Sequence[str] = ()
 ) -> wire.ContestantPlan:
     """Return how the model at `path` is run to say what the outputs should be: nothing optimized, on the CPU.
 
-    It is fed the numbers of `feeds`, which may be those of a variant with other types of inputs.
+    It is fed the numbers of `feeds`, which may be those of a variant with other types of inputs. `libraries`
+    bring
+    the operators that it needs.
     """
     dtypes = {one["name"]: one["dtype"] for one in info["inputs"]}
     inputs: list[wire.InputPlan] = [
@@ -115,7 +141,9 @@ def reference_plan(
         "engine": DEFAULT,
         "model_path": path,
         "torch": None,
-        "session": session_plan(SessionSpec(graph_optimization_level="ORT_DISABLE_ALL")),
+        "session": session_plan(
+            SessionSpec(graph_optimization_level="ORT_DISABLE_ALL", custom_op_libraries=tuple(libraries))
+        ),
         "feeds": {**feeds, "inputs": inputs},
         "use_io_binding": False,
         "warmup_runs": 0,
@@ -228,6 +256,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     _check_dims(workload, info)
     _check_values(workload, info)
     drawn = drawn_inputs(workload)
+    _check_texts(workload, info)
     values = {name: value for name, value in workload.feed_values.items() if name not in drawn}
     if source != "npz":
         _check_sizes(sizes, info, fixed=set(values))
@@ -387,6 +416,34 @@ def _check_values(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
                 f"The model has no input `{name}`.{nearest(name, names)}",
                 hint=f"Choose among {', '.join(names)}." if names else "Remove it; the model has no inputs.",
             )
+
+
+def _check_texts(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
+    """Refuse text for numbers, and the reverse; text that nobody gave is not made up."""
+    for one in info["inputs"]:
+        name, value = one["name"], workload.feed_values.get(one["name"])
+        if one["dtype"] != STRING:
+            if value is not None and feed_range(name, value) is None and _holds_text(value):
+                raise SpecError(
+                    f"Input `{name}` is {one['dtype']}, but its value is text: {json.dumps(value)[:40]}.",
+                    hint="Give a number, true, false, a list of them, or a range such as `random:0..30521`.",
+                )
+        elif value is None and not workload.feeds.lower().endswith(".npz"):
+            raise SpecError(no_text(name), hint=NO_TEXT_HINT.format(name=name))
+        elif value is not None and not _holds_text(value):
+            raise SpecError(
+                f"Input `{name}` takes text, but its value is {json.dumps(value)[:40]}.",
+                hint=f"Write it in quotes: `--feed '{name}=\"123\"'`.",
+            )
+        elif feed_range(name, value) is not None:
+            raise SpecError(
+                f"Input `{name}` takes text, and ORTune makes up none: `{value}` asks for random values.",
+                hint=f"If that is the text itself, write it as a list: `--feed '{name}=[\"{value}\"]'`.",
+            )
+
+
+def _holds_text(value: Any) -> bool:
+    return any(map(_holds_text, value)) if isinstance(value, list | tuple) else isinstance(value, str)
 
 
 def _check_sizes(sizes: Mapping[str, int], info: wire.ModelInfo, *, fixed: set[str]) -> None:

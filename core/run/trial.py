@@ -24,6 +24,7 @@ from core.run.plan import (
     check_overrides,
     contestant_plan,
     feed_plan,
+    pinned,
     session_plan,
     torch_source,
 )
@@ -67,7 +68,9 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
 
     Raises:
         ModelError: there is no such model, or it cannot be loaded.
-        SpecError: the file is another model than the spec's hash says.
+        SpecError: the file is another model than the spec's hash says, or a library that is named may not be
+        loaded
+            here, see `pinned`.
     """
     wanted = spec.model.sha256
     try:
@@ -84,7 +87,9 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
         )
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
-    return Resolved(record=record, spec=spec.model_copy(update={"model": model}))
+    return Resolved(
+        record=record, spec=spec.model_copy(update={"model": model, "session": pinned(spec.session)})
+    )
 
 
 def check_before(spec: TrialSpec, store: Store, run: Run) -> None:

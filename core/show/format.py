@@ -5,6 +5,7 @@ Units come from `core.wire.units`. A number that is not known is a dash, never a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -91,8 +92,11 @@ def value(setting: object) -> str:
     if isinstance(setting, dict):
         return ", ".join(f"{k}={v}" for k, v in setting.items()) or "none"
     if isinstance(setting, tuple | list):
-        return " → ".join(provider(str(one)) for one in setting) or "none"
-    return str(setting)
+        return " → ".join(provider(value(one)) for one in setting) or "none"
+    return _HASHED.sub(r" (SHA-256 \1…)", str(setting))
+
+
+_HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # behind the name of a library
 
 
 def share(fraction: float | None, digits: int = 2) -> str:

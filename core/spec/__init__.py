@@ -21,6 +21,7 @@ from core.spec.checks import (
     check_dimension,
     check_feed_value,
     check_image_statistics,
+    check_libraries,
     check_provider,
     cpu_list,
 )
@@ -109,6 +110,8 @@ class SessionSpec(Spec):
     use_per_session_threads: bool | None = None
     free_dimension_overrides: dict[str, int] = Field(default_factory=dict)
     disabled_optimizers: tuple[str, ...] = Field(default=(), strict=False)
+    custom_op_libraries: tuple[str, ...] = Field(default=(), strict=False)  # `NAME` or `NAME@sha256:…`
+    provider_libraries: tuple[str, ...] = Field(default=(), strict=False)
     session_config_entries: dict[str, OptionText] = Field(default_factory=dict)
     run_config_entries: dict[str, OptionText] = Field(default_factory=dict)
     allow_fallback: bool = False
@@ -130,6 +133,8 @@ class SessionSpec(Spec):
             self.session_config_entries.get("session.intra_op_thread_affinities", ""),
             threads=self.intra_op_num_threads or 0,
         )
+        check_libraries(self.custom_op_libraries)
+        check_libraries(self.provider_libraries)
         seen: set[str] = set()
         for provider in self.providers:
             if provider.name in seen:
@@ -138,7 +143,9 @@ class SessionSpec(Spec):
                     hint="Name each execution provider once.",
                 )
             seen.add(provider.name)
-            check_provider(provider.name, provider.options, expert=self.expert)
+            check_provider(
+                provider.name, provider.options, expert=self.expert, plugged=bool(self.provider_libraries)
+            )
         return self
 
     @property
@@ -553,6 +560,10 @@ def yaml_from_spec(
 
 
 def anchor(spec: TrialSpec) -> TrialSpec:
-    """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload."""
+    """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload.
+
+    Libraries of operators belong to what the model needs, not to what is tuned.
+    """
     model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
-    return TrialSpec(model=model, workload=spec.workload, protocol=spec.protocol)
+    session = SessionSpec(custom_op_libraries=spec.session.custom_op_libraries)
+    return TrialSpec(model=model, session=session, workload=spec.workload, protocol=spec.protocol)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from core.spec.knobs import is_whole_number
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire.doors import library
 from core.wire.errors import SpecError, nearest
 
 MAX_DIMENSION = 2**31 - 1
@@ -87,13 +88,30 @@ def check_affinities(text: str, *, threads: int) -> None:
             )
 
 
-def check_provider(provider: str, options: Mapping[str, str], *, expert: bool) -> None:
+def check_libraries(texts: Sequence[str]) -> None:
+    """Refuse what names no library, and one that is named twice; whether it is there is not looked at.
+
+    Raises:
+        SpecError: such a text.
+    """
+    names = [library(text).name for text in texts]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise SpecError(f"The library `{twice}` stands twice.", hint="Name each library once.")
+
+
+def check_provider(provider: str, options: Mapping[str, str], *, expert: bool, plugged: bool = False) -> None:
     """Refuse a provider or an option of it that ONNX Runtime 1.31 does not know.
+
+    Args:
+        provider: its full name.
+        options: by name.
+        expert: unknown names are passed on.
+        plugged: a library may bring a provider of any name.
 
     Raises:
         SpecError: unknown provider, unknown option, a value of the wrong kind or out of range, native code.
     """
-    if provider not in KNOWN_PROVIDERS and not expert:
+    if provider not in KNOWN_PROVIDERS and not (expert or plugged):
         raise SpecError(
             f"Unknown execution provider `{provider}`.{nearest(provider, KNOWN_PROVIDERS)}",
             hint="Use one of the providers that `python -m core machine` lists.",

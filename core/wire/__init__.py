@@ -49,6 +49,8 @@ class SessionPlan(TypedDict):
     providers: list[ProviderPlan]  # never empty
     disabled_optimizers: list[str]
     allow_fallback: bool
+    custom_op_libraries: NotRequired[list[str]]  # as `doors.found_library` reads them, in the worker too
+    provider_libraries: NotRequired[list[str]]
 
 
 def nothing_asked() -> SessionPlan:

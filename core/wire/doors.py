@@ -1,19 +1,28 @@
 """What may be reached from outside: the operator's switch for `expert`, and folders that hold what is named.
 
+One of those folders holds libraries of native code (`ORTUNE_ALLOW_LIBRARIES`): operators and execution
+providers
+that ONNX Runtime does not have. A configuration names them, never a path; only workers load them.
+
 Shared by both sides. The parent holds settings and paths to the open folders; a worker holds what it finds
 inside of data (the lines of a CSV, links in a folder) to the folders that its environment names.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, nearest
+from core.wire.files import open_regular
 
 EXPERT_VARIABLE = "ORTUNE_ALLOW_EXPERT"
 FOLDERS_VARIABLE = "ORTUNE_OPEN_FOLDERS"  # set by the dashboard for its workers; unset: the user's own shell
+LIBRARIES_VARIABLE = "ORTUNE_ALLOW_LIBRARIES"  # a folder; unset or empty: no library is loaded
 
 
 def expert_allowed() -> bool:
@@ -57,3 +66,132 @@ def check_files(files: Sequence[Path], *, within: Path | None = None) -> None:
             f"The data lead to `{outside}`, which is outside of {where}.",
             hint="Put the files themselves there, without links to other places.",
         )
+
+
+# --- libraries of native code -------------------------------------------------------------------------------
+
+_NAMED = re.compile(r"(?P<name>[^@\0]{1,255}?)(?:@sha256:(?P<sha256>[0-9a-f]{64}))?")
+_FIRST_BYTES = (
+    b"\x7fELF",  # Linux
+    *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"),  # macOS
+    b"MZ",  # Windows
+)
+_PIECE = 1 << 20  # bytes that are read at once
+_SUFFIXES = (".so", ".dylib", ".dll")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library as a configuration names it: a file in the operator's folder, and its content once known."""
+
+    name: str  # relative to the folder
+    sha256: str = ""  # empty: whatever is there
+
+    def __str__(self) -> str:
+        """Its text in a configuration."""
+        return f"{self.name}@sha256:{self.sha256}" if self.sha256 else self.name
+
+
+def library(text: str) -> Library:
+    """Read `libops.so`, or `libops.so@sha256:…` with all 64 digits.
+
+    Raises:
+        SpecError: it is no such name.
+    """
+    match = _NAMED.fullmatch(text.strip())
+    if match is None or not match["name"].strip():
+        raise SpecError(
+            f"A library is a name, or a name with `@sha256:` and 64 digits in lower case, but got "
+            f"`{text[:120]}`.",
+            hint="Write for example `libmyops.so`.",
+        )
+    path = Path(match["name"])
+    if path.is_absolute() or ".." in path.parts or "\\" in match["name"]:
+        raise SpecError(
+            f"A library is named relative to the operator's folder, but got `{match['name'][:120]}`.",
+            hint=f"Put the file into the folder that {LIBRARIES_VARIABLE} names, and write its name alone.",
+        )
+    return Library(match["name"], match["sha256"] or "")
+
+
+def libraries_folder() -> Path | None:
+    """The folder that libraries may be loaded from, resolved; None: the operator opened none."""
+    text = os.environ.get(LIBRARIES_VARIABLE, "").strip()
+    return Path(text).expanduser().resolve() if text else None
+
+
+def libraries_offered() -> list[str]:
+    """Names of the files in the folder that look like libraries; empty where the door is closed."""
+    folder = libraries_folder()
+    if folder is None:
+        return []
+    try:
+        files = sorted(file for file in folder.rglob("*") if _looks_like_one(file))[:_MOST_OFFERED]
+    except OSError:
+        return []
+    return [file.relative_to(folder).as_posix() for file in files if is_inside(file, [folder])]
+
+
+_MOST_OFFERED = 200
+
+
+def _looks_like_one(file: Path) -> bool:
+    return bool(set(file.suffixes) & set(_SUFFIXES)) and file.is_file()
+
+
+def found_library(text: str) -> tuple[Path, Library]:
+    """Return the file of a library, links followed, and its name with the hash of what is there.
+
+    Raises:
+        SpecError: the door is closed; the file is missing, lies outside of the folder or is no library; or
+        it is
+            another one than was recorded.
+    """
+    asked, folder = library(text), libraries_folder()
+    if folder is None:
+        raise SpecError(
+            f"`{asked.name}` is a library of native code, and no folder for such is open here.",
+            hint=f"Whoever runs ORTune here opens one with {LIBRARIES_VARIABLE}=FOLDER, and puts the "
+            f"library there.",
+        )
+    path = folder / asked.name
+    if not is_inside(path, [folder]):
+        raise SpecError(
+            f"`{asked.name}` leads out of `{folder}`, the folder that {LIBRARIES_VARIABLE} names.",
+            hint="Put the library itself there, without links to other places.",
+        )
+    real = path.resolve()
+    sha256 = _hash_of(real, asked.name, folder)
+    if asked.sha256 and asked.sha256 != sha256:
+        raise SpecError(
+            f"`{asked.name}` is another library: its SHA-256 begins with `{sha256[:12]}`, but the "
+            f"configuration asks "
+            f"for `{asked.sha256[:12]}`.",
+            hint="Put the library there that it was measured with, or remove `@sha256:…` from its name.",
+        )
+    return real, Library(asked.name, sha256)
+
+
+def _hash_of(path: Path, name: str, folder: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            first = piece = file.read(_PIECE)
+            while piece:
+                digest.update(piece)
+                piece = file.read(_PIECE)
+    except FileNotFoundError:
+        raise SpecError(
+            f"There is no library `{name}` in `{folder}`.{nearest(name, libraries_offered())}",
+            hint=f"Put it there, or start with {LIBRARIES_VARIABLE} naming the folder that holds it.",
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"The library `{name}` cannot be read: {error.strerror or error}.", hint="Check the file."
+        ) from None
+    if not first.startswith(_FIRST_BYTES):
+        raise SpecError(
+            f"`{name}` is no shared library: it begins with none of the marks of one.",
+            hint="Name a file that a linker made: `.so`, `.dylib` or `.dll`.",
+        )
+    return digest.hexdigest()

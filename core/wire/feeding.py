@@ -13,6 +13,17 @@ INTEGERS = {
     **{f"uint{bits}": (0, 2**bits) for bits in (8, 16, 32, 64)},
 }  # the smallest, and the end that none reaches
 
+STRING = "string"
+NO_TEXT_HINT = (
+    'Give it fixed text under "Values of single inputs", or `--feed {name}="some text"`, or a file of lines, '
+    "`--feed {name}=@lines.txt`."
+)
+
+
+def no_text(name: str) -> str:
+    """Say that an input of text has none: no random text would be like any that the model is for."""
+    return f"Input `{name}` takes text, and ORTune makes up none."
+
 
 def channel_axis(shape: Sequence[int]) -> int | None:
     """Return which axis of an input of images holds the channels: 1 in NCHW, 3 in NHWC; None: it is none."""

@@ -16,6 +16,7 @@ from core.spec import TrialSpec
 from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
+from core.wire.doors import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets import chain, feeding
@@ -124,8 +125,16 @@ def _in_group(group: str, *, advanced: bool) -> list[Knob]:
     return [
         k
         for k in KNOBS
-        if _ALSO_IN.get(k.group, k.group) == group and k.advanced is advanced and k.name not in _OWN_WIDGETS
+        if _ALSO_IN.get(k.group, k.group) == group
+        and k.advanced is advanced
+        and k.name not in _OWN_WIDGETS
+        and (k.name not in fields.LIBRARIES or _has_libraries(k.name))
     ]
+
+
+def _has_libraries(name: str) -> bool:
+    """Whether the operator of this server opens a folder of them, or what came with a trial names some."""
+    return libraries_folder() is not None or bool(st.session_state.get(fields.key(name)))
 
 
 def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
@@ -193,6 +202,8 @@ def apply_preset(name: str) -> None:
     )
     wanted = fields.values_from_spec(template)
     for setting in KNOBS:
+        if setting.name == "custom_op_libraries":  # the model needs them, whatever is tuned
+            continue
         if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
             "batch_size",
             "use_io_binding",

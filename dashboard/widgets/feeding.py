@@ -12,6 +12,7 @@ from core.evidence import fed
 from core.spec.knobs import knob
 from core.spec.knobs.stops import dim_stops
 from core.store import ModelRecord, home
+from core.wire.feeding import STRING
 from dashboard import fields, format
 from dashboard.server import upload
 from dashboard.widgets.setting import help_text, one
@@ -69,7 +70,10 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
     if source == fields.IMAGES:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
-    with st.expander("Values of single inputs", icon=":material/push_pin:", key="group.values"):
+    text = any(info["dtype"] == STRING for info in record.info["inputs"])  # nothing runs without it
+    with st.expander(
+        "Values of single inputs", icon=":material/push_pin:", key="group.values", expanded=text
+    ):
         for info in record.info["inputs"]:
             _fixed_value(info)
 
@@ -103,7 +107,24 @@ def feeds_uploaded(files: Sequence[Path]) -> None:
     st.session_state[fields.FEEDS_PATH] = str(kept[0] if len(kept) == 1 else kept[0].parent)
 
 
+def _fixed_text(info: wire.InputInfo) -> None:
+    """An input of text, which is fed what is written here and nothing at random."""
+    st.text_area(
+        f"{format.label(info['name'])} (text, {format.shape(info['shape'])})",
+        key=fields.value_key(info["name"]),
+        persist_state="session",
+        height=90,
+        placeholder="the text to feed",
+        help=f"{knob('feed_values').help} This input takes text, and ORTune makes up none: every run is "
+        f"fed this text, "
+        'one line for each row, or a JSON list such as `["first", "second"]`.',
+    )
+
+
 def _fixed_value(info: wire.InputInfo) -> None:
+    if info["dtype"] == STRING:
+        _fixed_text(info)
+        return
     random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
     usual = fed.random_words(info) if random else "from the feeds"
     reason = info.get("range_reason", "")

@@ -8,7 +8,7 @@ from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
 from core.spec.knobs import ENTRIES, KNOWN_OPTIMIZERS, Knob, Place
 from core.store import ModelRecord
-from core.wire.doors import EXPERT_VARIABLE, expert_allowed
+from core.wire.doors import EXPERT_VARIABLE, expert_allowed, libraries_offered
 from core.wire.engines import ENGINES
 from dashboard import fields, format, state
 from dashboard.widgets.slider import AUTO, stepped
@@ -92,8 +92,8 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
         )
     elif setting.kind == "mapping":
         st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
-    elif setting.name == "disabled_optimizers":
-        _optimizers(label, key, text)
+    elif setting.kind == "list" and setting.name in _NAMES:
+        _NAMES[setting.name](label, key, text)
     else:
         st.text_input(label, key=key, help=text, persist_state="session", placeholder="none")
 
@@ -114,6 +114,23 @@ def _optimizers(label: str, key: str, text: str) -> None:
         accept_new_options=True,
         persist_state="session",
     )
+
+
+def _libraries(label: str, key: str, text: str) -> None:
+    """Those in the operator's folder, and what came with a trial, which may be there no more."""
+    offered, chosen = libraries_offered(), list[str](st.session_state[key])
+    st.multiselect(
+        label,
+        [*offered, *(name for name in chosen if name not in offered)],
+        key=key,
+        help=text,
+        placeholder="none" if offered else "no library lies in the folder",
+        format_func=format.value,
+        persist_state="session",
+    )
+
+
+_NAMES = {"disabled_optimizers": _optimizers, **dict.fromkeys(fields.LIBRARIES, _libraries)}
 
 
 def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:

@@ -151,7 +151,7 @@ def test_a_bad_model_becomes_a_failed_trial_and_with_json_a_document(
         (["--dim", "nope=3"], "no free dimension `nope`"),
         (["--dim", "batch=3", "--batch-size", "4"], "batch"),
         (["--feed", "nope=3"], "no input `nope`"),
-        (["--feed", "x=abc"], "takes a number"),
+        (["--feed", "x=abc"], "its value is text"),
         (["--feed", "x=[1, 2, 3]"], "shape"),
         (["--feed", "x=[[1, 2], [3]]"], "regular"),
         (["--feed", "missing.npz"], "missing.npz"),

@@ -89,6 +89,8 @@ def example(setting: Knob) -> tuple[list[str], Any]:
             ["ConstantFolding", "NchwcTransformer"],
             ("ConstantFolding", "NchwcTransformer"),
         ),
+        "custom_op_libraries": (["libops.so", "more/libb.so"], ("libops.so", "more/libb.so")),
+        "provider_libraries": (["libep.so"], ("libep.so",)),
         "session_config_entries": (["session.disable_prepacking=1"], {"session.disable_prepacking": "1"}),
         "run_config_entries": (["gpu_graph_id=1"], {"gpu_graph_id": "1"}),
         "free_dimension_overrides": (["n=3", "a=b=4"], {"n": 3, "a=b": 4}),
@@ -222,7 +224,8 @@ def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
     ("args", "words"),
     [
         (["--feed", "a.npz", "--feed", "b.npz"], "names 2 sources"),
-        (["--feed", "x=abc"], "takes a number"),
+        (["--feed", "x=[abc"], "takes a number"),
+        (["--feed", "x=@none.txt"], "file of lines"),
         (["--feed", "x=1", "--feed", "x=2"], "stands twice"),
         (["--feed", "x=NaN"], "finite"),
         (["--feed", "x=null"], "finite"),

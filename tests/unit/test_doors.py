@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -11,10 +12,17 @@ from PIL import Image
 from core import wire
 from core.process.runner import is_passed_on, run_job, worker_environment
 from core.run.named_files import check_named_files, named_files
+from core.run.plan import pinned
 from core.spec import session_from_dict
 from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.knobs import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
-from core.wire.doors import FOLDERS_VARIABLE, expert_allowed
+from core.wire.doors import (
+    FOLDERS_VARIABLE,
+    LIBRARIES_VARIABLE,
+    expert_allowed,
+    found_library,
+    libraries_offered,
+)
 from core.wire.errors import SpecError
 from core.worker.data.datasets import describe_dataset
 from core.worker.session.feeds.images import _files
@@ -218,3 +226,71 @@ def test_a_real_worker_sees_the_allowed_variables_only(monkeypatch: pytest.Monke
     assert worker_environment()["PATH"] == os.environ["PATH"]
     machine = run_job(wire.ENVIRONMENT, {})
     assert machine["variables"]["ORT_SOMETHING"] == "1"
+
+
+# --- libraries of native code
+
+
+def test_a_library_is_found_in_the_folder_with_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "libops.so.1").write_bytes(b"\x7fELF rest")
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    path, found = found_library("sub/libops.so.1")
+    assert path == tmp_path / "sub" / "libops.so.1"
+    digest = hashlib.sha256(b"\x7fELF rest").hexdigest()
+    assert str(found) == f"sub/libops.so.1@sha256:{digest}"
+    assert found_library(str(found)) == (path, found)
+    assert libraries_offered() == ["sub/libops.so.1"]
+    assert pinned(session_from_dict({"custom_op_libraries": [found.name]})).custom_op_libraries == (
+        str(found),
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("none.so", r"There is no library `none\.so`.*Did you mean `nine\.so`"),
+        ("text.so", "is no shared library"),
+        ("empty.so", "is no shared library"),
+        ("link.so", "leads out of"),
+        ("folder", "cannot be read"),
+        (f"nine.so@sha256:{'0' * 64}", "is another library"),
+    ],
+)
+def test_what_is_no_such_library_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    door = tmp_path / "door"
+    (door / "folder").mkdir(parents=True)
+    (door / "nine.so").write_bytes(b"\x7fELF")
+    (door / "text.so").write_text("echo")
+    (door / "empty.so").touch()
+    (tmp_path / "outside.so").write_bytes(b"\x7fELF")
+    (door / "link.so").symlink_to(tmp_path / "outside.so")
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(door))
+    with pytest.raises(SpecError, match=told):
+        found_library(named)
+    monkeypatch.delenv(LIBRARIES_VARIABLE)
+    assert libraries_offered() == []
+    with pytest.raises(SpecError, match="no folder for such is open") as caught:
+        found_library(named)
+    assert f"{LIBRARIES_VARIABLE}=FOLDER" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "named", ["/etc/x.so", "../x.so", "a/../../x.so", "x.so@sha256:12", "", "x.so@md5:1", "a\\b.dll"]
+)
+def test_a_name_that_is_none_is_refused_before_anybody_looks(named: str) -> None:
+    with pytest.raises(SpecError, match="library is"):
+        session_from_dict({"custom_op_libraries": [named]})
+
+
+def test_a_library_stands_once_and_brings_providers_of_any_name() -> None:
+    with pytest.raises(SpecError, match="stands twice"):
+        session_from_dict({"provider_libraries": ["a.so", f"a.so@sha256:{'1' * 64}"]})
+    chain = {"providers": [{"name": "MyExecutionProvider"}]}
+    assert session_from_dict({**chain, "provider_libraries": ["a.so"]}).requested_providers
+    with pytest.raises(SpecError, match="Unknown execution provider"):
+        session_from_dict(chain)

@@ -123,6 +123,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "allow_fallback": {"session": {"allow_fallback": True}},
     "graph_optimization_level": {"session": {"graph_optimization_level": "ORT_ENABLE_BASIC"}},
     "disabled_optimizers": {"session": {"disabled_optimizers": ["ConstantFolding"]}},
+    "custom_op_libraries": {"session": {"custom_op_libraries": ["libops.so@sha256:" + "a" * 64]}},
+    "provider_libraries": {"session": {"provider_libraries": ["libep.so"]}},
     "execution_mode": {"session": {"execution_mode": "ORT_PARALLEL"}},
     "execution_order": {"session": {"execution_order": "PRIORITY_BASED"}},
     "use_deterministic_compute": {"session": {"use_deterministic_compute": True}},

@@ -324,3 +324,23 @@ def test_a_size_is_a_guess_until_another_one_is_given() -> None:
     info = images("x:0", 3, "x:2", "x:3")
     assert fields.guesses({}, info) == {"x:2": 224, "x:3": 224}
     assert fields.guesses({fields.dim_key("x:2"): 96}, info) == {"x:3": 224}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "one",
+        'he said "no"',
+        '"quoted"',
+        "[1, 2",
+        "[odd]",
+        " spaced ",
+        "two\nlines",
+        ["a", "b"],
+        [["a"], ["b"]],
+    ],
+)
+def test_text_for_an_input_comes_back_from_its_field(value: Any) -> None:
+    one = spec_from_dict({"model": {"path": "m"}, "workload": {"feed_values": {"x": value}}})
+    field = fields.values_from_spec(one)[fields.value_key("x")]
+    assert fields.parse_text(str(field).strip()) == value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from core.evidence.comparison import Configuration
 from core.run import kinds
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
+from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import TunerError
 from dashboard import fields, folders, state
-from tests import tiny_models
+from tests import libraries, tiny_models
 from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, texts, widget
 
@@ -155,3 +157,65 @@ def test_who_has_logged_in_sees_the_app_and_the_way_out(monkeypatch: pytest.Monk
     at = visitor(email="bob@evil.example")
     assert "may not use this server" in at.error[0].value
     assert [one.label for one in at.button] == ["Log out"]
+
+
+# --- libraries of native code, and text
+
+
+def test_libraries_are_offered_only_where_the_operator_opens_a_folder(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = fields.key("custom_op_libraries")
+    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    assert key not in {one.key for one in open_page(model=mlp).multiselect}
+    (tmp_path / "libops.so").write_bytes(b"\x7fELF")
+    (tmp_path / "notes.txt").write_text("no library")
+    (tmp_path / "out.so").symlink_to("/etc/hostname")
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    at = open_page(model=mlp)
+    assert at.multiselect(key=key).options == ["libops.so"]
+    at.multiselect(key=key).set_value(["libops.so"]).run()
+    assert not at.exception
+    values = {key: at.session_state[key]}
+    asked = fields.spec_from_values(values, path="m.onnx", sha256=None, info=None)
+    assert asked.session.custom_op_libraries == ("libops.so",)
+
+
+def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    at = open_page("export", model=mlp)
+    named = f"{{custom_op_libraries: [libops.so@sha256:{'a' * 64}]}}"
+    document = f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {mlp.sha256}}}\nsession: {named}"
+    at.text_area(key="export.pasted").set_value(document).run()
+    at.button(key="export.load").click().run()
+    assert not at.exception
+    at = at.switch_page("views/tune/page.py").run()
+    assert at.multiselect(key=fields.key("custom_op_libraries")).options == [
+        "libops.so (SHA-256 aaaaaaaaaaaa…)"
+    ]
+    at.button(key="run").click().run()
+    assert "no folder for such is open here" in texts(at)
+    assert LIBRARIES_VARIABLE in texts(at)
+
+
+def test_an_input_of_text_has_a_field_for_lines(
+    open_page: Open, add_model: Callable[..., ModelRecord]
+) -> None:
+    record = add_model(lambda path: libraries.identity_text(path, ["batch"]))
+    at = open_page(model=record)
+    field = at.text_area(key=fields.value_key("x"))
+    assert "ORTune makes up none" in field.help
+    assert at.button(key="run").disabled
+    assert "takes text, and ORTune makes up none" in at.button(key="run").help
+    field.set_value("first\nsecond").run()
+    assert not at.exception
+    asked = fields.spec_from_values(
+        {fields.value_key("x"): at.session_state[fields.value_key("x")]},
+        path="m",
+        sha256=None,
+        info=record.info,
+    )
+    assert asked.workload.feed_values == {"x": ["first", "second"]}
+    assert fields.values_from_spec(asked)[fields.value_key("x")] == '["first", "second"]'

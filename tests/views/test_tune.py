@@ -25,6 +25,7 @@ from core.spec.presets import PRESETS
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
+from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, polling, state
@@ -63,7 +64,10 @@ def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Op
     assert not at.error
 
 
-def test_every_setting_of_the_table_is_on_the_page_with_its_help(open_page: Open, mlp: ModelRecord) -> None:
+def test_every_setting_of_the_table_is_on_the_page_with_its_help(
+    open_page: Open, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))  # else there is nothing to choose libraries from
     at = open_page(model=mlp)
     at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
     apart = {"dims", "feed_values", "streams"}  # by dimension, by input, and only one value is possible

@@ -13,6 +13,7 @@ from core.spec import TrialSpec, changed
 from core.spec import asked as value_of
 from core.spec.knobs import ENTRIES, KNOBS
 
+_NATIVE = "native code is not brought along; register the library of this SHA-256 yourself"
 _WHY_NOT: Mapping[str, str] = {
     "expert": "it only lets ORTune accept entries that it does not know",
     "streams": "it says how many callers there are, nothing of the session",
@@ -23,6 +24,8 @@ _WHY_NOT: Mapping[str, str] = {
     "feed_values": "it feeds no fixed values",
     "use_io_binding": "it has no I/O binding",
     "allow_fallback": "it has no rule for a provider that does not load",
+    "custom_op_libraries": _NATIVE,
+    "provider_libraries": _NATIVE,
     "image_mean": "it feeds no images",
     "image_std": "it feeds no images",
     "batch_size": "it feeds nothing",

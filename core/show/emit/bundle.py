@@ -13,6 +13,7 @@ from core.run.bundle import CONFIG, INPUTS, NEEDS, OUTPUTS, README, SCRIPT
 from core.run.bundle.making import Contents
 from core.show.emit import caution, emit_python, emit_yaml
 from core.spec import spec_from_dict
+from core.wire.doors import LIBRARIES_VARIABLE, library
 from core.wire.guard import breach, else_words
 
 _HERE = """\
@@ -124,6 +125,7 @@ def _readme(held: Contents) -> str:
         f"## Without ORTune\n\n```sh\npip install -r {NEEDS}\npython {SCRIPT}\n```",
         "## What is in it",
         "\n".join(_listed(held)),
+        *_not_in_it(held.trial),
         *([f"There is no sample of inputs and outputs. {_plain(held.no_sample)}"] if held.no_sample else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -142,6 +144,21 @@ def _listed(held: Contents) -> list[str]:
         files[INPUTS] = f"what one run was fed ({rows:,} row{'s' * (rows != 1)})"
         files[OUTPUTS] = "what it answered"
     return [f"- `{name}`: {what}" for name, what in files.items()]
+
+
+def _not_in_it(trial: Trial) -> list[str]:
+    """Name libraries of native code, which are never brought along: they come by another way."""
+    session = spec_from_dict(trial.spec).session
+    named = [library(text) for text in (*session.custom_op_libraries, *session.provider_libraries)]
+    if not named:
+        return []
+    listed = "\n".join(f"- `{_plain(one.name)}`, SHA-256 `{one.sha256}`" for one in named)
+    return [
+        "## What is not in it\n\nNative code that it needs, as it was measured. Get it from where you "
+        "trust it, put it "
+        f"into a folder, and set `{LIBRARIES_VARIABLE}` to that folder; `verify` and `{SCRIPT}` refuse any "
+        f"other.\n\n" + listed
+    ]
 
 
 def _gains(trial: Trial) -> str:

@@ -92,6 +92,8 @@ COUNTERPARTS: Mapping[str, tuple[str, str]] = {  # setting -> in OpenVINO, in Te
         "`--builderOptimizationLevel`, which is about the search for kernels",
     ),
     "disabled_optimizers": (NONE, NONE),
+    "custom_op_libraries": ("core.add_extension(…)", "`--dynamicPlugins` of trtexec"),
+    "provider_libraries": (NONE + ": a device comes with its plug-in", NONE),
     "execution_mode": (
         "NUM_STREAMS: parallel requests, not branches",
         "`--maxAuxStreams` for parallel branches",

@@ -8,6 +8,28 @@ def bfloat16(array):  # the upper half of a float32
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits.reshape(array.shape), 16)
 """
 
+LIBRARIES = """
+# Native code is not part of this script: it lies in a folder of yours, and is held against what was measured.
+LIBRARIES = Path(os.environ.get("ORTUNE_ALLOW_LIBRARIES", "."))
+
+
+def library(name, sha256):
+    path = (LIBRARIES / name).resolve()
+    if sha256 and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise RuntimeError(f"{path} is not the library that was measured.")
+    return str(path)
+"""
+
+PLUGGED = """
+devices = ort.get_ep_devices()
+for name, own in providers:
+    plugged = [one for one in devices if one.ep_name == name]
+    if plugged and name not in ort.get_all_providers():
+        options.add_provider_for_devices(plugged[:1], own)
+    elif name != "CPUExecutionProvider":  # which comes last in every session
+        options.add_provider(name, own)
+"""
+
 NPZ = """
 FEEDS = {path!r}
 MEAN, STD = {mean!r}, {std!r}  # of uint8 images in a float input; empty: only scaled to [0, 1]

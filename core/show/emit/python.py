@@ -15,16 +15,28 @@ from core.run.plan import session_plan
 from core.show.emit import head
 from core.show.emit.asked import Asked
 from core.show.emit.fed import fed_inputs
-from core.show.emit.parts import BFLOAT16, BOUND_RUN, FP16, IMAGES, NORMALIZED, NPZ, VALUES
-from core.spec import TrialSpec, WorkloadSpec, spec_from_dict
+from core.show.emit.parts import (
+    BFLOAT16,
+    BOUND_RUN,
+    FP16,
+    IMAGES,
+    LIBRARIES,
+    NORMALIZED,
+    NPZ,
+    PLUGGED,
+    VALUES,
+)
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.checks import cpu_list
 from core.wire import engines
+from core.wire.doors import library
 from core.wire.feeding import (
     IMAGE_MODES,
     IMAGE_SUFFIXES,
     IMAGENET_MEAN,
     IMAGENET_STD,
     INTEGERS,
+    STRING,
     channel_axis,
     random_range,
 )
@@ -52,6 +64,7 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
     blocks = [
         _head(trial, spec, accepted),
         _model(spec),
+        _libraries(spec.session),
         _session(spec),
         _feeds(spec, inputs),
         _run(spec, _uses_bfloat16(trial, inputs)),
@@ -66,11 +79,12 @@ def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
 
 def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
     image_files = spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds)
+    libraries = spec.session.custom_op_libraries or spec.session.provider_libraries
     standard = {
-        "import hashlib": spec.model.sha256,
+        "import hashlib": spec.model.sha256 or libraries,
         "import os": True,
         "import sys": spec.session.allow_fallback,
-        "from pathlib import Path": spec.model.sha256 or image_files,
+        "from pathlib import Path": spec.model.sha256 or image_files or libraries,
     }
     other = {
         "import numpy as np": True,
@@ -121,9 +135,39 @@ def _model(spec: TrialSpec) -> str:
     return "\n".join(lines)
 
 
+def _libraries(session: SessionSpec) -> str:
+    """Where native code comes from, which no file of a stranger brings along, and that it is the same."""
+    if not (session.custom_op_libraries or session.provider_libraries):
+        return ""
+    return LIBRARIES.strip("\n")
+
+
+def _library(text: str) -> str:
+    found = library(text)
+    return f"library({found.name!r}, {found.sha256!r})"
+
+
+def _plugged(spec: TrialSpec) -> bool:
+    """Whether libraries bring providers: then the chain goes into the options."""
+    return bool(spec.session.provider_libraries)
+
+
+def _chain(spec: TrialSpec) -> list[str]:
+    if not _plugged(spec):
+        return []
+    named = [(library(text).name, _library(text)) for text in spec.session.provider_libraries]
+    return [
+        *(f"ort.register_execution_provider_library({name!r}, {call})" for name, call in named),
+        PLUGGED.strip("\n"),
+    ]
+
+
 def _session(spec: TrialSpec) -> str:
     plan = session_plan(spec.session)
     lines = ["options = ort.SessionOptions()"]
+    lines += [
+        f"options.register_custom_ops_library({_library(text)})" for text in spec.session.custom_op_libraries
+    ]
     lines += [f"options.{name} = {_attribute(name, value)}" for name, value in plan["attributes"].items()]
     lines += [
         f"options.add_session_config_entry({key!r}, {text!r})" for key, text in plan["config_entries"].items()
@@ -142,6 +186,7 @@ def _session(spec: TrialSpec) -> str:
         lines += ["ort.preload_dlls()  # CUDA and cuDNN that came as Python packages"]
     if plan["allow_fallback"]:
         lines += ["listed = [one for one in providers if one[0] in ort.get_available_providers()]"]
+    lines += _chain(spec)
     lines += [_creation(spec, plan), *_fallback_check(plan["allow_fallback"])]
     if plan["run_config_entries"]:
         lines += ["", "run_options = ort.RunOptions()"]
@@ -165,7 +210,11 @@ def _creation(spec: TrialSpec, plan: wire.SessionPlan) -> str:
     arguments = [
         "model.SerializeToString()" if spec.model.precision == "fp16" else "MODEL",
         "options",
-        "providers=listed" if plan["allow_fallback"] else "providers=providers",
+        *(
+            []
+            if _plugged(spec)
+            else ["providers=listed" if plan["allow_fallback"] else "providers=providers"]
+        ),
     ]
     if plan["disabled_optimizers"]:
         arguments.append(f"disabled_optimizers={plan['disabled_optimizers']!r}")
@@ -222,7 +271,7 @@ def _is_image(one: wire.InputPlan, workload: WorkloadSpec) -> bool:
 def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
     """The expression that makes the array of one input."""
     shape = list(one["shape"])
-    dtype = "float32" if one["dtype"] == "bfloat16" else one["dtype"]
+    dtype = {"bfloat16": "float32", STRING: "object"}.get(one["dtype"], one["dtype"])
     if one.get("drawn"):
         text = _random(one, dtype, shape)
     elif one["name"] in workload.feed_values:

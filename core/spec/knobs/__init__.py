@@ -106,6 +106,8 @@ _FLAGS: Mapping[str, str] = {
     "disabled_optimizers": "--disable-optimizer",
     "session_config_entries": "--session-config",
     "run_config_entries": "--run-config",
+    "custom_op_libraries": "--custom-op-library",
+    "provider_libraries": "--provider-library",
     "free_dimension_overrides": "--free-dimension-override",
     "dims": "--dim",
     "feeds": "--feed",
@@ -181,6 +183,34 @@ KNOBS: tuple[Knob, ...] = (
         help="Names of single graph transformers to leave out, for example `NchwcTransformer` or "
         "`ConvActivationFusion`. For finding the one that hurts.",
         advanced=True,
+    ),
+    Knob(
+        name="custom_op_libraries",
+        label="Custom operator libraries",
+        group="Graph",
+        target="session",
+        kind="list",
+        default=(),
+        help="Libraries of native code that bring operators which ONNX Runtime does not have, by their "
+        "names in the "
+        "folder that the operator of this machine opens with `ORTUNE_ALLOW_LIBRARIES`. The SHA-256 of each "
+        "is kept "
+        "with every result. What they compute is not ORTune's to vouch for.",
+        advanced=True,
+        worth=nothing,
+    ),
+    Knob(
+        name="provider_libraries",
+        label="Execution provider libraries",
+        group="Providers",
+        target="session",
+        kind="list",
+        default=(),
+        help="Libraries that bring execution providers (plug-ins), from the same folder as custom "
+        "operators. Name "
+        "the provider itself in the chain.",
+        advanced=True,
+        worth=nothing,
     ),
     Knob(
         name="execution_mode",

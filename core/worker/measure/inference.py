@@ -114,7 +114,7 @@ class Inference:
     @property
     def libraries(self) -> dict[str, str]:
         """Versions of what computes, by name."""
-        return {"onnxruntime": ort.__version__, "numpy": np.__version__}
+        return {"onnxruntime": ort.__version__, "numpy": np.__version__, **self.built.libraries}
 
     def outputs(self, result: object) -> list[wire.TensorInfo]:
         """Describe what came out of a call, given what the call returned."""
@@ -257,7 +257,8 @@ def _inputs(feeds: Feeds) -> list[wire.TensorInfo]:
 def _describe(name: str, value: object) -> wire.TensorInfo:
     """A tensor's type and shape; for a sequence or a map its kind and length."""
     if isinstance(value, np.ndarray):
-        return {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+        dtype = "string" if value.dtype == object else str(value.dtype)
+        return {"name": name, "dtype": dtype, "shape": list(value.shape)}
     if isinstance(value, ort.OrtValue):
         kind = _ONNX_TO_NUMPY.get(value.element_type(), value.data_type())
         return {"name": name, "dtype": kind, "shape": list(value.shape())}

@@ -60,8 +60,8 @@ class Draw:
 
         Without a draw, or where there is nothing to place, `array` itself.
         """
-        if self.buffer_seed is None or array.nbytes == 0:
-            return array
+        if self.buffer_seed is None or array.nbytes == 0 or array.dtype.hasobject:
+            return array  # texts lie where Python put them
         raw = np.empty(array.nbytes + 2 * PAGE, np.uint8)
         start = -raw.ctypes.data % PAGE + self._offset(number)
         placed = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

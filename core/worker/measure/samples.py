@@ -20,7 +20,7 @@ from core.worker.measure.inference import count_rows, prepare, translated
 from core.worker.session import build_session
 from core.worker.session.feeds import Array, make_feeds
 from core.worker.session.feeds.archive import opened
-from core.worker.session.feeds.wanted import BFLOAT16
+from core.worker.session.feeds.wanted import BFLOAT16, STRING
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 
@@ -40,10 +40,7 @@ def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
     with translated():
         result = contender.call()
     found = contender.arrays(result)
-    fed = {
-        name: _widened(array) if feeds.dtypes[name] == BFLOAT16 else array
-        for name, array in feeds.arrays.items()
-    }
+    fed = {name: _kept(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
     reply: wire.SamplesReply = {
         "rows": count_rows(contender, plan["feeds"]),
         "inputs": contender.inputs,
@@ -109,6 +106,13 @@ def _recorded(path: Path) -> dict[str, Array]:
                 f"`{path.name}` holds no recorded outputs.", hint="Make the bundle again with `emit`."
             )
         return dict(zip(names.tolist(), arrays, strict=True))
+
+
+def _kept(array: Array, dtype: str) -> Array:
+    """As a file can hold it without objects of Python."""
+    if dtype == BFLOAT16:
+        return _widened(array)
+    return array.astype(np.str_) if dtype == STRING else array
 
 
 def _widened(array: Array) -> Array:

@@ -11,18 +11,21 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
+from core.wire.doors import Library, found_library
 from core.wire.errors import ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,
     blamed_provider,
+    clean,
     creation_error,
     load_failure,
     missing_libraries,
@@ -59,6 +62,9 @@ class BuiltSession:
     fallback_reason: str
     creation_s: float
     notes: list[str]
+    libraries: dict[str, str] = field(
+        default_factory=dict
+    )  # of native code that were loaded, with their hashes
 
 
 def build_session(
@@ -80,23 +86,27 @@ def build_session(
         ProviderError: a provider of the chain is not in this build or does not load, and
             `allow_fallback` is off.
         ModelError: ONNX Runtime refuses the model.
-        SpecError: ONNX Runtime refuses a setting.
+        SpecError: ONNX Runtime refuses a setting, or a library that is named may not or cannot be loaded.
         WorkerError: there is not enough memory.
     """
+    plugged, loaded = _register_providers(plan)
     requested = [provider["name"] for provider in plan["providers"]]
-    chain, refused = _in_this_build(plan["providers"])
+    chain, refused = _in_this_build(plan["providers"], plugged, brought=[one.name for one in loaded])
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes = _preload(chain)
-    options = _options(plan, profile_prefix, record_assignment)
+    operators = [_library(text) for text in plan.get("custom_op_libraries", [])]
+    options = partial(_options, plan, operators, profile_prefix, record_assignment)
     if plan["attributes"].get("use_per_session_threads") is False:
         _share_pools(plan)
-    session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused)
+    session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused, plugged)
     effective = session.get_providers()
     _collect_missing(requested, effective, log, refused)
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes += _pinning(log, plan)
+    loaded += [one for _, one in operators]
+    notes += [_LOADED.format(name=one.name, sha256=one.sha256) for one in loaded]
     return BuiltSession(
         session=session,
         run_options=_run_options(plan),
@@ -106,17 +116,22 @@ def build_session(
         fallback_reason=" ".join(error.message for error in refused.values()),
         creation_s=creation_s,
         notes=notes if set(CUDA_PROVIDERS) & set(effective) else [n for n in notes if n != _PRELOADED],
+        libraries={one.name: f"sha256:{one.sha256}" for one in loaded},
     )
 
 
 def _in_this_build(
-    providers: list[wire.ProviderPlan],
+    providers: list[wire.ProviderPlan], plugged: _Plugged, *, brought: list[str]
 ) -> tuple[list[wire.ProviderPlan], dict[str, ProviderError]]:
-    listed = ort.get_available_providers()
+    listed = list(dict.fromkeys([*ort.get_available_providers(), *plugged]))
+    way = "Choose a provider of that list, or install a build that has it."
+    if brought:
+        libraries = ", ".join(f"`{name}`" for name in brought)
+        way = f"{libraries} brings no such provider, or finds no device for it here."
     refused = {
         provider["name"]: ProviderError(
             f"{provider['name']} is not in this build of ONNX Runtime, which lists {', '.join(listed)}.",
-            hint=f"Choose a provider of that list, or install a build that has it. {WITHOUT_IT}",
+            hint=f"{way} {WITHOUT_IT}",
         )
         for provider in providers
         if provider["name"] not in listed
@@ -139,10 +154,73 @@ def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
     return [_PRELOADED]
 
 
+# --- libraries of native code -------------------------------------------------------------------------------
+
+_LOADED = "Native code of `{name}` ran in it, a library that is not part of ONNX Runtime (SHA-256 {sha256})."
+_Plugged = dict[str, list[Any]]  # execution provider that a library brings -> its devices here
+_registered: dict[str, str] = {}  # libraries of providers that this process holds: name -> text of the plan
+
+
+def _library(text: str) -> tuple[str, Library]:
+    path, found = found_library(text)  # the door of this process, and the content once more
+    return str(path), found
+
+
+def _register_providers(plan: wire.SessionPlan) -> tuple[_Plugged, list[Library]]:
+    """Load libraries of providers, once in a process; find the devices of those asked for."""
+    loaded, texts = list[Library](), plan.get("provider_libraries", [])
+    for text in texts:
+        path, found = _library(text)
+        loaded.append(found)
+        if _registered.get(found.name) == str(found):
+            continue
+        try:
+            ort.register_execution_provider_library(found.name, path)
+        except ORT_ERRORS as error:
+            raise _not_loaded(found, "execution providers", error) from error
+        _registered[found.name] = str(found)
+    plugged: _Plugged = {}
+    wanted = {one["name"] for one in plan["providers"]} - {CPU, *CUDA_PROVIDERS}
+    if texts:
+        for device in ort.get_ep_devices():
+            if device.ep_name in wanted:
+                plugged.setdefault(device.ep_name, []).append(device)
+    return plugged, loaded
+
+
+def _register_operators(options: ort.SessionOptions, libraries: list[tuple[str, Library]]) -> None:
+    for path, found in libraries:
+        try:
+            options.register_custom_ops_library(path)
+        except ORT_ERRORS as error:
+            raise _not_loaded(found, "custom operators", error) from error
+
+
+def _not_loaded(found: Library, what: str, error: Exception) -> SpecError:
+    return SpecError(
+        f"ONNX Runtime cannot load `{found.name}` as a library of {what}: {clean(str(error))}",
+        hint="Take one that was built for this system and this version of ONNX Runtime.",
+    )
+
+
+def _plug_in(options: ort.SessionOptions, chain: list[wire.ProviderPlan], plugged: _Plugged) -> None:
+    """Name the whole chain in the options: with devices among it ONNX Runtime takes no list of providers."""
+    for provider in chain:
+        name = provider["name"]
+        if name in plugged:
+            options.add_provider_for_devices(plugged[name][:1], provider["options"])
+        elif name != CPU:  # which comes last in every session
+            options.add_provider(name, provider["options"])
+
+
 def _options(
-    plan: wire.SessionPlan, profile_prefix: str | None, record_assignment: bool
+    plan: wire.SessionPlan,
+    operators: list[tuple[str, Library]],
+    profile_prefix: str | None,
+    record_assignment: bool,
 ) -> ort.SessionOptions:
     options = ort.SessionOptions()
+    _register_operators(options, operators)
     for name, value in plan["attributes"].items():
         _set_attribute(options, name, value)
     for key, text in plan["config_entries"].items():
@@ -212,17 +290,19 @@ def _set_entry(options: ort.SessionOptions, key: str, text: str) -> None:
 
 def _create_with_fallback(
     model: str | bytes,
-    options: ort.SessionOptions,
+    options: Callable[[], ort.SessionOptions],
     plan: wire.SessionPlan,
     chain: list[wire.ProviderPlan],
     refused: dict[str, ProviderError],
+    plugged: _Plugged,
 ) -> tuple[ort.InferenceSession, float, str]:
     """Create the session; a provider that breaks creation leaves the chain and is added to `refused`."""
     while True:
         log: list[str] = []
+        made = options()
         try:
             with _native_log(log, wait_s=_PIN_REPORT_S if _AFFINITIES in plan["config_entries"] else 0.0):
-                session, creation_s = _create(model, options, plan, chain)
+                session, creation_s = _create(model, made, plan, chain, plugged)
         except ORT_ERRORS as error:
             name = blamed_provider(str(error), [p["name"] for p in chain if p["name"] != CPU])
             if name is None:
@@ -241,13 +321,17 @@ def _create(
     options: ort.SessionOptions,
     plan: wire.SessionPlan,
     chain: list[wire.ProviderPlan],
+    plugged: _Plugged,
 ) -> tuple[ort.InferenceSession, float]:
     keywords: dict[str, Any] = {"enable_fallback": 0}  # else a failure prints to stdout and becomes the CPU
     if plan["disabled_optimizers"]:
         keywords["disabled_optimizers"] = plan["disabled_optimizers"]
-    providers = [(provider["name"], provider["options"]) for provider in chain] or [(CPU, {})]
+    if plugged:
+        _plug_in(options, chain, plugged)
+    else:
+        keywords["providers"] = [(one["name"], one["options"]) for one in chain] or [(CPU, {})]
     began = time.perf_counter()
-    session = ort.InferenceSession(model, options, providers=providers, **keywords)
+    session = ort.InferenceSession(model, options, **keywords)
     creation_s = time.perf_counter() - began
     session.disable_fallback()  # a run that fails must fail, not go on with the CPU
     return session, creation_s

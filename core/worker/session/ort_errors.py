@@ -261,8 +261,12 @@ _MODEL: tuple[Rule, ...] = (
     (
         re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"),
         _model(
-            r"The model uses the custom operator `\2` of the domain `\1`, which ONNX Runtime does not have.",
-            r"Export the model with standard operators only.",
+            r"The model uses the custom operator `\2` of the domain `\1`, which neither ONNX Runtime nor a "
+            r"library that "
+            r"is named has.",
+            r"Name the library that brings it with `--custom-op-library`; the folder that it lies in is "
+            r"opened with "
+            r"ORTUNE_ALLOW_LIBRARIES. Or export the model with standard operators only.",
         ),
     ),
     (

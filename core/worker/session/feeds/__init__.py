@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.feeding import channel_axis, random_range
+from core.wire.feeding import NO_TEXT_HINT, channel_axis, no_text, random_range
 from core.worker.session.feeds.archive import opened
-from core.worker.session.feeds.wanted import BFLOAT16, Wanted
+from core.worker.session.feeds.wanted import BFLOAT16, STRING, Wanted
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +31,7 @@ _ORT_TYPES = {
     "double": "float64",
     "float16": "float16",
     BFLOAT16: BFLOAT16,
+    STRING: STRING,
     "bool": "bool",
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
@@ -64,7 +65,7 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
 
     Raises:
         SpecError: a value, array or image does not fit the input.
-        ModelError: the model has an input that is not a numeric tensor.
+        ModelError: the model has an input that is no tensor of numbers or text.
     """
     wanted = _wanted(plan, session_inputs)
     notes: list[str] = []
@@ -162,8 +163,9 @@ def _dtype(declared: SessionInput) -> str:
     dtype = _ORT_TYPES.get(rest.rstrip(")")) if kind == "tensor" else None
     if dtype is None:
         raise ModelError(
-            f"Input `{declared.name}` is {declared.type}; ORTune feeds tensors of numbers and bool only.",
-            hint="Export the model with tensor inputs of numbers.",
+            f"Input `{declared.name}` is {declared.type}; ORTune feeds tensors of numbers, bool and text "
+            f"only.",
+            hint="Export the model with tensor inputs.",
         )
     return dtype
 
@@ -189,6 +191,8 @@ def _final(one: Wanted, array: Array) -> Array:
 
 def random(one: Wanted, seed: int) -> Array:
     """Return the seeded random array for one input, in the range of `random_range`."""
+    if one.dtype == STRING:
+        raise SpecError(no_text(one.name), hint=NO_TEXT_HINT.format(name=one.name))
     generator = np.random.default_rng([abs(seed), zlib.crc32(one.name.encode())])
     dtype = one.numpy_dtype
     low, high = random_range(one.dtype, one.low, one.high)
@@ -211,8 +215,12 @@ def fixed(one: Wanted, value: Any) -> Array:
     """Return `value`, a number or nested list, in the type of the input and broadcast to its shape.
 
     Raises:
-        SpecError: text, a number that the type does not hold, or a shape that does not fit.
+        SpecError: text for an input of numbers or the reverse, a number that the type does not hold, or a
+        shape
+            that does not fit.
     """
+    if one.dtype == STRING:
+        return _broadcast(one, _texts(one, value))
     try:
         raw = np.asarray(value)
     except ValueError:  # rows of different lengths
@@ -223,6 +231,19 @@ def fixed(one: Wanted, value: Any) -> Array:
             hint=f"Give {one.dtype} numbers, for example `--feed {one.name}=1`.",
         )
     return _broadcast(one, _cast_exactly(one, raw, value))
+
+
+def _texts(one: Wanted, value: Any) -> Array:
+    """Text as it is; a plain list of lines for a column of them stands upright."""
+    found = np.asarray(value, dtype=object)
+    if found.size == 0 or not all(isinstance(text, str) for text in found.flat):
+        raise SpecError(
+            f"The value {_short(value)} for input `{one.name}` is no text, or no regular list of texts.",
+            hint=f"Write it in quotes: `--feed '{one.name}=\"123\"'`.",
+        )
+    if found.ndim == 1 and len(one.shape) > 1 and all(size == 1 for size in one.shape[1:]):
+        found = found.reshape(-1, *one.shape[1:])
+    return found
 
 
 def _cast_exactly(one: Wanted, raw: Array, value: Any) -> Array:
@@ -253,7 +274,7 @@ def _broadcast(one: Wanted, array: Array) -> Array:
     except ValueError as error:
         raise SpecError(
             f"The value for input `{one.name}` has shape {list(array.shape)}, the model wants {one.shape}.",
-            hint="Give one number, or a list in the input's shape.",
+            hint="Give one value, or a list in the input's shape; lists of rows need a batch of as many.",
         ) from error
 
 
@@ -349,6 +370,8 @@ def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[st
 
 def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
     dtype = one.numpy_dtype
+    if one.dtype == STRING and array.dtype.kind == "U":
+        return array.astype(object)
     if array.dtype == dtype:
         return array
     if not np.can_cast(array.dtype, dtype, "same_kind"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 BFLOAT16 = "bfloat16"
+STRING = "string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,5 +25,7 @@ class Wanted:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The array's type; a bfloat16 is computed as float32 first."""
+        """The array's type; a bfloat16 is computed as float32 first, texts are Python's."""
+        if self.dtype == STRING:
+            return np.dtype(object)
         return np.dtype("float32" if self.dtype == BFLOAT16 else self.dtype)

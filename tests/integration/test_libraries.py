@@ -1,0 +1,256 @@
+"""Libraries of native code behind the operator's door: operators, providers, and what stays of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core import wire
+from core.process.runner import run_job
+from core.spec import spec_from_yaml
+from core.store import Store
+from core.wire.doors import LIBRARIES_VARIABLE
+from core.wire.errors import ModelError, ProviderError, SpecError
+from tests import libraries
+from tests.builders import feed_plan, one_input
+from tests.command_line import CommandLine
+from tests.libraries import needs_compiler
+
+CPU, TEST = "CPUExecutionProvider", "TestExecutionProvider"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator's folder."""
+    made = tmp_path_factory.mktemp("libraries")
+    if libraries.COMPILER is not None:
+        libraries.compiled(made, "libtwice.so", "custom_op.cpp")
+        libraries.compiled(made, "libtestep.so", "plugin_provider.cpp")
+    return made
+
+
+@pytest.fixture
+def open_door(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture
+def command(tmp_path: Path, folder: Path) -> CommandLine:
+    line = CommandLine(tmp_path)
+    line.environment[LIBRARIES_VARIABLE] = str(folder)
+    return line
+
+
+def answers(model: Path, *, providers: tuple[str, ...] = (CPU,), **named: list[str]) -> wire.AnswersReply:
+    """Run a model once in a worker, with the libraries that are named."""
+    session: Any = {
+        **wire.nothing_asked(),
+        "providers": [{"name": name, "options": {}} for name in providers],
+        **named,
+    }
+    plan: Any = {
+        "engine": "onnxruntime",
+        "model_path": str(model),
+        "torch": None,
+        "session": session,
+        "feeds": feed_plan(one_input(shape=(2, 4))),
+        "use_io_binding": False,
+        "warmup_runs": 0,
+        "cpus": [],
+    }
+    asked: wire.AnswersPlan = {"plan": plan, "outputs": ""}
+    return run_job(wire.ANSWERS, asked)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# --- in a worker --------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_library_brings_its_operator_and_says_so(open_door: Path, tmp_path: Path) -> None:
+    model, digest = libraries.twice(tmp_path / "twice.onnx"), sha256(open_door / "libtwice.so")
+    reply = answers(model, custom_op_libraries=[f"libtwice.so@sha256:{digest}"])
+    assert reply["effective_providers"] == [CPU]
+    assert [note for note in reply["notes"] if "`libtwice.so`" in note and digest in note]
+
+
+def test_without_a_library_the_operator_and_the_door_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"`Twice` of the domain `test\.ops`") as caught:
+        answers(libraries.twice(tmp_path / "twice.onnx"))
+    assert LIBRARIES_VARIABLE in caught.value.hint
+    assert "--custom-op-library" in caught.value.hint
+
+
+@needs_compiler
+def test_a_worker_holds_to_the_door_whatever_the_plan_says(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = libraries.twice(tmp_path / "twice.onnx")
+    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    with pytest.raises(SpecError, match="no folder for such is open"):
+        answers(model, custom_op_libraries=["libtwice.so"])
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    with pytest.raises(SpecError, match=r"There is no library `libtwice\.so`"):
+        answers(model, custom_op_libraries=["libtwice.so"])
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    with pytest.raises(SpecError, match="is another library"):
+        answers(model, custom_op_libraries=[f"libtwice.so@sha256:{'0' * 64}"])
+
+
+@needs_compiler
+def test_a_library_of_the_other_kind_is_refused_in_words(open_door: Path, tmp_path: Path) -> None:
+    model = libraries.twice(tmp_path / "twice.onnx")
+    with pytest.raises(SpecError, match=r"cannot load `libtestep\.so` as a library of custom operators"):
+        answers(model, custom_op_libraries=["libtestep.so"])
+    with pytest.raises(SpecError, match=r"cannot load `libtwice\.so` as a library of execution providers"):
+        answers(model, provider_libraries=["libtwice.so"])
+
+
+@needs_compiler
+def test_a_provider_of_a_library_stands_in_the_chain(open_door: Path, tmp_path: Path) -> None:
+    model = libraries.twice(tmp_path / "twice.onnx")
+    named = {"custom_op_libraries": ["libtwice.so"], "provider_libraries": ["libtestep.so"]}
+    assert answers(model, providers=(TEST, CPU), **named)["effective_providers"] == [TEST, CPU]
+    with pytest.raises(ProviderError, match="OtherExecutionProvider is not in this build") as caught:
+        answers(model, providers=("OtherExecutionProvider",), **named)
+    assert "`libtestep.so` brings no such provider" in caught.value.hint
+
+
+# --- from the command line, and what leaves -----------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_race_keeps_the_hash_and_what_leaves_names_it(
+    command: CommandLine, folder: Path, tmp_path: Path
+) -> None:
+    model, digest = libraries.twice(tmp_path / "twice.onnx"), sha256(folder / "libtwice.so")
+    library = f"libtwice.so@sha256:{digest}"
+    done = command.run(
+        *("bench", str(model), "--custom-op-library", "libtwice.so"),
+        *("--intra-op-num-threads", "1", "--runs", "30", "--json"),
+    )
+    assert done.code in (0, 3), done.err  # 3: nobody is faster
+    document = done.document
+    assert document["spec"]["session"]["custom_op_libraries"] == [library]
+    raced = Store(command.home / "ortune.db").trials_of(document["comparison"])
+    sessions = [one.spec["session"] for one in raced]
+    assert {"custom_op_libraries": [library]} in sessions, "the default needs it, too"
+    assert document["libraries"]["libtwice.so"] == f"sha256:{digest}"
+    assert any(digest in note for note in document["notes"])
+    assert document["output_error"]["max_abs"] == 0.0
+
+    text = command.run("emit", document["trial"], "--format", "yaml").out
+    assert spec_from_yaml(text).session.custom_op_libraries == (library,)
+    assert digest in " ".join(yaml.safe_load(text)["measured"]["notes"])
+    _check_bundle(command, document["trial"], tmp_path, digest)
+
+
+def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str) -> None:
+    """It names the library and does not hold it; `verify` and the script look under their own door."""
+    bundle = tmp_path / "bundle.zip"
+    assert command.run("emit", trial, "--format", "bundle", "--output", str(bundle)).code == 0
+    with zipfile.ZipFile(bundle) as archive:
+        names = archive.namelist()
+        assert not [name for name in names if ".so" in name]
+        readme = archive.read("README.md").decode()
+        archive.extractall(tmp_path / "unpacked")
+    assert [text for text in ("What is not in it", digest, LIBRARIES_VARIABLE) if text not in readme] == []
+
+    def verified(door: str | None) -> dict[str, Any]:
+        command.environment.pop(LIBRARIES_VARIABLE, None)
+        if door is not None:
+            command.environment[LIBRARIES_VARIABLE] = door
+        return command.run("verify", str(bundle), "--no-measure", "--json").document
+
+    door = command.environment[LIBRARIES_VARIABLE]
+    script = [sys.executable, str(tmp_path / "unpacked" / "run.py")]
+    ran = subprocess.run(script, env=command.environment, capture_output=True, text=True, check=True)
+    assert "largest difference from what was recorded: 0.0" in ran.stdout
+    assert _check(verified(door))["state"] == "OK"
+    closed = _check(verified(None))
+    assert closed["state"] == "NO"
+    assert LIBRARIES_VARIABLE in closed["why"]
+    other = tmp_path / "other"
+    other.mkdir()
+    libraries.compiled(other, "libtwice.so", "custom_op.cpp", "-DFACTOR=3.0f")
+    another = _check(verified(str(other)))
+    assert another["state"] == "NO"
+    assert "is another library" in another["why"]
+
+
+def _check(document: dict[str, Any]) -> dict[str, Any]:
+    return next(one for one in document["checks"] if one["name"] == "library libtwice.so")
+
+
+def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    line.environment.pop(LIBRARIES_VARIABLE, None)
+    model = libraries.twice(tmp_path / "twice.onnx")
+    done = line.run("bench", str(model), "--custom-op-library", "libtwice.so")
+    assert done.code != 0
+    assert "no folder for such is open here" in done.err
+    assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["x=some text", "x=@{lines}", 'x=["first", "second"]'])
+def test_text_is_fed_as_it_was_given_and_said_to_be_fixed(tmp_path: Path, given: str) -> None:
+    model, lines = libraries.identity_text(tmp_path / "t.onnx", ["batch", 1]), tmp_path / "lines.txt"
+    lines.write_text("first\nsecond\n")
+    rows = 1 if given == "x=some text" else 2
+    line = CommandLine(tmp_path)
+    feed = given.replace("{lines}", str(lines))
+    done = line.run("bench", str(model), "--feed", feed, "--batch-size", str(rows), "--runs", "30", "--json")
+    assert done.code == 0, done.err
+    document, wanted = done.document, "some text" if rows == 1 else ["first", "second"]
+    assert document["spec"]["workload"]["feed_values"] == {"x": wanted}
+    assert document["inputs"] == [{"name": "x", "dtype": "string", "shape": [rows, 1]}]
+    assert document["fed"][0]["values"] == f"fixed text, not random: {json.dumps(wanted)}"
+
+
+def test_text_that_nobody_gave_is_not_made_up(tmp_path: Path) -> None:
+    model = libraries.identity_text(tmp_path / "t.onnx", ["batch"])
+    line = CommandLine(tmp_path)
+    refused: Callable[..., str] = lambda *more: line.run("bench", str(model), *more).err  # noqa: E731
+    assert "ORTune makes up none" in refused()
+    assert "Write it in quotes" in refused("--feed", "x=5")
+    assert "asks for random values" in refused("--feed", "x=random:0..1")
+    assert "cannot be read" in refused("--feed", f"x=@{tmp_path}/none.txt")
+
+
+# --- onnxruntime-extensions ---------------------------------------------------------------------------------
+
+
+def test_onnxruntime_extensions_is_such_a_library(tmp_path: Path) -> None:
+    extensions = pytest.importorskip(
+        "onnxruntime_extensions", reason="onnxruntime-extensions is not installed"
+    )
+    folder = tmp_path / "door"
+    folder.mkdir()
+    (folder / "extensions.so").write_bytes(Path(extensions.get_library_path()).read_bytes())
+    line = CommandLine(tmp_path)
+    line.environment[LIBRARIES_VARIABLE] = str(folder)
+    model = libraries.upper(tmp_path / "upper.onnx")
+    done = line.run(
+        *("bench", str(model), "--custom-op-library", "extensions.so", "--feed", "x=hello"),
+        *("--runs", "30", "--json"),
+    )
+    assert done.code == 0, done.err
+    facts = done.document
+    assert facts["libraries"]["extensions.so"] == f"sha256:{sha256(folder / 'extensions.so')}"
+    assert facts["outputs"] == [{"name": "y", "dtype": "string", "shape": [1]}]

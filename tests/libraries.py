@@ -1,0 +1,47 @@
+"""Tiny libraries of native code, compiled where there is a compiler, and models that need them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+COMPILER = shutil.which("g++")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no g++ here")
+SOURCES = Path(__file__).parent
+
+
+def compiled(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """Compile `source` of this folder to a shared library."""
+    assert COMPILER is not None
+    target = folder / name
+    command = [COMPILER, "-shared", "-fPIC", *flags, "-o", str(target), str(SOURCES / source)]
+    subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+def twice(path: Path) -> Path:
+    """A model of one custom operator: y = relu(2 x), on a free batch."""
+    return _model(path, "Twice", "test.ops", TensorProto.FLOAT, ["batch", 4])
+
+
+def upper(path: Path) -> Path:
+    """A model of an operator of onnxruntime-extensions, text in and out."""
+    return _model(path, "StringUpper", "ai.onnx.contrib", TensorProto.STRING, ["batch"])
+
+
+def identity_text(path: Path, shape: list[str | int]) -> Path:
+    """A model that gives back the text that it is fed, with standard operators only."""
+    return _model(path, "Identity", "", TensorProto.STRING, shape)
+
+
+def _model(path: Path, operator: str, domain: str, kind: int, shape: list[str | int]) -> Path:
+    ends = ([helper.make_tensor_value_info(name, kind, shape)] for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], domain=domain)], "g", *ends)
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return path
