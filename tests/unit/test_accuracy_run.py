@@ -149,12 +149,12 @@ def test_wrong_key_inside_the_dataset_is_named_by_its_path() -> None:
 
 
 def test_known_result_follows_the_question_but_not_other_data(store: Store, tmp_path: Path) -> None:
-    from core.run.accuracy import _key
+    from core.run.accuracy import key_of
 
     data = tmp_path / "d.npz"
     data.write_bytes(DIGITS.read_bytes())
     asked = spec_from_dict({"model": {"path": "m.onnx"}, "dataset": {"path": str(data)}})
-    kept = replace(made(store, right(1), [0]), key=_key(asked, "sha"))
+    kept = replace(made(store, right(1), [0]), key=key_of(asked, "sha"))
     store.put_accuracy(kept)
 
     def known(one: TrialSpec, model: str = "sha", fingerprint: str | None = "f1") -> Accuracy | None:
@@ -176,10 +176,10 @@ def test_known_result_follows_the_question_but_not_other_data(store: Store, tmp_
 
 
 def test_result_whose_scores_are_gone_is_not_known(store: Store) -> None:
-    from core.run.accuracy import _key
+    from core.run.accuracy import key_of
 
     asked = spec()
-    kept = replace(made(store, right(1), [0]), key=_key(asked, "sha"))
+    kept = replace(made(store, right(1), [0]), key=key_of(asked, "sha"))
     store.put_accuracy(kept)
     Path(kept.scores_path).unlink()
     assert known_accuracy(store, asked, model_sha256="sha") is None
@@ -189,15 +189,15 @@ def test_result_whose_scores_are_gone_is_not_known(store: Store) -> None:
 
 
 def test_csv_with_a_changed_image_is_other_data(store: Store, tmp_path: Path) -> None:
-    from core.run.accuracy import _key
+    from core.run.accuracy import key_of
 
     (tmp_path / "a.png").write_bytes(b"1")
     (tmp_path / "rows.csv").write_text("a.png;1\n")
     asked = spec_from_dict({"model": {"path": "m.onnx"}, "dataset": {"path": str(tmp_path / "rows.csv")}})
-    before = _key(asked, "sha")
-    assert _key(asked, "sha") == before
+    before = key_of(asked, "sha")
+    assert key_of(asked, "sha") == before
     (tmp_path / "a.png").write_bytes(b"22")
-    assert _key(asked, "sha") != before
+    assert key_of(asked, "sha") != before
 
 
 def test_configuration_without_data_or_of_another_engine_is_refused(store: Store) -> None:
