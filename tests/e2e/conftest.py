@@ -215,10 +215,10 @@ def set_number(page: Page, name: str, value: int) -> None:
 def run(page: Page, budget_s: int = 4) -> None:
     """Press Run and wait for the result of a short race: what is seen matters here, not the answer."""
     set_number(page, "budget_s", budget_s)
-    button = run_button(page)
-    started(page, button)
-    # what stood there before goes piece by piece: first the new name, then the button that waits for it
+    started(page, run_button(page))
+    finished(page)  # until then the result of before stands there, piece by piece
     expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
-    expect(button).to_be_enabled(timeout=RACE_MS)
-    expect(page.locator(".st-key-live")).to_have_count(0)
+    expect(page.locator(".st-key-live")).to_have_count(0, timeout=RACE_MS)
+    expect(run_button(page)).to_be_enabled()
+    finished(page)
     expect(page.locator(".st-key-numbers")).to_be_visible()
