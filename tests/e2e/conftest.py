@@ -212,13 +212,20 @@ def set_number(page: Page, name: str, value: int) -> None:
     expect(page.get_by_text("changed from default")).to_be_visible()
 
 
+def raced(page: Page) -> None:
+    """Wait for the result of the race that the address names."""
+    finished(page)  # until then the result of before stands there, piece by piece
+    expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
+    expect(page.get_by_text("complete", exact=True).first).to_be_visible(timeout=RACE_MS)
+    expect(page.locator(".st-key-live")).to_have_count(0)
+    expect(page.locator(".st-key-cancel")).to_have_count(0)
+    expect(run_button(page)).to_be_enabled()
+    finished(page)
+    expect(page.locator(".st-key-numbers")).to_be_visible()
+
+
 def run(page: Page, budget_s: int = 4) -> None:
     """Press Run and wait for the result of a short race: what is seen matters here, not the answer."""
     set_number(page, "budget_s", budget_s)
     started(page, run_button(page))
-    finished(page)  # until then the result of before stands there, piece by piece
-    expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
-    expect(page.locator(".st-key-live")).to_have_count(0, timeout=RACE_MS)
-    expect(run_button(page)).to_be_enabled()
-    finished(page)
-    expect(page.locator(".st-key-numbers")).to_be_visible()
+    raced(page)
