@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -216,7 +217,7 @@ def raced(page: Page) -> None:
     """Wait for the result of the race that the address names."""
     finished(page)  # until then the result of before stands there, piece by piece
     expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
-    expect(page.get_by_text("complete", exact=True).first).to_be_visible(timeout=RACE_MS)
+    expect(page.get_by_text(re.compile(r"complete$")).first).to_be_visible(timeout=RACE_MS)
     expect(page.locator(".st-key-live")).to_have_count(0)
     expect(page.locator(".st-key-cancel")).to_have_count(0)
     expect(run_button(page)).to_be_enabled()
