@@ -56,6 +56,7 @@ from core.wire.catalog import (
     SAMPLE_EXPORTS,
 )
 from core.wire.errors import SpecError, StoreError
+from core.wire.files import written_whole
 from core.wire.profile import profile_from_dict
 from core.wire.units import size
 
@@ -272,15 +273,11 @@ def emit(
 def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:
     """Write beside the file and put it there when it is whole: what was there before stays if that fails."""
     check_place(output)
-    part = output.with_name(f".{output.name}.part")
     try:
-        with part.open("wb") as file:
+        with written_whole(output) as part, part.open("wb") as file:
             chosen.save(known, file, accept_breach)
-        part.replace(output)
     except OSError as error:
         raise unwritable(output, error) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def history(

@@ -7,10 +7,8 @@ against(kept, trial, …)    what changed since, judged by `core.evidence.verifi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import secrets
 import statistics
 import time
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from core.evidence.verification import Change, Gain, change
 from core.spec import spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import SpecError
-from core.wire.files import open_regular
+from core.wire.files import open_regular, written_whole
 from core.wire.provenance import differing_facts, fingerprint, is_software
 
 FORMAT = 1
@@ -95,7 +93,6 @@ def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environmen
     Raises:
         SpecError: the file cannot be written; nothing half-written stays.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     file: _File = {
         "baseline": FORMAT,
         "tool_version": __version__,
@@ -108,16 +105,13 @@ def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environmen
         "environment": machine,
     }
     try:
-        part.write_text(json.dumps(file, indent=1), encoding="utf-8")
-        part.replace(path)
+        with written_whole(path) as part:
+            part.write_text(json.dumps(file, indent=1), encoding="utf-8")
     except OSError as error:
         raise SpecError(
             f"`{path}` cannot be written: {error.strerror or error}.",
             hint="Free disk space, or choose a file in a folder you may write.",
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Kept:

@@ -28,6 +28,7 @@ from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.files import written_whole
 from core.wire.profile_passes import Passes, passes_from_dict
 
 VERSION = 1  # of what is left
@@ -175,10 +176,9 @@ def _folder(store: Store, record: ModelRecord) -> Path:
 
 
 def _keep(folder: Path, data: Mapping[str, Any]) -> None:
-    part = folder / "errors.json.part"
     try:
-        part.write_text(json.dumps(data))
-        part.replace(folder / "errors.json")
+        with written_whole(folder / "errors.json") as part:
+            part.write_text(json.dumps(data))
     except OSError as error:
         raise _no_room(folder, error) from error
 

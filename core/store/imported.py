@@ -17,6 +17,7 @@ import msgspec
 
 from core.store.rows import text
 from core.wire.errors import StoreError
+from core.wire.files import written_whole
 
 MARK = "imported"  # stands wherever a number of it stands
 MOST = 200  # kept; older ones go
@@ -68,13 +69,12 @@ class Shelf:
         )
         same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
         path = self.folder / f"{one.id}.json"
-        draft = path.with_suffix(".part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             content = self.folder / f"{one.id}.data"
             content.write_text(text(found["profile"] if is_profile else found["summary"]), encoding="utf-8")
-            draft.write_text(text(asdict(one)), encoding="utf-8")
-            draft.replace(path)
+            with written_whole(path) as draft:
+                draft.write_text(text(asdict(one)), encoding="utf-8")
         except OSError as error:
             raise StoreError(
                 f"What was imported cannot be kept in `{self.folder}`: {error.strerror or error}.",

@@ -1,12 +1,16 @@
-"""Files that users name: a pipe never answers and a device never ends, so only regular files are opened.
+"""Files: how they are opened, and how they are written.
 
-Standard library only; parent and workers share it.
+Of those that users name only regular ones are opened: a pipe never answers, a device never ends. What is
+written is there whole or not at all. Standard library only; parent and workers share it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,6 +57,22 @@ def open_regular(path: Path) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Give a new file beside `path` to write to; it takes the place of `path` at the end, or goes.
+
+    Raises:
+        OSError: it cannot be written; what stood at `path` stays.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _check(mode: int, path: Path) -> None:

@@ -261,6 +261,21 @@ def entitle(figure: go.Figure, title: str) -> go.Figure:
     return figure
 
 
+def note_beyond(figure: go.Figure, text: str) -> None:
+    """Say at the picture's upper right corner what lies beyond it."""
+    figure.add_annotation(
+        x=1,
+        xref="x domain",
+        xanchor="right",
+        y=1,
+        yref="y domain",
+        yanchor="bottom",
+        text=text,
+        font={"color": TEXT, "size": FONT_PX},
+        showarrow=False,
+    )
+
+
 def text_on(color: str) -> str:
     """Return black or white, whichever is read better on `color`; either way it is 4.5:1 or more."""
     return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, color))

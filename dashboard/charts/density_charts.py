@@ -15,8 +15,6 @@ import plotly.graph_objects as go
 
 from core.wire.units import brief
 from dashboard.charts import (
-    FONT_PX,
-    TEXT,
     WIDE,
     Side,
     base_figure,
@@ -24,6 +22,7 @@ from dashboard.charts import (
     in_ms,
     latency_title,
     log_ticks,
+    note_beyond,
     number,
     per_row,
     percentile,
@@ -139,15 +138,5 @@ def densities(info: Densities) -> go.Figure:
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
     figure.update_yaxes(range=[0, top * 1.12])
     if info.above:
-        figure.add_annotation(
-            x=1,
-            xref="x domain",
-            xanchor="right",
-            y=1,
-            yref="y domain",
-            yanchor="bottom",
-            text=f"{clipped_words(info.above, END, info.cap_ms, info.top_ms)} ▶",
-            font={"color": TEXT, "size": FONT_PX},
-            showarrow=False,
-        )
+        note_beyond(figure, f"{clipped_words(info.above, END, info.cap_ms, info.top_ms)} ▶")
     return figure

@@ -30,6 +30,7 @@ from dashboard.charts import (
     clipped_words,
     in_ms,
     latency_title,
+    note_beyond,
     number,
     per_row,
     percentile,
@@ -340,17 +341,7 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
             text=[f"{number(ms)} ms" for _, ms in one.spikes],
             hovertemplate="a run of %{text}, above the picture<extra></extra>",
         )
-    figure.add_annotation(
-        x=1,
-        xref="x domain",
-        xanchor="right",
-        y=1,
-        yref="y domain",
-        yanchor="bottom",
-        text=f"▲ {clipped_words(info.above, END, cap, info.top_ms)}",
-        font={"color": TEXT, "size": FONT_PX},
-        showarrow=False,
-    )
+    note_beyond(figure, f"▲ {clipped_words(info.above, END, cap, info.top_ms)}")
 
 
 def _add_strip(figure: go.Figure, strip: Strip) -> None:

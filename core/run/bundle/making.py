@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import zipfile
@@ -47,7 +46,7 @@ from core.spec import TrialSpec, anchor, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import ModelError, SpecError, StoreError
-from core.wire.files import open_regular
+from core.wire.files import open_regular, written_whole
 
 MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one run, and of its outputs
 
@@ -224,22 +223,15 @@ def _bytes_of(feeds: wire.FeedPlan) -> int:
 
 
 def _keep(source: Path, target: Path) -> None:
-    part = target.with_name(f"{target.name}.part")
-    try:
+    with written_whole(target) as part:
         shutil.copyfile(source, part)
-        part.replace(target)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _keep_text(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        with written_whole(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise _no_room(path, error) from error
 
 
@@ -265,20 +257,15 @@ def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
         SpecError: it cannot be written there; nothing half-written stays.
         ModelError: the model's file is gone, or is not the one any more that was measured.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:
+        with written_whole(path) as part, part.open("xb") as file:
             _write(file, held, texts)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
         return path.stat().st_size
     except OSError as error:
         hint = "Free disk space, or choose a file in a folder you may write."
         raise SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=hint) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def _write(file: BinaryIO, held: Contents, texts: Mapping[str, str]) -> None:

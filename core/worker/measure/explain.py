@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from core import wire
 from core.wire import Progress, limits
 from core.wire.errors import StoreError, TunerError
+from core.wire.files import written_whole
 from core.worker.measure import timing
 from core.worker.measure.contestant import pin
 from core.worker.measure.inference import Inference, prepare, translated
@@ -91,12 +92,10 @@ def _in_turns(sides: Sequence[_Side]) -> Iterator[_Side]:
 
 
 def _write(path: Path, passes: wire.Passes) -> None:
-    draft = path.with_suffix(".part")
     try:
-        draft.write_text(json.dumps(passes, separators=(",", ":")))
-        draft.replace(path)
+        with written_whole(path) as draft:
+            draft.write_text(json.dumps(passes, separators=(",", ":")))
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise StoreError(
             f"What the profiles show cannot be kept in `{path}`: {error.strerror or error}.",
             hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",

@@ -22,6 +22,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from core import wire
 from core.wire import Progress
 from core.wire.errors import ModelError, StoreError
+from core.wire.files import written_whole
 from core.wire.graph import VERSION
 from core.worker.models import read_model
 from core.worker.models.graphs import (
@@ -395,12 +396,10 @@ def _clip(text: str, most: int) -> str:
 
 
 def _write(path: Path, drawn: wire.DrawnGraphs) -> None:
-    draft = path.with_suffix(".part")
     try:
-        draft.write_text(json.dumps(drawn, separators=(",", ":")))
-        draft.replace(path)
+        with written_whole(path) as draft:
+            draft.write_text(json.dumps(drawn, separators=(",", ":")))
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise StoreError(
             f"The graph cannot be kept in `{path}`: {error.strerror or error}.",
             hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",

@@ -1,0 +1,46 @@
+"""What is written is there whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from core.wire.files import written_whole
+
+
+def test_what_was_written_takes_the_place_of_what_stood_there(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text("before")
+    with written_whole(path) as draft:
+        draft.write_text("after")
+        assert path.read_text() == "before"
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_stood_there_stays_when_the_writing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text("before")
+
+    def half() -> None:
+        with written_whole(path) as draft:
+            draft.write_text("half")
+            raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        half()
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_do_not_share_a_draft(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    with written_whole(path) as one, written_whole(path) as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_missing_is_said_by_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path / "nowhere" / "kept.json") as draft:
+        draft.write_text("text")
