@@ -287,12 +287,13 @@ class Run:
                     "ratio_low": found[index].ratio_low if index in found else None,
                     "ratio_high": found[index].ratio_high if index in found else None,
                 },
+                "contrast": found[index].to_dict() if index in found else None,
                 "choice": choice,
             }
         self.confirmed |= said
         default: Any = {"limits": [], "error": ""}
         in_order: Any = [said[choice] for choice in step.choices]
-        self.said, winner = outcome(in_order, default, {})
+        self.said, winner = outcome(in_order, default, {}, margin=MARGIN)
         self.winner = None if winner is None else dict(winner)["choice"]
         self.settled = self.said in ("FOUND", "REJECTED")
 

@@ -449,6 +449,7 @@ class SearchResult(TypedDict):
     """The answer of a search, with all that it rests on."""
 
     outcome: SearchOutcome
+    margin: NotRequired[float]  # relative difference that counts as none
     objective: dict[str, float]  # metric -> weight
     limits: list[str]
     space: SpaceFacts

@@ -113,9 +113,9 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
 ) -> None:
     outcome, asked = answers.outcome, list[str]()
 
-    def open_at_first(candidates: Any, *others: Any) -> Any:
+    def open_at_first(candidates: Any, *others: Any, **more: Any) -> Any:
         asked.append(candidates[0]["comparison"])
-        return outcome(candidates, *others) if len(asked) > 1 else ("UNDECIDED", candidates[0])
+        return outcome(candidates, *others, **more) if len(asked) > 1 else ("UNDECIDED", candidates[0])
 
     monkeypatch.setattr(answers, "outcome", open_at_first)
     answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]}, budget_s=30)

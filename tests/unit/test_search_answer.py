@@ -13,6 +13,7 @@ from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
 from core.run.search.answer import Raced
 from core.run.search.plan import designed
+from core.show.sheets.searches import sentence
 from core.spec.question import Question, parse_limits, parse_objective, question_from_dict
 from tests import builders
 from tests.searching import MARGIN, Machine, Run, gains, small_space
@@ -31,7 +32,8 @@ def question(*limits: str, objective: str = "latency", **changes: Any) -> Questi
 def confirmed(verdict: str = "FASTER", limits: str = "MET", error: str = "", **changes: Any) -> Any:
     """What the outcome reads of a configuration that was confirmed."""
     judged = [{"state": limits}] if limits else []
-    return {"error": error, "limits": judged, "gain": {"verdict": Verdict[verdict]}, **changes}
+    gain = {"verdict": Verdict[verdict], "ratio_low": 0.96, "ratio_high": 1.04}
+    return {"error": error, "limits": judged, "gain": gain, "contrast": {"holds": True}, **changes}
 
 
 def tried(key: str, **facts: Any) -> Tried:
@@ -70,19 +72,55 @@ def test_the_outcome_is_that_of_verdicts_and_limits(
 ) -> None:
     able = [confirmed(verdict, limits) for verdict, limits in candidates]
     reference = None if default is None else confirmed("EQUIVALENT", default)
-    found, chosen = answers.outcome(able, reference, {})
+    found, chosen = answers.outcome(able, reference, {}, margin=MARGIN)
     assert found == said
     assert chosen is (None if winner is None else able[winner])
 
 
+@pytest.mark.parametrize(
+    ("high", "contrast", "said"),
+    [
+        (1.02, {"holds": True}, "NO_DIFFERENCE"),  # slower, or as quick: no better in any case
+        (1.021, {"holds": True}, "UNDECIDED"),
+        (None, {"holds": True}, "UNDECIDED"),
+        (1.01, {"holds": False}, "UNDECIDED"),
+        (1.01, {"holds": True, "contradicted": True}, "UNDECIDED"),
+        (1.01, None, "UNDECIDED"),
+    ],
+)
+def test_who_may_be_slower_but_no_faster_is_no_better_answer(
+    high: float | None, contrast: Any, said: str
+) -> None:
+    gain = {"verdict": Verdict.UNDECIDED, "ratio_low": 0.9, "ratio_high": high}
+    one = confirmed(gain=gain, contrast=contrast)
+    found, chosen = answers.outcome([one], confirmed("EQUIVALENT"), {}, margin=MARGIN)
+    assert (found, chosen) == (said, one if said == "UNDECIDED" else None)
+
+
+@pytest.mark.parametrize(
+    ("high", "verdict", "words"),
+    [
+        (1.015, Verdict.EQUIVALENT, "0.995×, no difference, 95 % [0.981, 1.015]"),
+        (1.005, Verdict.UNDECIDED, "between 0.981× and 1.005×"),
+    ],
+)
+def test_that_nothing_is_better_is_said_with_the_margin(high: float, verdict: Verdict, words: str) -> None:
+    gain = {"metric": "latency_p50", "ratio": 0.995, "ratio_low": 0.981, "ratio_high": high}
+    others = [{"gain": gain | {"verdict": verdict}}]
+    answer = {"outcome": "NO_DIFFERENCE", "winner": None, "margin": 0.02, "tried": 36, "others": others}
+    assert sentence(answer) == (
+        f"Nothing beats ONNX Runtime's default by more than 2 %: the best of 36 tried came out at {words}."
+    )
+
+
 def test_whoever_failed_is_no_answer() -> None:
     candidates = [confirmed(error="It crashed."), confirmed("EQUIVALENT")]
-    assert answers.outcome(candidates, confirmed("EQUIVALENT"), {}) == ("NO_DIFFERENCE", None)
+    assert answers.outcome(candidates, confirmed("EQUIVALENT"), {}, margin=MARGIN) == ("NO_DIFFERENCE", None)
 
 
 def test_a_race_whose_control_failed_says_nothing() -> None:
     one = confirmed()
-    assert answers.outcome([one], confirmed("EQUIVALENT"), {"grade": "F"}) == ("REJECTED", one)
+    assert answers.outcome([one], confirmed("EQUIVALENT"), {"grade": "F"}, margin=MARGIN) == ("REJECTED", one)
 
 
 def test_limits_together_are_as_bad_as_the_worst() -> None:

@@ -241,14 +241,18 @@ def kept(limits: Sequence[LimitJudged]) -> str:
 
 
 def outcome(
-    candidates: Sequence[Confirmed], default: Confirmed | None, result: Mapping[str, Any]
+    candidates: Sequence[Confirmed], default: Confirmed | None, result: Mapping[str, Any], *, margin: float
 ) -> tuple[SearchOutcome, Confirmed | None]:
     """Return what a confirming race answers, and the configuration that it answers with.
+
+    "Nothing beats the default by more than the margin" asks for one end of each interval alone: whoever may
+    be slower is no better answer.
 
     Args:
         candidates: in the order in which they were hoped to win.
         default: of the same race; None: it failed.
         result: of the race.
+        margin: relative difference that counts as none.
     """
     able = [one for one in candidates if not one["error"] and kept(one["limits"]) != "MISSED"]
     default_able = default is not None and kept(default["limits"]) != "MISSED"
@@ -261,10 +265,20 @@ def outcome(
         if better:
             sure = [one for one in better if kept(one["limits"]) == "MET"]
             return ("FOUND", sure[0]) if sure else ("UNDECIDED", better[0])
-        undecided = [one for one in able if one["gain"]["verdict"] == Verdict.UNDECIDED]
-        return ("UNDECIDED", undecided[0]) if undecided else ("NO_DIFFERENCE", None)
+        open_ = [one for one in able if _may_beat(one, margin)]
+        return ("UNDECIDED", open_[0]) if open_ else ("NO_DIFFERENCE", None)
     sure = [one for one in able if kept(one["limits"]) == "MET"]
     return ("FOUND", sure[0]) if sure else ("UNDECIDED", able[0])
+
+
+def _may_beat(one: Confirmed, margin: float) -> bool:
+    """Whether what was measured leaves room for a gain of more than the margin."""
+    gain, contrast = one["gain"], one["contrast"]
+    if gain["verdict"] != Verdict.UNDECIDED:
+        return False
+    if contrast is None or not contrast.get("holds", True) or contrast.get("contradicted"):
+        return True
+    return gain["ratio_high"] is None or gain["ratio_high"] > 1 + margin
 
 
 # --- what else was learnt -----------------------------------------------------------------------------------

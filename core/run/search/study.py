@@ -435,7 +435,7 @@ class Search:
         self.confirmed |= {choice: said[choice] for choice in step.choices}
         self.confirmings += step.choices
         in_order = [said[choice] for choice in step.choices]
-        found, winner = answers.outcome(in_order, default_said, race.facts)
+        found, winner = answers.outcome(in_order, default_said, race.facts, margin=margin)
         if again or self.default_said is None or RANKED.index(found) <= RANKED.index(self.outcome):
             self.outcome, self.winner = found, winner
             self.default_said, self.last_result = default_said, race.facts
@@ -599,6 +599,7 @@ class Search:
         winner = self.winner
         return {
             "outcome": self.outcome,
+            "margin": margin,
             "objective": dict(self.question.objective),
             "limits": self.question.limit_words,
             "space": answers.space_facts(self.space),

@@ -74,7 +74,9 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
             kept = "; it keeps every limit" if answer["limits"] else ""
             return f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}."
         case "NO_DIFFERENCE":
-            return f"Nothing beats ONNX Runtime's default{_nearest(answer)}."
+            margin = answer.get("margin")
+            by = "" if margin is None else f" by more than {100 * margin:g} %"
+            return f"Nothing beats ONNX Runtime's default{by}{_nearest(answer)}."
         case "NONE_KEEPS_LIMITS":
             return f"No configuration that was tried keeps the limits: {', '.join(answer['limits'])}."
         case "REJECTED":
@@ -90,7 +92,9 @@ def _nearest(answer: Mapping[str, Any]) -> str:
     others: Sequence[Confirmed] = answer["others"]
     if not others:
         return ""
-    return f": the best of {answer['tried']} tried came out at {gain_words(others[0]['gain'])}"
+    gain = others[0]["gain"]
+    words = gain_parts(gain)[1] if gain["verdict"] == Verdict.UNDECIDED else gain_words(gain)
+    return f": the best of {answer['tried']} tried came out at {words}"
 
 
 def _open(winner: Confirmed) -> str:
