@@ -510,13 +510,23 @@ def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
         )
     for informative in ("measured", "environment"):
         data.pop(informative, None)
+    if not expert:
+        refuse_expert(data)
+    return spec_from_dict(data)
+
+
+def refuse_expert(data: Mapping[str, Any]) -> None:
+    """Refuse plain data of a file that ask for `expert`.
+
+    Raises:
+        SpecError: they do.
+    """
     session = data.get("session")
-    if not expert and isinstance(session, dict) and session.get("expert") not in (None, False):
+    if isinstance(session, dict) and session.get("expert") not in (None, False):
         raise SpecError(
             "`session.expert` is the operator's to turn on, not a file's.",
             hint=f"Remove it; if you trust the file, give `--expert` or start with {EXPERT_VARIABLE}=1.",
         )
-    return spec_from_dict(data)
 
 
 def yaml_from_spec(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.run.bundle import CONFIG, MANIFEST, opening
+from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, opening
 from core.run.bundle.opening import check, opened
 from core.wire.errors import SpecError
 
@@ -185,12 +185,52 @@ def test_a_changed_byte_is_seen(tmp_path: Path, where: float) -> None:
         ({"files": []}, f"it needs `{CONFIG}`"),
         ({"files": [{"path": "../x", "sha256": "", "size_bytes": 0}]}, "it needs"),
         ({"sample": {"inputs": 3}}, "does not say what a bundle says"),
+        ({"no_sample": "\ud800"}, "is no JSON"),  # half of a character cannot be printed
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(
     tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     assert words in refused(bundle(tmp_path / "b.zip", **changes), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tolerance": float("nan")}, "is no JSON"),
+        ({"tolerance": float("inf")}, "is no JSON"),  # every answer would be right
+        ({"tolerance": 10**400}, "does not say what a bundle says"),
+        ({"tolerance": 1e9}, "its sample makes no sense"),
+        ({"tolerance": -1.0}, "its sample makes no sense"),
+        ({"rows": 0}, "its sample makes no sense"),
+        ({"rows": -3}, "its sample makes no sense"),
+        ({"rows": 10**12}, "its sample makes no sense"),
+    ],
+)
+def test_a_sample_that_makes_no_sense_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    files = {**FILES, INPUTS: b"x", OUTPUTS: b"y"}
+    sample = {"inputs": INPUTS, "outputs": OUTPUTS, "rows": 2, "precision": "fp32", "tolerance": 0.01}
+    with opened(bundle(tmp_path / "sound.zip", files, sample=sample)) as held:
+        assert held.sample is not None
+    assert words in refused(bundle(tmp_path / "b.zip", files, sample=sample | changes), tmp_path)
+
+
+def test_the_baseline_of_a_bundle_cannot_turn_expert_on_either(tmp_path: Path) -> None:
+    session = {"expert": True, "session_config_entries": {"my.key": "1"}}
+    spec = {"model": {"path": "model/m.onnx"}, "session": session}
+    path = bundle(tmp_path / "b.zip", baseline={"label": "the old one", "spec": spec})
+    assert "`session.expert` is the operator's to turn on" in refused(path, tmp_path)
+    with opened(path, expert=True) as held:
+        assert held.baseline is not None
+
+
+def test_a_manifest_by_another_name_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in FILES.items():
+            archive.writestr(name, data)
+        archive.writestr(MANIFEST.upper(), json.dumps(manifest(FILES)))
+    assert f"it has no `{MANIFEST}`" in refused(path, tmp_path)
 
 
 def test_a_zip_of_something_else_is_no_bundle(tmp_path: Path) -> None:
