@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,65 @@ def test_what_a_branch_takes_from_around_it_is_an_edge(tmp_path: Path) -> None:
     assert {"then_branch", "else_branch"} <= roles
     holder = next(one for one in found.model.levels[0].nodes if one.op_type == "If")
     assert holder.captured
+
+
+def branch(name: str, ops: list[str], *initializers: onnx.TensorProto, shape: Sequence[int] = (2, 3)) -> Any:
+    """A body that applies operators to `x`; each node is called after the body and its operator."""
+    tensors = ["x", *(f"{name}_{number}" for number in range(1, len(ops))), f"{name}_out"]
+    extra = [one.name for one in initializers]
+    nodes = [
+        helper.make_node(op, [before, *extra], [after], f"{name}_{op}")
+        for op, before, after in zip(ops, tensors, tensors[1:], strict=False)
+    ]
+    return helper.make_graph(nodes, name, [], [value(f"{name}_out", list(shape))], list(initializers))
+
+
+def two_branches(path: Path, then: Any, otherwise: Any, *, name: str = "if") -> Path:
+    holder = helper.make_node("If", ["c"], ["y"], name, then_branch=then, else_branch=otherwise)
+    inputs = [value("c", [], "bool"), value("x", [2, 3])]
+    return save(path, [holder], inputs, [value("y", None)])
+
+
+def test_a_node_of_a_branch_does_the_work_of_its_own_branch(tmp_path: Path) -> None:
+    """Both branches of an If have the same path: what is told of one must not be told of the other."""
+    branches = branch("then", ["Relu", "Neg"]), branch("else", ["Exp", "Sqrt"])
+    path = two_branches(tmp_path / "m.onnx", *branches)
+    plain = {"graph_optimization_level": "ORT_DISABLE_ALL"}
+    found = drawn(path, tmp_path, optimized=True, attributes=plain).optimized
+    assert found is not None
+    bodies = [level for level in found.levels if level.path]
+    assert {level.role for level in bodies} == {"then_branch", "else_branch"}
+    assert all(node.does == (node.name,) for level in bodies for node in level.nodes)
+
+
+def test_a_body_knows_the_tensors_around_it_and_no_others(tmp_path: Path) -> None:
+    """What the other branch calls the same is another tensor."""
+
+    def outer(name: str, length: int) -> Any:
+        inner = branch(f"{name}_in", ["Relu"])
+        inner.node[0].input[0] = "shared"
+        nodes = [
+            helper.make_node("Concat", ["x"] * length, ["shared"], f"{name}_concat", axis=0),
+            helper.make_node("If", ["c"], [f"{name}_y"], "inner", then_branch=inner, else_branch=inner),
+        ]
+        return helper.make_graph(nodes, name, [], [value(f"{name}_y", None)])
+
+    path = two_branches(tmp_path / "m.onnx", outer("then", 2), outer("else", 3), name="one")
+    levels = drawn(path, tmp_path).model.levels
+    known = [level.by_name["shared"].shape for level in levels if level.path == ("one", "inner")]
+    assert sorted(shape for shape in known if shape is not None) == [(4, 3), (4, 3), (6, 3), (6, 3)]
+
+
+def test_weights_of_a_body_may_stand_in_another_file(tmp_path: Path) -> None:
+    w = onnx.numpy_helper.from_array(np.ones((3, 400), np.float32), "w")
+    (tmp_path / "w.bin").write_bytes(w.raw_data)
+    onnx.external_data_helper.set_external_data(w, "w.bin", offset=0, length=len(w.raw_data))
+    w.ClearField("raw_data")
+    branches = (branch(name, ["MatMul"], w, shape=(2, 400)) for name in ("then", "else"))
+    path = two_branches(tmp_path / "m.onnx", *branches, name="")
+    found = drawn(path, tmp_path, optimized=True)
+    assert found.optimized is not None
+    assert "its weights stand in another file" in " ".join(found.notes)
 
 
 def test_names_are_those_of_the_profile_where_the_file_has_none(tmp_path: Path) -> None:

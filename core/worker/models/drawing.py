@@ -12,7 +12,9 @@ import contextlib
 import json
 import tempfile
 import time
+from collections import ChainMap, deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,7 @@ from core.worker.models.graphs import (
     op_name,
     tensor_bytes,
     tensor_elements,
+    tensors_of,
     type_text,
 )
 from core.worker.models.origins import Matched, matched_graphs
@@ -53,7 +56,8 @@ _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueErr
 
 _TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: the modules around it, as text of a Python list
 
-_Bodies = dict[tuple[tuple[str, ...], int], tuple[GraphProto, list[Matched]]]
+_Did = dict[int, tuple[GraphProto, GraphProto, list[Matched]]]  # by the id of an optimized graph
+_Known = ChainMap[str, wire.GraphTensor]  # by name; a body knows what is around it
 
 
 def draw_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
@@ -85,7 +89,7 @@ def draw_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
         drawn: wire.DrawnGraphs = {
             "version": VERSION,
             "model": _side(model, {}, notes_of=file),
-            "optimized": None if optimized is None else _side(optimized, matched, original=model),
+            "optimized": None if optimized is None else _side(optimized, matched),
             "effective_providers": effective,
             "notes": notes,
             "created_at": time.time(),
@@ -141,7 +145,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
     """A copy in which every node has its name, so that it can be followed through a fusion."""
-    if any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
+    if any(one.data_location == TensorProto.EXTERNAL for one in tensors_of(model)):
         notes.append(
             "Nodes of this model have no names and its weights stand in another file, so fused nodes "
             "cannot all be matched."
@@ -173,9 +177,9 @@ def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSe
     return built, onnx.load(str(saved), load_external_data=False)
 
 
-def _matched(model: ModelProto, optimized: ModelProto) -> _Bodies:
-    """What each node of the optimized graph does the work of, by its graph, kept so that its id stays."""
-    return {(path, id(graph)): (graph, nodes) for path, _, graph, nodes in matched_graphs(model, optimized)}
+def _matched(model: ModelProto, optimized: ModelProto) -> _Did:
+    """What each optimized graph was, and what its nodes do the work of; it is kept, so that its id stays."""
+    return {id(graph): (graph, own, nodes) for _, own, graph, nodes in matched_graphs(model, optimized)}
 
 
 # --- as it is drawn -----------------------------------------------------------------------------------------
@@ -190,22 +194,14 @@ def _drop_weights(model: ModelProto) -> None:
                     tensor.ClearField(field)
 
 
-def _side(
-    model: ModelProto,
-    matched: _Bodies,
-    *,
-    original: ModelProto | None = None,
-    notes_of: Path | None = None,
-) -> wire.DrawnSide:
+def _side(model: ModelProto, matched: _Did, *, notes_of: Path | None = None) -> wire.DrawnSide:
     """One graph with its bodies, shapes as far as they are known.
 
     Args:
         model: the graph; its large weights have no values any more.
         matched: what its nodes do the work of; empty: it is the model's own.
-        original: the model's own graph, where this one was made of it.
         notes_of: the file, named where its shapes cannot be inferred.
     """
-    names = _names_by_path(original) if original is not None else {}
     notes = []
     try:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
@@ -215,37 +211,35 @@ def _side(
         what = f"`{notes_of.name}`" if notes_of is not None else "the optimized graph"
         notes.append(f"The shapes inside of {what} could not be inferred: {said}")
     pairs = zip(_levels(model.graph), _levels(inferred.graph), strict=True)
-    outer: dict[tuple[str, ...], dict[str, wire.GraphTensor]] = {}
+    around: list[_Known] = []
     levels = []
-    for (path, role, graph), (_, _, typed) in pairs:
-        known = {**outer.get(path[:-1], {}), **_tensors(typed)}
-        outer.setdefault(path, known)
-        _, of = matched.get((path, id(graph)), (graph, []))
-        levels.append(_level(path, role, graph, known, [_does(one, names.get(path, ())) for one in of]))
+    for (path, role, holder, graph), (*_, typed) in pairs:
+        outer = [] if holder is None else around[holder].maps
+        around.append(ChainMap(_tensors(typed), *outer))
+        _, own, nodes = matched.get(id(graph), (graph, graph, []))
+        levels.append(_level(path, role, graph, around[-1], [_does(one, own) for one in nodes]))
     return {"levels": levels, "notes": notes}
 
 
-def _names_by_path(model: ModelProto) -> dict[tuple[str, ...], list[str]]:
-    found: dict[tuple[str, ...], list[str]] = {}
-    for path, _, graph in _levels(model.graph):
-        found.setdefault(path, [node.name for node in graph.node])
-    return found
+def _does(one: Matched, own: GraphProto) -> tuple[list[str], bool]:
+    return [_clip(own.node[index].name, NAME) for index in one.covered], one.inserted
 
 
-def _does(one: Matched, names: Sequence[str]) -> tuple[list[str], bool]:
-    return [_clip(names[index], NAME) for index in one.covered if index < len(names)], one.inserted
+def _levels(graph: GraphProto) -> Iterator[tuple[tuple[str, ...], str, int | None, GraphProto]]:
+    """Yield `graph` and every body in a node of it, outermost first: path, role, who holds it, graph.
 
-
-def _levels(graph: GraphProto) -> Iterator[tuple[tuple[str, ...], str, GraphProto]]:
-    """Yield `graph` and every body nested in a node of it, outermost first: path, role, graph."""
-    waiting: list[tuple[tuple[str, ...], str, GraphProto]] = [((), "", graph)]
-    while waiting:
-        path, role, graph = waiting.pop(0)
-        yield path, role, graph
+    Who holds a body is told by its number in this order: both branches of an If have the same path.
+    """
+    waiting = deque[tuple[tuple[str, ...], str, int | None, GraphProto]]([((), "", None, graph)])
+    for number in count():
+        if not waiting:
+            return
+        path, role, holder, graph = waiting.popleft()
+        yield path, role, holder, graph
         for node in graph.node:
             for attribute in node.attribute:
                 bodies = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-                waiting.extend(((*path, node.name), attribute.name, body) for body in bodies)
+                waiting.extend(((*path, node.name), attribute.name, number, body) for body in bodies)
 
 
 def _level(
@@ -262,7 +256,6 @@ def _level(
         drawn = _node(node, index, of, inserted=inserted)
         used |= dict.fromkeys((*drawn["inputs"], *drawn["outputs"], *drawn["captured"]))
         nodes.append(drawn)
-    by_name = {_clip(name, NAME): one for name, one in known.items()}
     weights = {one.name for one in graph.initializer}
     inputs = [_clip(one.name, NAME) for one in graph.input if one.name not in weights]
     outputs = [_clip(one.name, NAME) for one in graph.output]
@@ -273,7 +266,7 @@ def _level(
         "inputs": inputs,
         "outputs": outputs,
         "nodes": nodes,
-        "tensors": [by_name.get(name) or _unknown(name) for name in used if name],
+        "tensors": [known.get(name) or _unknown(name) for name in used if name],
     }
 
 
@@ -350,13 +343,11 @@ def _values(tensor: TensorProto) -> str:
 
 
 def _tensors(graph: GraphProto) -> dict[str, wire.GraphTensor]:
-    """Every tensor of one graph of which something is known."""
-    found = {one.name: _tensor(one) for one in (*graph.value_info, *graph.input, *graph.output) if one.name}
-    for weight in graph.initializer:
-        found[weight.name] = _weight(weight)
-    for sparse in graph.sparse_initializer:
-        found[sparse.values.name] = {**_weight(sparse.values), "shape": list(sparse.dims)}
-    return found
+    """Every tensor of one graph of which something is known, by its name as it is told."""
+    found = [_tensor(one) for one in (*graph.value_info, *graph.input, *graph.output) if one.name]
+    found += [_weight(one) for one in graph.initializer]
+    found += [{**_weight(one.values), "shape": list(one.dims)} for one in graph.sparse_initializer]
+    return {one["name"]: one for one in found}
 
 
 def _tensor(value: ValueInfoProto) -> wire.GraphTensor:
