@@ -323,6 +323,21 @@ def test_nasty_text_never_leaves_its_quotes(model: Path, tmp_path: Path, emitter
             assert command[-1] == ("m" if one is plain else f"m{text}")
 
 
+@pytest.mark.parametrize("text", ["k\nEVIL", "k\rEVIL", "k\u2028EVIL", "k\x85EVIL", "k\x0bEVIL", "k\\"])
+@pytest.mark.parametrize("emitter", NAMES)
+def test_a_nasty_key_makes_no_line_of_its_own(model: Path, emitter: str, text: str) -> None:
+    """With `expert` a key is any text; where the file names it as not carried, it stays in its comment."""
+    entries = {"session_config_entries": {text: "1"}, "run_config_entries": {text: "1"}}
+    chain = [{"name": OPENVINO, "options": {text: "1"}}, {"name": CPU}]
+    for parts in (entries, {"providers": chain}):
+        what = leaving(model, **based_on(emitter, {"session": {**parts, "expert": True}}))
+        if refusal(emitter, what) is not None:
+            continue
+        told = write(emitter, what)
+        assert not any(line.startswith("EVIL = ") for line in told.splitlines())
+        assert not any(line.endswith("\\") for line in told.splitlines() if line.startswith(("#", "//")))
+
+
 # --- programs -----------------------------------------------------------------------------------------------
 
 EVERYTHING: dict[str, Any] = {
@@ -598,7 +613,7 @@ def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_pa
     path = tiny_models.mlp(tmp_path / "m.onnx")
     what = leaving(path)
     tiny_models.mlp(path, hidden=8)
-    with pytest.raises(ModelError, match="is not the model that was measured"):
+    with pytest.raises(ModelError, match="is not the file that was measured"):
         config.content(what)
     path.unlink()
     with pytest.raises(ModelError, match="cannot be read"):
@@ -719,6 +734,22 @@ def test_the_zip_is_a_model_repository(tmp_path: Path) -> None:
     import onnxruntime as ort
 
     ort.InferenceSession(str(tmp_path / "repository/tiny/1/model.onnx"), providers=[CPU])
+
+
+def test_weights_that_are_not_those_that_were_measured_go_into_no_repository(tmp_path: Path) -> None:
+    what = leaving(tiny_models.external_data(tmp_path / "e.onnx"))
+    beside = tmp_path / "weights.bin"
+    data = beside.read_bytes()
+    beside.write_bytes(bytes(len(data)))
+    with pytest.raises(ModelError, match=r"weights\.bin` is not the file that was measured"):
+        emitter_named("triton").content(what)
+    beside.unlink()
+    with pytest.raises(ModelError, match=r"weights\.bin` cannot be read"):
+        emitter_named("triton").content(what)
+    assert what.info is not None
+    outside = {"location": "../weights.bin", "size_bytes": 1, "sha256": "0" * 64}
+    with pytest.raises(SpecError, match="leaves the folder"):
+        emitter_named("triton").content(replace(what, info={**what.info, "external_data": [outside]}))
 
 
 def test_triton_refuses_what_it_cannot_serve(model: Path, tmp_path: Path) -> None:

@@ -96,7 +96,12 @@ def lost_lines(asked: Asked) -> list[str]:
     lost = asked.left()
     if not lost:
         return []
-    return [f"# {_LOST}", *(f"#   {one.name} = {one.value!r}: {one.why}" for one in lost)]
+    return [f"# {_LOST}", *(f"#   {_plain(one.name)} = {one.value!r}: {one.why}" for one in lost)]
+
+
+def _plain(name: str) -> str:
+    """A name on one line: with `expert` a key is any text, and a line of its own would be code."""
+    return name if name.isprintable() else repr(name)
 
 
 def head(trial: Trial, accepted: str, asked: Asked, *notes: str, mark: str = "#") -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from core.run.leaving import Leaving
 from core.wire.errors import ModelError, SpecError
+from core.wire.files import open_regular
 
 _CHUNK = 1 << 20
 
@@ -25,7 +26,7 @@ def refuse_fp16(leaving: Leaving) -> None:
         )
 
 
-def copy_model(leaving: Leaving, path: Path, to: BinaryIO) -> None:
+def copy_model(leaving: Leaving, path: Path, to: IO[bytes]) -> None:
     """Copy a model file that must be the one that was measured.
 
     Raises:
@@ -33,19 +34,29 @@ def copy_model(leaving: Leaving, path: Path, to: BinaryIO) -> None:
         ModelError: the file is not there, or has other bytes by now.
     """
     refuse_fp16(leaving)
-    digest, wanted = hashlib.sha256(), leaving.trial.spec["model"].get("sha256")
+    copy_file(path, leaving.trial.spec["model"].get("sha256"), to)
+
+
+def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
+    """Copy a file of a model; `sha256`: what it had when it was measured, None: not known.
+
+    Raises:
+        ModelError: the file is not there, or has other bytes by now.
+    """
+    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-                to.write(chunk)
+        opened = open_regular(path)
     except OSError as error:
         raise ModelError(
             f"`{path}` cannot be read: {error.strerror or error}.",
             hint="Put the model back, or import it again.",
         ) from None
-    if wanted and digest.hexdigest() != wanted:
+    with opened as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            to.write(chunk)
+    if sha256 and digest.hexdigest() != sha256:
         raise ModelError(
-            f"`{path}` is not the model that was measured: its SHA-256 is another.",
+            f"`{path}` is not the file that was measured: its SHA-256 is another.",
             hint="Put the measured model back, or measure this one.",
         )

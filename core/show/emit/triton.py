@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core import wire
+from core.run.bundle import no_place
 from core.run.leaving import Leaving
 from core.show.emit.asked import Asked
 from core.show.emit.fed import fed_inputs
 from core.show.emit.head import head
-from core.show.emit.model_file import copy_model, refuse_fp16
+from core.show.emit.model_file import copy_file, copy_model, refuse_fp16
 from core.show.emit.programs import accelerators, ort_spec, plan_of, take_options
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -134,9 +135,15 @@ def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
     with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(f"{folder}/config.pbtxt", text)
         with archive.open(f"{folder}/1/model.onnx", "w", force_zip64=True) as file:
-            copy_model(leaving, path, file)  # type: ignore[arg-type]
+            copy_model(leaving, path, file)
         for one in leaving.info["external_data"] if leaving.info else []:
-            archive.write(path.parent / one["location"], f"{folder}/1/{one['location']}")
+            if why := no_place(one["location"]):
+                raise SpecError(
+                    f"The weights `{one['location'][:80]}` cannot stand in the repository: it {why}.",
+                    hint="Save the model again with its weights in a file beside it.",
+                )
+            with archive.open(f"{folder}/1/{one['location']}", "w", force_zip64=True) as file:
+                copy_file(path.parent / one["location"], one["sha256"], file)
 
 
 # --- inputs and outputs -------------------------------------------------------------------------------------
