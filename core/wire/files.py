@@ -64,8 +64,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Give a new file beside `path` to write to; it takes the place of `path` at the end, or goes.
 
     Raises:
-        OSError: it cannot be written; what stood at `path` stays.
+        OSError: it cannot be written, or a device or a pipe stands there; what stood at `path` stays.
     """
+    refuse_irregular(path)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft

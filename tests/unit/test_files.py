@@ -1,5 +1,6 @@
 """What is written is there whole or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,13 @@ def test_two_writers_do_not_share_a_draft(tmp_path: Path) -> None:
 def test_a_folder_that_is_missing_is_said_by_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), written_whole(tmp_path / "nowhere" / "kept.json") as draft:
         draft.write_text("text")
+
+
+def test_a_device_or_a_pipe_stays_what_it_is(tmp_path: Path) -> None:
+    """As root `-o /dev/null` would leave a file there, for everybody."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="named pipe"), written_whole(path) as draft:
+        draft.write_text("text")
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
