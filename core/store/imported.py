@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -68,14 +69,15 @@ class Shelf:
             created_at=at,
         )
         same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
-        path = self.folder / f"{one.id}.json"
+        path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            content = self.folder / f"{one.id}.data"
             content.write_text(text(found["profile"] if is_profile else found["summary"]), encoding="utf-8")
             with written_whole(path) as draft:
                 draft.write_text(text(asdict(one)), encoding="utf-8")
         except OSError as error:
+            with suppress(OSError):
+                content.unlink(missing_ok=True)
             raise StoreError(
                 f"What was imported cannot be kept in `{self.folder}`: {error.strerror or error}.",
                 hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",

@@ -12,7 +12,9 @@ from core import wire
 from core.process.runner import run_job
 from core.run.importing import import_evidence
 from core.store import Store
+from core.store import imported as imported_store
 from core.wire.errors import SpecError, StoreError
+from core.wire.files import written_whole
 from core.wire.profile import profile_from_dict
 from core.worker.measure import imported
 from core.worker.measure.imported import read_import
@@ -170,3 +172,14 @@ def test_a_damaged_import_is_left_out(tmp_path: Path) -> None:
         store.shelf.data(one.id)
     (store.shelf.folder / f"{one.id}.json").write_text("{}")
     assert store.shelf.all() == []
+
+
+def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
+    shelf = Store(tmp_path / "ortune.db").shelf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            imported_store, "written_whole", lambda path: written_whole(tmp_path / "no" / path.name)
+        )
+        with pytest.raises(StoreError, match="cannot be kept"):
+            import_evidence(Store(tmp_path / "ortune.db"), RECORDED, run_job, wanted="profile")
+    assert list(shelf.folder.iterdir()) == []
