@@ -23,7 +23,7 @@ from core.run.trial import Resolved, resolve_trial
 from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
 from core.wire.doors import found_library, library
-from core.wire.errors import Cancelled, ModelError, SpecError, TunerError
+from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
 from core.wire.provenance import differing_facts
 
 
@@ -66,6 +66,7 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
         service: starts workers, and holds the library.
 
     Raises:
+        StoreError: what the model is cannot be kept.
         Cancelled: somebody ended it.
     """
     found = Facts()
@@ -109,7 +110,7 @@ def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
     wanted = held.spec.model.sha256
     try:
         resolved = resolve_trial(held.spec, service.store, service.run)
-    except Cancelled:
+    except (Cancelled, StoreError):
         raise
     except TunerError as error:
         found.checks.append(Check(name="model", state="NO", recorded=(wanted or "")[:12], why=error.message))

@@ -40,7 +40,14 @@ from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
 from core.run.trial import Prepared, Resolved, prepare_trial
 from core.spec import TrialSpec, anchor, spec_from_dict
 from core.store import ModelRecord
-from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.wire.errors import (
+    Cancelled,
+    ErrorRecord,
+    SpecError,
+    StoreError,
+    TunerError,
+    record_from_error,
+)
 from core.wire.guard import computed_in, judge, random_operators
 from core.wire.units import visible
 
@@ -113,6 +120,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
 
     Raises:
         SpecError: the file cannot be opened, or the baseline is of another machine.
+        StoreError: there is no room for what is made on the way.
         Cancelled: somebody ended it.
     """
     _progress(service, "open", request.label)
@@ -132,8 +140,10 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         elif not request.measure:
             found.no_speed = "It was not measured (--no-measure)."
             found.transfers = _unmeasured(held)
-        else:
+        elif found.runs.state == "NO":
             found.no_speed = "It was not measured, because it does not run here as it was recorded."
+        else:
+            found.no_speed = "It was not measured, because it is not known whether it runs."
         return _document(held, request, machine, found)
 
 
@@ -186,10 +196,15 @@ def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) 
         outputs = held.sample["outputs"] if held.sample is not None else ""
         asked: wire.AnswersPlan = {"plan": plan, "outputs": outputs}
         reply = service.run(wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s))
-    except Cancelled:
+    except (Cancelled, StoreError):  # a full disk says nothing of the configuration
         raise
     except TunerError as error:
         found.runs = Part(state="NO", why=error.message)
+        return
+    if reply["unusable"]:
+        told = f"The sample that was recorded cannot be used: {visible(reply['unusable'])}"
+        found.runs = Part(state="UNKNOWN", why=f"It loads; it was not run. {told}")
+        found.same = Part(state="UNKNOWN", why=told)
         return
     if reply["fallback"]:
         why = f"It runs, but not on what was asked for: {reply['fallback_reason']}"

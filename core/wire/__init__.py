@@ -710,6 +710,7 @@ class AnswersReply(TypedDict):
     fallback_reason: str
     rows: int
     error: OutputError | None  # null: nothing is recorded
+    unusable: str  # why what is recorded can be neither fed nor held against; then nothing was run
     notes: list[str]
 
 

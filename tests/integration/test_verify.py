@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -23,10 +24,11 @@ from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.verification import Gain, between
 from core.process.runner import run_job
 from core.run import verify as verifying
-from core.run.bundle import CONFIG, MANIFEST, SCRIPT
+from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, SCRIPT
 from core.run.scheduler import Scheduler
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.store import Store
+from core.wire.errors import StoreError
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 from tests.small_disks import small_disk
@@ -308,6 +310,46 @@ def test_a_changed_model_answers_otherwise(
     path = rebuilt(**{"model/digits_cnn.onnx": model.SerializeToString()})
     done = verify(line, path, "--no-measure")
     assert (done.code, done.document["same"]["state"]) == (EXIT_FAILED, "NO")
+
+
+def npz(**arrays: Any) -> bytes:
+    data = io.BytesIO()
+    np.savez(data, **arrays)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (OUTPUTS, b"no archive"),
+        (OUTPUTS, npz(arr_0=np.array(["logits"]), other=np.zeros(3))),
+        (OUTPUTS, npz(arr_0=np.array(["logits", "more"]), arr_1=np.zeros(3))),
+        (INPUTS, b"no archive"),
+        (INPUTS, npz(image=np.zeros((2, 2), np.float32))),
+    ],
+)
+def test_a_sample_of_no_use_says_nothing_of_the_configuration(
+    line: CommandLine, rebuilt: Callable[..., Path], name: str, data: bytes
+) -> None:
+    done = verify(line, rebuilt(**{name: data}))
+    assert (done.code, done.document["state"]) == (EXIT_UNDECIDED, "UNDECIDED")
+    assert done.document["runs"]["state"] == "UNKNOWN"
+    assert "cannot be used" in done.document["same"]["why"]
+    assert done.document["fast"]["state"] == "NOT_MEASURED"
+    assert "it does not run" not in done.document["fast"]["why"]
+
+
+def test_a_full_disk_is_no_configuration_that_does_not_run(
+    line: CommandLine, bundled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise StoreError("There is no room.", hint="Free disk space.")
+
+    monkeypatch.setattr(verifying, "prepare_trial", full)
+    done = line.run("verify", str(bundled), "--no-measure", "--quiet", "--json")
+    assert done.code == EXIT_BAD_INPUT
+    assert done.document["error"]["message"] == "There is no room."
+    assert "runs" not in done.document
 
 
 def test_a_model_that_is_not_the_one_in_the_yaml_is_named(

@@ -57,21 +57,35 @@ def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
 def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
     """Feed the configuration once, and say how far its outputs are from the recorded ones.
 
+    A sample that is of no use says nothing of the configuration: it is told, and is no error.
+
     Raises:
         TunerError: as for `build_session` and `prepare`, and what the run raises.
-        SpecError: the recorded outputs cannot be read.
     """
     plan = payload["plan"]
     pin(plan["cpus"])
-    recorded = _recorded(Path(payload["outputs"])) if payload["outputs"] else None
     built = build_session(plan["model_path"], plan["session"])
+    reply: wire.AnswersReply = {
+        "effective_providers": built.effective,
+        "fallback": built.fallback,
+        "fallback_reason": built.fallback_reason,
+        "rows": 0,
+        "error": None,
+        "unusable": "",
+        "notes": [],
+    }
+    recorded = None
+    if payload["outputs"]:
+        try:
+            recorded = _recorded(Path(payload["outputs"]))
+            make_feeds(plan["feeds"], built.session.get_inputs())
+        except SpecError as error:
+            return {**reply, "unusable": error.message}
     contender = prepare(built, plan)
     with translated():
         found = contender.arrays(contender.call())
     return {
-        "effective_providers": built.effective,
-        "fallback": built.fallback,
-        "fallback_reason": built.fallback_reason,
+        **reply,
         "rows": count_rows(contender, plan["feeds"]),
         "error": None if recorded is None else outputs.compare(recorded, found),
         "notes": contender.notes,
