@@ -194,7 +194,15 @@ def _settings(spec: dict[str, Any]) -> Any:
         data = spec_from_dict(spec).to_dict()
     except SpecError:  # of another version
         return None
-    return {name: part for name, part in data.items() if name in ("session", "workload", "engine")}
+    workload = data.get("workload", {})
+    if "feeds" in workload:  # those of a bundle lie in another folder each time
+        workload["feeds"] = Path(workload["feeds"]).name
+    return {
+        **{name: data.get(name) for name in ("session", "engine")},
+        **{name: data["model"].get(name) for name in ("precision", "keep_io_types")},
+        "workload": workload,
+        "cpus": data.get("protocol", {}).get("cpus"),
+    }
 
 
 def _speed(trial: Trial) -> Gain:
