@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
 from core.store import rows
@@ -26,7 +27,9 @@ _JOIN = " || ' ' || "
 _FOUND_IN = _JOIN.join(
     [
         *("id", "model_name", "model_sha256", "study", "owner", "spec", "coalesce(error, '')"),
-        "coalesce((SELECT labels || ' ' || note FROM marks WHERE marks.id = trials.id), '')",
+        "coalesce((SELECT note FROM marks WHERE marks.id = trials.id), '')",
+        "coalesce((SELECT group_concat(value, ' ')"
+        " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) WHERE marks.id = trials.id), '')",
     ]
 )
 _FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it takes the longest
@@ -36,6 +39,7 @@ _FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it
     " || coalesce(json_extract(result, '$.model'), '') || ' '"
     f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
 )
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # what SQLite's `lower` does, and no more
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"
 
@@ -48,7 +52,7 @@ class Query:
     model_name: str | None = None
     kind: str | None = None  # None: no "reference", no "screen", see `Trial`
     states: Sequence[str] = ()
-    text: str = ""  # words that all occur in what describes it, in any case
+    text: str = ""  # words that all occur in what describes it; A to Z in any case
     starred: bool = False
     archived: bool = False  # those that are put away, too
     labels: Sequence[str] = ()  # all of them
@@ -102,7 +106,7 @@ def _where(query: Query) -> tuple[str, dict[str, Any]]:
     for number, label in enumerate(query.labels):
         parts.append(_WITH.format(f":label{number} IN ({_LABELS})"))
         bound[f"label{number}"] = label
-    words = query.text.lower().split()
+    words = query.text.translate(_LOWER).split()
     parts += [
         f"(instr(lower({_FOUND_IN}), :word{number}) OR instr(lower({_FOUND_IN_RESULT}), :word{number}))"
         for number in range(len(words))

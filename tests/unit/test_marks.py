@@ -105,6 +105,16 @@ def test_lists_are_filtered_by_marks_and_texts(store: Store) -> None:
     assert store.model_names() == ["m", "other"]
 
 
+@pytest.mark.parametrize("word", ["Ärger", "Übung", "Größe", "größe"])
+def test_words_beyond_plain_letters_are_found(tmp_path: Path, word: str) -> None:
+    store = Store(tmp_path / "ortune.db")
+    one = trial(1, model_name="Ärger")
+    store.create_trial(one, process="p")
+    store.mark([one.id], Change(add=("Übung", "other"), note="Größe"))
+    assert ids(store, text=f"{word} other") == [1]
+    assert ids(store, text=f"{word}x") == []
+
+
 def test_lists_have_an_order_and_pages(store: Store) -> None:
     def raced(number: int, p50_s: float | None, ratio: float, *, grade: str = "A") -> None:
         result: Any = {"grade": grade, "contrasts": [{"ratio": ratio, "holds": grade != "F"}]}
