@@ -88,8 +88,9 @@ def times(side: Side, profile: Profile, optimized: Side | None = None) -> Times:
     for (level, node), one in there.ran.items():
         at = optimized.levels[level]
         covered = [own[key] for name in at.nodes[node].does if (key := (at.path, name)) in own]
-        for where in {place for places in covered for place in places}:
-            ran[where] += [(each, len(covered) - 1) for each in one.nodes]
+        together = {place for places in covered for place in places}
+        for where in together:
+            ran[where] += [(each, len(together) - 1) for each in one.nodes]
         if not covered and not at.nodes[node].inserted:
             missing += one.nodes
     found = {
@@ -106,15 +107,20 @@ def times(side: Side, profile: Profile, optimized: Side | None = None) -> Times:
 def _by_name(side: Side, profile: Profile) -> Times:
     index = _index(side)
     ran: dict[Where, list[NodeTime]] = defaultdict(list)
+    others: dict[Where, int] = defaultdict(
+        int
+    )  # of the same name in another branch: a profile tells no branch
     unmatched = []
     for one in profile.nodes:
         for where in (found := index.get((one.path, one.name), [])):
             ran[where].append(one)
+            others[where] = len(found) - 1
         if not found:
             unmatched.append(one)
     left = _pair_up(side, ran, unmatched)
     found_nodes = {
-        where: Ran(nodes=tuple(nodes), with_others=0, by_name=True) for where, nodes in ran.items()
+        where: Ran(nodes=tuple(nodes), with_others=others[where], by_name=True)
+        for where, nodes in ran.items()
     }
     total_s = sum(one.self_s for one in profile.nodes)
     return Times(ran=found_nodes, total_s=total_s, unmatched=tuple(left))

@@ -65,6 +65,18 @@ def test_nodes_of_one_name_in_different_bodies_have_their_own_times():
     assert (found.ran[0, 1].self_s, found.ran[1, 0].self_s) == (1.0, 2.0)
 
 
+def test_nodes_of_one_name_in_both_branches_share_the_time_that_a_profile_cannot_tell_apart():
+    branches = [
+        level(node("mul", "Mul", "x", "y", does=("mul",)), path=("if",), role=role)
+        for role in ("then", "else")
+    ]
+    whole = side(level(node("if", "If", "x", "y", bodies=("then", "else"))), *branches)
+    ran = profile([timed("mul", "Mul", 2.0, path=("if",))])
+    for found in (times(whole, ran), times(whole, ran, whole)):
+        assert [found.ran[number, 0].with_others for number in (1, 2)] == [1, 1]
+        assert found.together_s([(1, 0), (2, 0)]) == 2.0
+
+
 def test_precision_is_what_a_node_gives():
     mixed = level(node("cast", "Cast", "x", "y"), dtype="int64")
     assert precision(mixed, mixed.nodes[0]) == "int64"
