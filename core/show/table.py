@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -175,16 +176,26 @@ def _ms(column: Column, seconds: float) -> str:
     return f"+{text}" if column.signed and not text.startswith("-") else text
 
 
-def md_text(table: Table) -> str:
-    """Return a table as Markdown."""
+def md_text(table: Table, *, cell: Callable[[str], str] | None = None) -> str:
+    """Return a table as Markdown; `cell` writes a text into it, `md_plain` for one that others will read."""
+    write = cell or _md_cell
     columns, rows = as_text(table)
-    lines = [_md_row([one.head for one in columns]), _md_row(["---"] * len(columns)), *map(_md_row, rows)]
-    return "\n".join(lines)
+    lines = [[write(one.head) for one in columns], ["---"] * len(columns), *(map(write, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _md_row(cells: Sequence[str]) -> str:
-    escaped = (visible(cell).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+def _md_cell(text: str) -> str:
+    return visible(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+
+
+def md_plain(text: str) -> str:
+    """Return `text` on one line in which nothing is markup, a tag, or the name of a person to be notified."""
+    plain = visible(" ".join(str(text).split()))
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\N{WORD JOINER}")
 
 
 # --- as a file ----------------------------------------------------------------------------------------------

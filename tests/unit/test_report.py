@@ -14,8 +14,9 @@ import pytest
 from core.run.axes import axes_of_study
 from core.show.report import Price, cost
 from core.show.report.compose import compose
-from core.show.report.markdown import escaped, markdown
+from core.show.report.markdown import markdown
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why, find
+from core.show.table import md_plain
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
 from dashboard.report.figures import plots
@@ -116,7 +117,7 @@ def _figures(text: str) -> list[Any]:
 def test_markdown_says_the_same(kind: str, store: Store, kinds: dict[str, list[str]]) -> None:
     said = compose(find(store, kinds[kind]), store, price=EURO)
     text = markdown(said)
-    assert f"**{escaped(said.verdict)}**" in text
+    assert f"**{md_plain(said.verdict)}**" in text
     assert text.count("<details>") == text.count("</details>") == text.count("<summary>") > 0
     assert ("EUR per million" in text) == (said.cost is not None)
     for file in said.files:

@@ -20,6 +20,7 @@ from core.evidence.verification import (
     recorded_gains,
     transfer,
 )
+from core.show.sheets.verifications import as_markdown
 
 YES = Part(state="YES", why="")
 RECORDED = Gain(ratio=1.42, low=1.40, high=1.44)
@@ -189,3 +190,28 @@ def test_it_is_plain_data() -> None:
     found: Transfer = transfer("x", RECORDED, gain(1.41))
     assert found.to_dict()["recorded"]["ratio"] == 1.42
     assert judged(gain(1000)).to_dict()["changed"] == []
+
+
+def test_texts_of_a_file_of_strangers_become_no_markup() -> None:
+    """A comment on a pull request: no link, no picture, no tag, and nobody is notified."""
+    nasty = "[here](https://evil.example) @somebody <img src=x> | #1"
+    part = {"state": "UNKNOWN", "why": nasty}
+    document: dict[str, Any] = {
+        "state": "UNDECIDED",
+        "file": nasty,
+        "runs": part,
+        "same": part,
+        "fast": {**part, "state": "UNDECIDED", "gains": []},
+        "change": None,
+        "checks": [{"name": nasty, "state": "NOTE", "recorded": nasty, "here": nasty, "why": nasty}],
+        "differences": [{"name": nasty, "recorded": nasty, "here": nasty}],
+        "targets": [],
+        "notes": [nasty],
+    }
+    text = as_markdown(document)
+    assert text.count("here") >= 10
+    assert "[here](" not in text.replace("\\[", "")
+    assert "@somebody" not in text
+    assert "<img" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len({line.replace("\\|", "").count("|") for line in rows[:5]}) == 1

@@ -9,26 +9,25 @@ from collections.abc import Iterator, Sequence
 from core.show.format import when
 from core.show.report import File, Report, Section
 from core.show.sheets import Fact, Part
-from core.show.table import Table, as_text
+from core.show.table import Table, as_text, md_plain
 from core.wire.units import DASH, visible
 
-_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _ICONS = {"green": "🟢", "blue": "🔵", "orange": "🟠", "red": "🔴", "gray": "⚪"}
 
 
 def markdown(report: Report) -> str:
     """Return the report for a comment on a pull request; names of models and files cannot become markup."""
     lines = [
-        f"### {escaped(report.title)}",
+        f"### {md_plain(report.title)}",
         "",
-        f"{_ICONS[report.color]} **{escaped(report.verdict)}**",
+        f"{_ICONS[report.color]} **{md_plain(report.verdict)}**",
     ]
     if report.support:
-        lines += ["", escaped(" · ".join(report.support))]
+        lines += ["", md_plain(" · ".join(report.support))]
     if report.recorded:
-        lines += ["", "> [!NOTE]", f"> {escaped(report.recorded)}"]
+        lines += ["", "> [!NOTE]", f"> {md_plain(report.recorded)}"]
     if report.rejected:
-        lines += ["", "> [!WARNING]", f"> **Rejected: no verdict stands.** {escaped(report.rejected)}"]
+        lines += ["", "> [!WARNING]", f"> **Rejected: no verdict stands.** {md_plain(report.rejected)}"]
     shown, folded = _first_table(report.result)
     lines += ["", *shown]
     if report.cost is not None:
@@ -39,20 +38,13 @@ def markdown(report: Report) -> str:
         *_details("Machine, and how it was measured", [x for one in report.method for x in _section(one)]),
     ]
     if report.caveats:
-        lines += ["", *_details("Caveats", [f"- {escaped(one)}" for one in report.caveats])]
+        lines += ["", *_details("Caveats", [f"- {md_plain(one)}" for one in report.caveats])]
     for file in report.files:
         lines += ["", *_details(f"YAML: {_summary(file.name)}", _yaml(file))]
     at = f", {when(report.measured_at)}" if report.measured_at else ""
-    version = escaped(report.tool_version)
+    version = md_plain(report.tool_version)
     lines += ["", f"<sub>{report.kind} `{visible(report.id)}`{at}, measured by ORTune {version}</sub>", ""]
     return "\n".join(lines)
-
-
-def escaped(text: str) -> str:
-    """Return `text` on one line in which nothing is markup, a tag, or the name of a person to be notified."""
-    plain = visible(" ".join(str(text).split()))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\N{WORD JOINER}")
 
 
 def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]:
@@ -78,7 +70,7 @@ def _details(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    return [f"**{escaped(section.title)}**", "", *_parts(section.parts), ""]
+    return [f"**{md_plain(section.title)}**", "", *_parts(section.parts), ""]
 
 
 def _parts(parts: Sequence[Part]) -> list[str]:
@@ -87,19 +79,19 @@ def _parts(parts: Sequence[Part]) -> list[str]:
         if isinstance(part, Table):
             lines += ["", *_table(part), ""]
         elif isinstance(part, Fact):
-            name = f"**{escaped(part.name)}**: " if part.name else ""
-            lines.append(f"- {name}{escaped(part.text)}")
+            name = f"**{md_plain(part.name)}**: " if part.name else ""
+            lines.append(f"- {name}{md_plain(part.text)}")
         else:
-            lines += ["", escaped(part.text), ""]
+            lines += ["", md_plain(part.text), ""]
     return lines
 
 
 def _table(table: Table) -> Iterator[str]:
     columns, rows = told(table)
-    yield _row([escaped(one) for one in columns])
+    yield _row([md_plain(one) for one in columns])
     yield _row(["---"] * len(columns))
     for row in rows:
-        yield _row([escaped(cell) for cell in row])
+        yield _row([md_plain(cell) for cell in row])
 
 
 def told(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -115,7 +107,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def _yaml(file: File) -> list[str]:
     if file.missing:
-        return [escaped(file.missing)]
+        return [md_plain(file.missing)]
     longest = max((len(run) for run in re.findall(r"`+", file.text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}yaml", *file.text.rstrip("\n").split("\n"), fence]

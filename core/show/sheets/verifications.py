@@ -8,7 +8,7 @@ from xml.sax.saxutils import quoteattr
 
 from core.evidence.verdict import Color
 from core.show.sheets import Fact, Line, Note, Part, Sheet
-from core.show.table import Column, Table, md_text
+from core.show.table import Column, Table, md_plain, md_text
 from core.wire.units import DASH, visible
 
 Document = Mapping[str, Any]  # a `documents.VerifyDocument`
@@ -155,13 +155,14 @@ def target_words(judged: Mapping[str, Any]) -> str:
 
 
 def as_markdown(document: Document) -> str:
-    """Return the answer for a pull request or a wiki."""
-    blocks = [f"## {_md(str(document['file']))}: {WORDS[document['state']]}"]
+    """Return the answer for a pull request or a wiki; what a file of strangers says becomes no markup."""
+    blocks = [f"## {md_plain(str(document['file']))}: {WORDS[document['state']]}"]
     rows = [(name, spoken(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
     change = document["change"]
     if change is not None:
         rows.append(("since then", change["state"], change["why"]))
-    blocks.append(md_text(Table(columns=[Column("question"), Column("answer"), Column("why")], rows=rows)))
+    asked = Table(columns=[Column("question"), Column("answer"), Column("why")], rows=rows)
+    blocks.append(md_text(asked, cell=md_plain))
     parts: Sequence[Part] = [
         checks(document),
         *_remarks(document),
@@ -169,13 +170,9 @@ def as_markdown(document: Document) -> str:
         *targets(document),
     ]
     for one in parts:
-        blocks.append(md_text(one) if isinstance(one, Table) else _md(one.text))
-    blocks += [_md(text) for text in document["notes"]]
+        blocks.append(md_text(one, cell=md_plain) if isinstance(one, Table) else md_plain(one.text))
+    blocks += [md_plain(text) for text in document["notes"]]
     return "\n\n".join(blocks)
-
-
-def _md(text: str) -> str:
-    return visible(text).replace("<", "&lt;")
 
 
 def as_junit(document: Document) -> str:
