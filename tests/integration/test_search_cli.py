@@ -34,7 +34,14 @@ def test_binding_is_found_confirmed_and_written(cli: CommandLine, square: Path, 
     enough = ("--budget", "60s")  # it ends when the answer is known, beside a neighbour later
     done = cli.run("search", str(square), *FEW[:-2], *enough, "-o", str(best), "--json")
     found = answered(done)
-    assert found["outcome"] == "FOUND"  # binding halves a run of two microseconds
+    for _ in range(
+        3
+    ):  # binding halves a run of two microseconds; beside a neighbour it takes more time to see
+        if found["outcome"] != "UNDECIDED":
+            break
+        more = ("search", "--resume", found["study"], "--budget", "30s")
+        found = answered(cli.run(*more, "-o", str(best), "--json"))
+    assert found["outcome"] == "FOUND"
     winner = found["winner"]
     assert winner["changes"]["use_io_binding"] is True
     assert winner["gain"]["ratio_low"] > 1

@@ -111,11 +111,11 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
 def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome, asked = answers.outcome, list[str]()
+    asked = list[str]()
 
     def open_at_first(candidates: Any, *others: Any, **more: Any) -> Any:
-        asked.append(candidates[0]["comparison"])
-        return outcome(candidates, *others, **more) if len(asked) > 1 else ("UNDECIDED", candidates[0])
+        asked.append(candidates[0]["comparison"])  # what a race really finds is up to the machine
+        return ("FOUND" if len(asked) > 1 else "UNDECIDED"), candidates[0]
 
     monkeypatch.setattr(answers, "outcome", open_at_first)
     answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]}, budget_s=30)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 
 from core import wire
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
-from core.evidence.verification import Gain, between
+from core.evidence.verification import Gain, transfer
 from core.process.runner import run_job
 from core.run import verify as verifying
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, SCRIPT
@@ -236,14 +237,14 @@ def test_a_race_says_whether_the_gain_holds_by_both_intervals(line: CommandLine,
     found = done.document
     (gain,) = found["fast"]["gains"]
     assert gain["here"] is not None
-    if not (gain["here"]["doubt"] or gain["recorded"]["doubt"]):
-        expected = between(Gain(**gain["here"]), Gain(**gain["recorded"]))
-        assert expected is not None
-        assert gain["between"]["low"] == pytest.approx(expected.low)
-        assert gain["state"] == "HOLDS"
-        assert done.code == 0
-    else:  # this machine was too busy for a verdict
-        assert (gain["state"], done.code) == ("UNDECIDED", EXIT_UNDECIDED)
+    # the machine may be too busy for a verdict: what is said is what both intervals say
+    recorded, here = Gain(**gain["recorded"]), Gain(**gain["here"])
+    expected = transfer(gain["against"], recorded, here, margin=9)
+    assert gain == expected.to_dict()
+    assert recorded.ratio > 0
+    assert gain["state"] != "NOT_MEASURED"
+    failed = EXIT_FAILED if expected.is_slower else 0
+    assert done.code == (EXIT_UNDECIDED if gain["state"] == "UNDECIDED" else failed)
     assert Store(line.home / "ortune.db").trial(found["trial"]).state == "COMPLETE"
 
 
@@ -258,7 +259,7 @@ def test_a_setting_that_gains_less_than_was_recorded_differs(
 
     done = verify(line, rebuilt(slower))
     (gain,) = done.document["fast"]["gains"]
-    if gain["here"]["doubt"]:
+    if gain["here"]["doubt"] or gain["between"] is None:
         assert done.code == EXIT_UNDECIDED
     else:
         assert (gain["state"], done.code) == ("DIFFERS", EXIT_FAILED)
@@ -588,7 +589,7 @@ def test_this_machines_own_numbers_are_kept_and_held_against(
         assert slow.code == EXIT_FAILED
         assert "more than 5 % slower" in slow.document["change"]["why"]
     else:
-        assert "gives no verdict" in slow.document["change"]["why"]
+        assert re.search("gives no verdict|has no interval", slow.document["change"]["why"])
 
     elsewhere(lambda facts: facts.update(kernel="6.1.0-other"))
     refused = line.run("verify", str(bundled), "--against", str(kept), "--quiet")
