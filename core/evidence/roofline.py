@@ -155,7 +155,7 @@ def _is_float32(node: NodeTime, work: Work) -> bool:
     return (
         not work.is_integer
         and node.provider == "CPUExecutionProvider"
-        and node.inputs[0].dtype in ("float32", "float64")
+        and node.inputs[0].dtype == "float32"
         and node.op_type != "MatMulNBits"
     )
 

@@ -164,3 +164,11 @@ def test_what_is_not_counted_is_said_to_be_so() -> None:
 def test_a_run_that_lies_between_its_nodes_says_so() -> None:
     said = advice(profile(took(SUM, 0.01), remainder_s=0.03), PEAK)
     assert said.sentence.startswith("75 % of a profiled run lies between the nodes")
+
+
+def test_no_roof_of_float32_stands_over_another_type() -> None:
+    """A product in float64 comes to half of it at best: "far below the roof" would be said of the peak."""
+    double = [tensor((1024, 1024), "float64")] * 2
+    [found] = points(profile(took(node("MatMul", double, tensor((1024, 1024), "float64")), 0.05)), PEAK)
+    assert (found.roof, found.bound) == (None, None)
+    assert found.operations_per_s == pytest.approx(2 * 1024**3 / 0.05)
