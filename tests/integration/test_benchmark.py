@@ -130,3 +130,15 @@ def test_a_failing_profile_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         profile(profile_plan(tiny_models.failing_run(tmp_path / "m.onnx"), folder / "t.json"), silent)
     assert not folder.exists() or list(folder.iterdir()) == []
+
+
+def test_a_graph_with_more_weights_than_may_be_saved_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that stand beside a small file count like those in it."""
+    model = tiny_models.external_data(tmp_path / "e.onnx")
+    weights = (tmp_path / "weights.bin").stat().st_size
+    plan = profile_plan(model, tmp_path / "trace.json")
+    for most, known in ((model.stat().st_size + weights, True), (model.stat().st_size + 1, False)):
+        monkeypatch.setattr("core.worker.measure.profiling.MOST_SAVED_BYTES", most)
+        assert bool(profile(plan, lambda *_: None)["profile"].get("constants")) is known

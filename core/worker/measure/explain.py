@@ -130,16 +130,15 @@ class _Side:
 
         Names cost nothing at run time, and a node without one cannot be followed through a fusion.
         """
-        import onnx
-
         from core.worker.models import read_model
+        from core.worker.models.graphs import external_tensors
         from core.worker.models.origins import name_nodes
 
         path = Path(self.plan["model_path"])
         model = read_model(path)
         if not name_nodes(model):
             return model
-        if any(one.data_location == onnx.TensorProto.EXTERNAL for one in model.graph.initializer):
+        if external_tensors(model):
             self.notes.append(
                 "Nodes of this model have no names and its weights stand in another file, so fused nodes "
                 "cannot all be matched."

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
 UNPROFILED_RUNS = 100
-MOST_SAVED_BYTES = 1 << 30  # of a model: to write a larger one again takes minutes
+MOST_SAVED_BYTES = (
+    1 << 30
+)  # of a model with its weights, wherever they stand: to write a larger one again takes minutes
 _GRAPH = "-graph.onnx"  # ends the name of the file with the graph that ran
 _LOOPS = {"Loop", "Scan"}  # their bodies run more often than they are listed
 
@@ -127,14 +129,19 @@ def _saving(session: wire.SessionPlan, prefix: str) -> wire.SessionPlan:
 
 def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
     """What the graph that ran holds; nothing where it cannot be saved: the profile stands without it."""
-    if Path(plan["model_path"]).stat().st_size > MOST_SAVED_BYTES:
+    path = Path(plan["model_path"])
+    if path.stat().st_size > MOST_SAVED_BYTES:
         return ()
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     from core.worker.models.constants import constants_of
+    from core.worker.models.graphs import external_tensors, tensor_bytes
 
     try:
+        beside = external_tensors(onnx.load(str(path), load_external_data=False))
+        if path.stat().st_size + sum(map(tensor_bytes, beside)) > MOST_SAVED_BYTES:
+            return ()
         build_session(plan["model_path"], _saving(plan["session"], prefix))
         return tuple(constants_of(onnx.load(f"{prefix}{_GRAPH}", load_external_data=False)))
     except (TunerError, OSError, DecodeError):  # a graph that a provider has compiled, for example

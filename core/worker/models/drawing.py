@@ -30,11 +30,11 @@ from core.worker.models import read_model
 from core.worker.models.graphs import (
     bodies_of,
     dtype_name,
+    external_tensors,
     graphs_of,
     op_name,
     tensor_bytes,
     tensor_elements,
-    tensors_of,
     type_text,
 )
 from core.worker.models.origins import Matched, matched_graphs
@@ -145,7 +145,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
     """A copy in which every node has its name, so that it can be followed through a fusion."""
-    if any(one.data_location == TensorProto.EXTERNAL for one in tensors_of(model)):
+    if external_tensors(model):
         notes.append(
             "Nodes of this model have no names and its weights stand in another file, so fused nodes "
             "cannot all be matched."

@@ -53,6 +53,11 @@ def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
             yield from _attribute_tensors(node)
 
 
+def external_tensors(model: ModelProto) -> list[TensorProto]:
+    """Return the tensors whose values stand in another file, those of bodies and attributes too."""
+    return [one for one in tensors_of(model) if one.data_location == TensorProto.EXTERNAL]
+
+
 def _attribute_tensors(node: NodeProto) -> Iterator[TensorProto]:
     for attribute in node.attribute:
         if attribute.type == AttributeProto.TENSOR:
