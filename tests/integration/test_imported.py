@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,9 @@ def test_its_result_file_has_every_latency(tmp_path: Path) -> None:
         (rows(["0.1"]) + rows(["0.2"]), "several calls"),
         (rows(["0.1"]) + rows(["0.2"], model="other"), "several calls"),
         ("P50 Latency: 1.2.3 s", "is no number"),
+        ("Average inference time cost: 0 ms", "zero, or longer than a day"),
+        ("Average inference time cost: 1e300 s", "zero, or longer than a day"),
+        (re.sub(r'("Node".*?"dur" :)', r"\1-", RECORDED.read_text()), "below zero"),
     ],
 )
 def test_what_is_none_of_these_is_refused(tmp_path: Path, content: str | bytes, message: str) -> None:

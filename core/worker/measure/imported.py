@@ -27,6 +27,8 @@ _FORMATS = (
     "Give a profile that ONNX Runtime wrote, a Chrome trace that holds its events, or the output of "
     "onnxruntime_perf_test."
 )
+_NO_LATENCY = "The file holds latencies that are zero, or longer than a day."
+_AS_WRITTEN = "Give the result file as onnxruntime_perf_test wrote it."
 _NODE = b"_kernel_time"  # ends the name of every event of a node
 
 
@@ -98,6 +100,8 @@ def _profile(data: bytes, *, is_object: bool) -> dict[str, Any]:
             raise SpecError("The file is no profile that can be read.", hint=_FORMATS) from None
     if not all(map(math.isfinite, (profile.self_s, profile.remainder_s, *profile.run_s))):
         raise SpecError("The file holds times that are no numbers.", hint=_FORMATS)
+    if any(one.inclusive_s < 0 for one in profile.nodes) or min(profile.run_s, default=0.0) < 0:
+        raise SpecError("The file holds times below zero.", hint=_FORMATS)
     return profile.to_dict()
 
 
@@ -160,6 +164,8 @@ def _told(text: str) -> dict[str, float]:
         for match in re.finditer(rf"{pattern}\s*(?::|is)\s*{_NUMBER}\s*(sec|ms|us|s)\b", text, re.I):
             *named, value, unit = match.groups()
             found["".join([name, *named])] = _seconds(value) * _SECONDS[unit.lower()]
+    if any(one > LONGEST_S for one in found.values()) or found.get("mean") == 0:
+        raise SpecError(_NO_LATENCY, hint=_AS_WRITTEN)
     return found
 
 
@@ -183,10 +189,7 @@ def _samples(text: str) -> tuple[str, list[float], list[str]]:
     scale, unit = (1e-9, "nanoseconds") if whole else (1.0, "seconds")  # earlier versions wrote nanoseconds
     seconds = [value * scale for value in values]
     if not all(0 < one <= LONGEST_S for one in seconds):
-        raise SpecError(
-            "The file holds latencies that are zero, or longer than a day.",
-            hint="Give the result file as onnxruntime_perf_test wrote it.",
-        )
+        raise SpecError(_NO_LATENCY, hint=_AS_WRITTEN)
     return models.pop()[:200], seconds, [f"Its latencies were taken for {unit}."]
 
 
