@@ -282,8 +282,11 @@ def _race(
             {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
             for one in live["contrasts"]
         ]
-        p50_s = {trials[index]: value for index, value in live["p50_s"].items()}
-        service.on_live({**live, "contrasts": contrasts, "p50_s": p50_s})
+        by_trial = {
+            name: {trials[index]: value for index, value in live[name].items()}
+            for name in ("p50_s", "rows_fed")
+        }
+        service.on_live({**live, "contrasts": contrasts, **by_trial})
 
     record = race(
         [one.entry for one in ready],

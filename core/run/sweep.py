@@ -334,21 +334,22 @@ def _joined(point: Point, known: Known) -> Measured:
 
 
 def so_far(
-    points: Sequence[Point], trials: Sequence[Trial], p50_s: Mapping[str, float | None]
+    points: Sequence[Point], trials: Sequence[Trial], live: Mapping[str, Mapping[str, Any]]
 ) -> list[Measured]:
     """Return the points of a race that runs, with the typical run of each until now, and no interval.
 
     Args:
         points: of the sweep.
         trials: of the race.
-        p50_s: trial -> seconds of a run so far.
+        live: "p50_s": trial -> seconds of a run so far, and "rows_fed": trial -> rows that are really fed.
     """
     by_key = {one.key: one for one in trials}
     found = []
     for point in points:
         trial = None if point.raced is None else by_key.get(point.raced.key())
-        known = p50_s.get(trial.id) if trial is not None else None
-        rows = None if point.raced is None else point.raced.workload.batch_size or 1
+        known, rows = (
+            live.get(name, {}).get(trial.id) if trial is not None else None for name in ("p50_s", "rows_fed")
+        )
         found.append(
             Measured(
                 values=point.values,

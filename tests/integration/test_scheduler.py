@@ -396,6 +396,7 @@ class FakeRace:
                 "elapsed_s": 0.1,
                 "contrasts": [contrast],
                 "p50_s": {0: 0.002, settings.baseline: 0.003},
+                "rows_fed": {0: 4, settings.baseline: 4},
             }
         )
         self.running.set()

@@ -410,10 +410,19 @@ def test_variants_are_points_that_run_another_file() -> None:
 def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
     trials = [replace(in_race(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
-    first, second = so_far(points, trials, {"t1": 0.004})
+    first, second = so_far(points, trials, {"p50_s": {"t1": 0.004}, "rows_fed": {"t1": 8}})
     assert (first.latency, first.throughput_per_s) == (None, None)
     assert (second.latency, second.throughput_per_s) == ({"p50_s": 0.004}, 2000)
     assert not second.ranked
+
+
+def test_rows_of_a_running_race_are_those_that_are_fed_whatever_the_spec_says() -> None:
+    """A batch that the model fixes, or that stands among the dimensions, is no `batch_size`."""
+    fixed = spec_from_dict({**BASE.to_dict(), "workload": {"dims": {"batch": 4}}})
+    points = expand(fixed, [axis(THREADS, [1])], info())
+    trials = [replace(in_race(spec_of(points[0]), "t0"), state="RUNNING")]
+    [one] = so_far(points, trials, {"p50_s": {"t0": 0.004}, "rows_fed": {"t0": 4}})
+    assert (one.rows, one.throughput_per_s) == (4, 1000)
 
 
 def test_a_cancelled_point_keeps_its_rounds_and_is_not_ranked() -> None:

@@ -588,7 +588,13 @@ def test_a_running_sweep_draws_its_points_so_far(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     race, trials = running_race(mlp, machine, "RUNNING")
-    jobs(status(race.id, stage="rounds", live={"rounds": 3, "p50_s": {trials[1].id: 0.002}}))
+    jobs(
+        status(
+            race.id,
+            stage="rounds",
+            live={"rounds": 3, "p50_s": {trials[1].id: 0.002}, "rows_fed": {trials[1].id: 2}},
+        )
+    )
     at = open_race(open_page, mlp, race)
     assert "1 of 2 points so far" in texts(at)
     (drawn,) = [json.loads(one.proto.spec) for one in at.get("echarts_chart")][:1]

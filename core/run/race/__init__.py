@@ -83,7 +83,8 @@ def race(
         cancel: set it from any thread to stop.
         on_progress: told each step.
         on_live: told, a few times a second, {"rounds", "generation", "predicted_rounds", "elapsed_s",
-            "contrasts", "p50_s"}, where a contrast has indices of entries as "candidate" and "baseline".
+            "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
+            "baseline".
         earlier: generations of a race of the same entries, which this one goes on with.
 
     Raises:
@@ -432,6 +433,9 @@ class _Race:
                 "elapsed_s": now - self.began,
                 "contrasts": contrasts,
                 "p50_s": {index: self._p50_s(index) for index in raced},
+                "rows_fed": {
+                    index: load["batch_size"] for index in raced if (load := self.record.ran[index].load)
+                },
             }
         )
 

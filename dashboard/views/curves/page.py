@@ -349,7 +349,7 @@ def _tick(
     trials = state.store().trials_of(race.id)
     race_results.live(race, status, field, trials)
     if status is not None:
-        found = sweep.so_far(points, trials, (status.live or {}).get("p50_s") or {})
+        found = sweep.so_far(points, trials, status.live or {})
         shown = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
         _live_points(shown, axes)
         st.button(
