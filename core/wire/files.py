@@ -67,6 +67,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         OSError: it cannot be written, or a device or a pipe stands there; what stood at `path` stays.
     """
     refuse_irregular(path)
+    path = Path(os.path.realpath(path))  # a link stays one: `/dev/stdout` is one, often to a file
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft

@@ -55,3 +55,15 @@ def test_a_device_or_a_pipe_stays_what_it_is(tmp_path: Path) -> None:
         draft.write_text("text")
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_its_file_is_written(tmp_path: Path) -> None:
+    path, link = tmp_path / "there" / "kept.json", tmp_path / "link.json"
+    path.parent.mkdir()
+    path.write_text("before")
+    link.symlink_to(path)
+    with written_whole(link) as draft:
+        draft.write_text("after")
+    assert link.is_symlink()
+    assert path.read_text() == "after"
+    assert [one.name for one in path.parent.iterdir()] == ["kept.json"]
