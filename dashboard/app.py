@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import drafts, following, format, state  # noqa: E402
+from dashboard import address, drafts, following, format, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
@@ -61,6 +61,7 @@ page = st.navigation(
     },
     expanded=True,  # else the last ones hide behind a button
 )
+address.arrive(page.url_path)
 drafts.carry(page.url_path)
 following.mirror(page.url_path)
 with st.sidebar:

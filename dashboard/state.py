@@ -49,7 +49,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import contestants, fields, folders
+from dashboard import address, contestants, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -367,7 +367,7 @@ def reset(name: str | None = None) -> None:
 
 def linked_trial() -> str | None:
     """Id of the trial this page is about: the link's, else the one of this session."""
-    linked = st.query_params.get(TRIAL_PARAM)
+    linked = address.named(TRIAL_PARAM)
     if linked and linked != st.session_state.get(TRIAL):
         st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
     return st.session_state.get(TRIAL)
@@ -379,9 +379,9 @@ def show_trial(trial_id: str | None) -> None:
         st.session_state[TRIAL_OF] = None
     st.session_state[TRIAL] = trial_id
     if trial_id is None:
-        st.query_params.pop(TRIAL_PARAM, None)
+        address.put(TRIAL_PARAM, None)
     else:
-        st.query_params[TRIAL_PARAM] = trial_id
+        address.put(TRIAL_PARAM, trial_id)
 
 
 def own_trial(trial_id: str) -> None:

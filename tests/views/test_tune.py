@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from core.store.library import remove_model
 from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.worker.session.ort_errors import provider_error
-from dashboard import fields, format, polling, state
+from dashboard import address, fields, format, polling, state
 from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget
@@ -643,6 +644,29 @@ def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
     assert at.progress
     assert buttons(at, "tune.go_on") == []
     assert buttons(at, "run") == []
+
+
+def test_what_the_browser_asked_for_before_it_knew_the_new_address_does_not_bring_the_old_result_back(
+    open_page: Open,
+    mlp: ModelRecord,
+    continued: list[tuple[str, float, invented.Duel]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = put_duel(mlp).trial
+    at = open_page(model=mlp, trial=before.id)
+    at.button(key="tune.go_on").click().run()
+    [(_, _, more)] = continued
+    for _ in range(2):
+        at.query_params["trial"] = before.id  # sent before the answer to the press had arrived
+        at.run()
+        assert at.query_params["trial"] == more.trial.id
+        assert at.progress
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + address.LATE_S)
+    monkeypatch.setattr(address, "time", later)
+    at.query_params["trial"] = before.id  # the browser's way back
+    at.run()
+    assert at.query_params["trial"] == before.id
+    assert not at.progress
 
 
 def test_what_cannot_go_on_is_said(

@@ -19,7 +19,7 @@ from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from dashboard import fields, format, state
+from dashboard import address, fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
 from dashboard.widgets import controls, dataset, earlier, job_box
@@ -76,7 +76,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?accuracy=` brings the model, the data and the settings of an evaluation, once."""
-    linked = st.query_params.get(PARAM)
+    linked = address.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -117,7 +117,7 @@ def _earlier(record: ModelRecord) -> None:
     earlier.offer(
         "Evaluations of this model",
         {name: _label(one) for name, one in kept.items()},
-        shown=st.query_params.get(PARAM),
+        shown=address.named(PARAM),
         key=PICKED,
         take_up=_open,
         help="Newest first. Takes up its data and its settings.",
@@ -125,7 +125,8 @@ def _earlier(record: ModelRecord) -> None:
 
 
 def _open(name: str) -> None:
-    st.session_state[LINKED] = st.query_params[PARAM] = name
+    st.session_state[LINKED] = name
+    address.put(PARAM, name)
     try:
         _take(state.store().accuracy(name))
     except TunerError as error:
@@ -142,9 +143,10 @@ def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
     own = record.content_sha256 if record is not None else ""
     shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
     if shown is None:
-        st.query_params.pop(PARAM, None)
-    elif st.query_params.get(PARAM) != shown.accuracy.id:
-        st.session_state[LINKED] = st.query_params[PARAM] = shown.accuracy.id
+        address.put(PARAM, None)
+    elif address.named(PARAM) != shown.accuracy.id:
+        st.session_state[LINKED] = shown.accuracy.id
+        address.put(PARAM, shown.accuracy.id)
 
 
 # --- what to evaluate ---------------------------------------------------------------------------------------

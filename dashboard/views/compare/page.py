@@ -16,7 +16,7 @@ from core.show.sheets import races
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import contestants, format, polling, state
+from dashboard import address, contestants, format, polling, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import elsewhere, entry_list
 from dashboard.widgets import controls, going_on, live_text, race_results, report, tables
@@ -70,7 +70,7 @@ def page() -> None:
 
 def _shown() -> Comparison | None:
     """The comparison of the link or of this session; a link to nothing is said and forgotten."""
-    linked = st.query_params.get(COMPARISON_PARAM) or st.session_state.get(SHOWN)
+    linked = address.named(COMPARISON_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
     try:
@@ -89,9 +89,9 @@ def show(comparison_id: str | None) -> None:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = comparison_id
     if comparison_id is None:
-        st.query_params.pop(COMPARISON_PARAM, None)
+        address.put(COMPARISON_PARAM, None)
     else:
-        st.query_params[COMPARISON_PARAM] = comparison_id
+        address.put(COMPARISON_PARAM, comparison_id)
         st.session_state[CLOSED] = False
 
 
@@ -121,7 +121,7 @@ def _follow_links(shown: Comparison | None) -> None:
             state.choose_model(record)
             if not entry_list.is_begun():
                 _retake(shown)
-    linked = st.query_params.get(TRIALS_PARAM)
+    linked = address.named(TRIALS_PARAM)
     if not linked or st.session_state.get(APPLIED) == linked:
         return
     st.session_state[APPLIED] = linked

@@ -20,7 +20,7 @@ from core.show.report.subjects import Curve
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, polling, state
+from dashboard import address, format, polling, state
 from dashboard.charts import curve_charts
 from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
@@ -98,7 +98,7 @@ def _base() -> TrialSpec | None:
 
 def _load_linked() -> None:
     """Load settings, setting to vary and values of `?study=…`, once."""
-    study = st.query_params.get(STUDY_PARAM)
+    study = address.named(STUDY_PARAM)
     if not study or st.session_state.get(APPLIED) == study:
         return
     st.session_state[APPLIED] = study
@@ -137,9 +137,9 @@ def _earlier(record: ModelRecord) -> None:
             _open(listed[0])
     shown = st.session_state.get(STUDY)
     if shown in sweeps:
-        st.query_params[STUDY_PARAM] = shown
+        address.put(STUDY_PARAM, shown)
     elif shown is None:
-        st.query_params.pop(STUDY_PARAM, None)
+        address.put(STUDY_PARAM, None)
     earlier.offer(
         "Sweeps of this model",
         {study: _study_label(sweeps[study]) for study in listed},
@@ -293,7 +293,8 @@ def _start(record: ModelRecord) -> None:
     if not jobs:
         return
     state.follow(jobs[0], "curves", study=study)
-    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = study
+    st.session_state[STUDY] = st.session_state[APPLIED] = study
+    address.put(STUDY_PARAM, study)
 
 
 def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
@@ -319,7 +320,8 @@ def _curve(axes: Sequence[Axis], race: Comparison, rows: Sequence[Measured]) -> 
 
 def _follow(more: Comparison) -> None:
     """A sweep is found by the name that its races share."""
-    st.session_state[STUDY] = st.session_state[APPLIED] = st.query_params[STUDY_PARAM] = more.study
+    st.session_state[STUDY] = st.session_state[APPLIED] = more.study
+    address.put(STUDY_PARAM, more.study)
 
 
 def _live(

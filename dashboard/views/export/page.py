@@ -16,7 +16,7 @@ from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.guard import MARK, WARNING, breach
 from core.wire.units import size
-from dashboard import format, state
+from dashboard import address, format, state
 from dashboard.views.export import bundling, verifying
 from dashboard.widgets import results
 
@@ -72,7 +72,7 @@ def _take_away() -> None:
 
 def _preselect(trials: dict[str, Trial]) -> None:
     """A link names its trial; without one, the trial that Tune shows."""
-    linked = st.query_params.get(state.TRIAL_PARAM)
+    linked = address.named(state.TRIAL_PARAM)
     known = next((t for t in trials if linked and t.startswith(linked)), None)
     if linked and known is None:
         state.report(
@@ -99,9 +99,10 @@ def _address(chosen: str) -> None:
     """Name what is exported in the address."""
     if chosen == CURRENT:
         st.session_state[LINKED] = None
-        st.query_params.pop(state.TRIAL_PARAM, None)
-    elif st.query_params.get(state.TRIAL_PARAM) != chosen:
-        st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = chosen
+        address.put(state.TRIAL_PARAM, None)
+    elif address.named(state.TRIAL_PARAM) != chosen:
+        st.session_state[LINKED] = chosen
+        address.put(state.TRIAL_PARAM, chosen)
 
 
 LINKED = "export.linked"

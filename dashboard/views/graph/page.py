@@ -23,7 +23,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
-from dashboard import format, state
+from dashboard import address, format, state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.views.graph import picture
 from dashboard.views.graph.picture import Shown
@@ -85,7 +85,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?trial=` names a profile or a measured trial, `?model=` a model; once."""
-    linked = [st.query_params.get(name, "") for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
+    linked = [address.named(name) or "" for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked

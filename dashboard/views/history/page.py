@@ -16,7 +16,7 @@ from core.show.sheets import races
 from core.show.words import STATE_WORDS, counted
 from core.store import Change, Marks, Order, Query
 from core.wire.errors import TunerError
-from dashboard import contestants, format, state
+from dashboard import address, contestants, format, state
 from dashboard.views.history import plots as history_plots
 from dashboard.widgets import duel, results, tables
 
@@ -218,9 +218,10 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
 def _address(picked: list[Trial]) -> None:
     """Name the one ticked trial in the address, and take back what was named so."""
     if len(picked) == 1:
-        st.session_state[TICKED] = st.query_params[state.TRIAL_PARAM] = picked[0].id
-    elif st.session_state.pop(TICKED, None) == st.query_params.get(state.TRIAL_PARAM, ""):
-        del st.query_params[state.TRIAL_PARAM]
+        st.session_state[TICKED] = picked[0].id
+        address.put(state.TRIAL_PARAM, picked[0].id)
+    elif st.session_state.pop(TICKED, None) == (address.named(state.TRIAL_PARAM) or ""):
+        address.put(state.TRIAL_PARAM, None)
 
 
 TICKED = "history.ticked"  # id of the trial that a tick has put into the address
@@ -233,7 +234,7 @@ def _of_rows(trials: list[Trial]) -> str:
 
 def _linked() -> list[Trial]:
     """The trial of the address, even one that the filters leave out."""
-    linked = st.query_params.get(state.TRIAL_PARAM)
+    linked = address.named(state.TRIAL_PARAM)
     try:
         return [state.store().trial(linked)] if linked else []
     except TunerError:  # deleted since
@@ -466,8 +467,8 @@ def delete(trial_ids: list[str]) -> None:
         return
     if st.session_state.get(state.TRIAL) in trial_ids:
         state.show_trial(None)
-    if st.query_params.get(state.TRIAL_PARAM) in trial_ids:
-        del st.query_params[state.TRIAL_PARAM]
+    if address.named(state.TRIAL_PARAM) in trial_ids:
+        address.put(state.TRIAL_PARAM, None)
     models = ", ".join(dict.fromkeys(one.model_name for one in baselines))
     unpinned = f" No baseline is pinned for {models} any more." if baselines else ""
     state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.{unpinned}")

@@ -13,7 +13,7 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import fields, format, polling, state
+from dashboard import address, fields, format, polling, state
 from dashboard.widgets import bringing, controls, profile_results
 from dashboard.widgets.profile_results import IMPORTED
 from dashboard.widgets.queue_text import bar
@@ -71,17 +71,17 @@ def _follow_link() -> None:
         st.session_state[SHOWN] = fresh
         _address(fresh)
         return
-    if brought := st.query_params.get(IMPORTED_PARAM):
+    if brought := address.named(IMPORTED_PARAM):
         try:
             wanted = f"{IMPORTED}{state.store().shelf.get(brought).id}"
         except TunerError as error:
-            del st.query_params[IMPORTED_PARAM]
+            address.put(IMPORTED_PARAM, None)
             state.report(error)
             return
         if st.session_state.get(SHOWN) != wanted:  # whoever chooses another changes the address, too
             st.session_state[SHOWN] = wanted
         return
-    linked = st.query_params.get(state.TRIAL_PARAM)
+    linked = address.named(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -230,8 +230,9 @@ def _address(shown: str) -> None:
     name, other = state.TRIAL_PARAM, IMPORTED_PARAM
     if is_imported:
         name, other = other, name
-    st.query_params.pop(other, None)
-    st.session_state[LINKED] = st.query_params[name] = shown.removeprefix(IMPORTED)
+    address.put(other, None)
+    st.session_state[LINKED] = shown.removeprefix(IMPORTED)
+    address.put(name, shown.removeprefix(IMPORTED))
 
 
 def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str, str]:
@@ -273,7 +274,7 @@ def _remove(one: Imported) -> None:
     def remove() -> None:
         state.store().shelf.delete(one.id)
         st.session_state[SHOWN] = None
-        st.query_params.pop(IMPORTED_PARAM, None)
+        address.put(IMPORTED_PARAM, None)
 
     st.button(
         "Remove this import",

@@ -20,7 +20,7 @@ from core.store import ModelRecord
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
-from dashboard import contestants, format, polling, state
+from dashboard import address, contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, earlier, report
@@ -84,7 +84,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?trial=` brings the targets, the data and the settings of a trial, once."""
-    linked = st.query_params.get(state.TRIAL_PARAM)
+    linked = address.named(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -141,7 +141,8 @@ def _targets_label(trial_id: str, spec: TrialSpec) -> str:
 def _open(trial_id: str) -> None:
     try:
         _take_targets(state.trial_spec(state.store().trial(trial_id)))
-        st.session_state[LINKED] = st.query_params[state.TRIAL_PARAM] = trial_id
+        st.session_state[LINKED] = trial_id
+        address.put(state.TRIAL_PARAM, trial_id)
     except TunerError as error:
         state.keep_error(error)
 

@@ -15,7 +15,7 @@ from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import address, format, state
 from dashboard.views.search import answer, form, grounds, handing, live, preview
 from dashboard.views.search.form import Asked
 from dashboard.widgets import controls, tables
@@ -61,7 +61,7 @@ def page() -> None:
 
 def _shown() -> StudyRecord | None:
     """The search of the link or of this session; a link to nothing is said and forgotten."""
-    linked = st.query_params.get(STUDY_PARAM) or st.session_state.get(SHOWN)
+    linked = address.named(STUDY_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
     try:
@@ -80,9 +80,9 @@ def show(study: str | None) -> None:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = study
     if study is None:
-        st.query_params.pop(STUDY_PARAM, None)
+        address.put(STUDY_PARAM, None)
     else:
-        st.query_params[STUDY_PARAM] = study
+        address.put(STUDY_PARAM, study)
 
 
 def _newest(model: ModelRecord) -> StudyRecord | None:

@@ -14,7 +14,7 @@ from core.show.sheets import variants as sheets
 from core.store import ModelRecord
 from core.wire import guard
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import address, format, state
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants.text import Verdict
 
@@ -156,7 +156,7 @@ def _verdict(verdict: Verdict | None) -> None:
 
 def follow_link() -> None:
     """`?variant=` names the variant to show, and brings its family; once."""
-    linked = st.query_params.get(PARAM)
+    linked = address.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -189,6 +189,6 @@ def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
     if found is not None:
         short = found.content_sha256[:SHORT]
         st.session_state[LINKED] = short
-        if st.query_params.get(PARAM) != short:
-            st.query_params[PARAM] = short
+        if address.named(PARAM) != short:
+            address.put(PARAM, short)
     return found

@@ -31,7 +31,7 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
-from dashboard import format, polling, state
+from dashboard import address, format, polling, state
 from dashboard.views.why import results as why_results
 from dashboard.widgets import controls, earlier, job_box, report, results
 
@@ -86,7 +86,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?a=&b=` names the baseline and the candidate, and brings their model; once."""
-    linked = [st.query_params.get(name, "") for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
+    linked = [address.named(name) or "" for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -212,8 +212,8 @@ def _pick(trials: Mapping[str, Trial]) -> Pair | None:
     _choose_defaults(trials)
     _picker("Baseline", BASELINE, trials)
     _picker("Candidate", CANDIDATE, trials)
-    st.query_params[BASELINE_PARAM] = st.session_state[BASELINE]
-    st.query_params[CANDIDATE_PARAM] = st.session_state[CANDIDATE]
+    address.put(BASELINE_PARAM, st.session_state[BASELINE])
+    address.put(CANDIDATE_PARAM, st.session_state[CANDIDATE])
     st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
     try:
         return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
