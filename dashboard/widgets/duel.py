@@ -384,13 +384,16 @@ def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, ma
     """
     info = compare_charts.of_one(found, labels, margin=margin, per_row=False, final=False)
     alt = "Speed against ONNX Runtime's default by a glimpse, with its 95 % interval"
-    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True)
+    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True, why=plots.GLIMPSED)
 
 
-def _running_forest(info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False) -> None:
-    st.echarts_chart(
+def _running_forest(
+    info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False, why: str = plots.GROWING
+) -> None:
+    plots.draw_growing(
         compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow),
         key=key,
         height=compare_charts.live_height(info),
         alt=alt,
+        why=why,
     )
