@@ -171,6 +171,24 @@ def closed() -> str:
     return ""
 
 
+def unless_closed(help: str | None = None, *, off: bool = False) -> dict[str, Any]:
+    """Return how a control is drawn that measures or changes something: off, with the reason, where none may.
+
+    Args:
+        help: of the control, where it is on.
+        off: it is off for another reason, which `help` tells.
+    """
+    reason = closed()
+    return {"disabled": off or bool(reason), "help": reason or help}
+
+
+def said_closed() -> bool:
+    """Say why this session may start nothing, in the place of what would; return whether it is so."""
+    if reason := closed():
+        st.caption(f":material/block: {plain(reason)}")
+    return bool(reason)
+
+
 @st.cache_resource(show_spinner=False)
 def freeze_imports() -> bool:
     """Take the imported libraries out of the garbage collector's sight, once.

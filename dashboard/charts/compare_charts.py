@@ -35,6 +35,7 @@ ROW_HEIGHT = (
     52  # pixels: the name of a contestant stands above its interval, so that a phone has room for both
 )
 LABEL_SHIFT = 14  # pixels from an interval up to its name
+SLIM_ROW_HEIGHT = 42
 LIVE_ROW_HEIGHT = 46
 LABEL_LIMIT, TITLE_LIMIT = 52, 34  # characters
 AXIS_ROOM = 0.08  # of the axis beside the outermost interval
@@ -224,12 +225,19 @@ def axis_title(info: ForestInfo) -> str:
     return f"← slower · speed{unit} against {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
 
 
-def forest(info: ForestInfo) -> go.Figure:
-    """Draw a finished forest: each interval with its name above it, on a logarithmic axis."""
-    figure = base_figure(
-        x_title=plain(axis_title(info)), y_title="", height=110 + ROW_HEIGHT * len(info.rows)
-    )
-    places = {index: len(info.rows) - 1 - index for index in range(len(info.rows))}  # the first row on top
+def forest(info: ForestInfo, *, slim: bool = False) -> go.Figure:
+    """Draw a finished forest: each interval with its name above it, on a logarithmic axis.
+
+    Args:
+        info: what is drawn.
+        slim: without the row of the baseline, which is the line at 1×, and without a legend, because each row
+            says its verdict in a word.
+    """
+    rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]
+    figure = base_figure(x_title=plain(axis_title(info)), y_title="", height=110 + ROW_HEIGHT * len(rows))
+    if slim:
+        figure.update_layout(showlegend=False, margin={"t": 0}, height=74 + SLIM_ROW_HEIGHT * len(rows))
+    places = {index: len(rows) - 1 - index for index in range(len(rows))}  # the first row on top
     figure.add_vrect(
         x0=info.band[0],
         x1=info.band[1],
@@ -239,8 +247,8 @@ def forest(info: ForestInfo) -> go.Figure:
     )
     figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for verdict in VERDICTS:
-        _add_verdict(figure, verdict, [(row, places[i]) for i, row in enumerate(info.rows)])
-    for index, row in enumerate(info.rows):
+        _add_verdict(figure, verdict, [(row, places[i]) for i, row in enumerate(rows)])
+    for index, row in enumerate(rows):
         _add_name(figure, row, places[index])
     figure.update_xaxes(
         type="log",
@@ -248,7 +256,7 @@ def forest(info: ForestInfo) -> go.Figure:
         tickvals=info.ticks,
         ticktext=[tick(one) for one in info.ticks],
     )
-    figure.update_yaxes(visible=False, range=[-0.5, len(info.rows) - 0.3], fixedrange=True)
+    figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.3], fixedrange=True)
     return figure
 
 

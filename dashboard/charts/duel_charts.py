@@ -256,15 +256,18 @@ _RUNS_AREA, _STRIP_AREA = (0.30, 1.0), (0.0, 0.17)  # of the height
 _HEIGHT = 430
 
 
-def timeline(info: Timeline) -> go.Figure:
-    """Draw latencies over wall time with the interference strip beneath, on one axis of time."""
-    runs = sum(one.runs for one in info.sides)
-    thinned = any(one.thinned for one in info.sides)
-    note = f"<br>{runs:,} runs thinned,<br>the extremes of each stretch kept" if thinned else ""
+def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
+    """Draw latencies over wall time with the interference strip beneath, on one axis of time.
+
+    Args:
+        info: what is drawn.
+        height: in pixels, for a caller who says `thinned` beside it; 0: as high as is good for it.
+    """
+    note = "" if height else "".join(f"<br>{part}" for part in thinned(info))
     figure = base_figure(
         x_title=f"Time since the first block (s){note}",
         y_title=info.y_title,
-        height=_HEIGHT if info.strip else HEIGHT,
+        height=height or (_HEIGHT if info.strip else HEIGHT),
     )
     for draw in (_add_runs, _add_medians):  # the medians of all lie on top
         for index, one in enumerate(info.sides):
@@ -277,6 +280,13 @@ def timeline(info: Timeline) -> go.Figure:
     if info.strip is not None:
         _add_strip(figure, info.strip)
     return figure
+
+
+def thinned(info: Timeline) -> tuple[str, ...]:
+    """Say, in two parts, that not every run is a point of its own; empty: each is."""
+    if not any(one.thinned for one in info.sides):
+        return ()
+    return f"{sum(one.runs for one in info.sides):,} runs thinned,", "the extremes of each stretch kept"
 
 
 def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:

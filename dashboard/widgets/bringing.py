@@ -27,6 +27,8 @@ def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summar
         hint: which files.
         wanted: what the page shows.
     """
+    if state.said_closed():
+        return None
     pending = f"{page}.import.pending"
 
     def uploaded(files: list[Path]) -> None:

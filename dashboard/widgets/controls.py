@@ -306,11 +306,16 @@ def badges(spec: TrialSpec, model: str = "") -> None:
         spec: what is asked for.
         model: what its model is, where it is no FP32 original.
     """
-    lines = summary(spec)
     with st.container(horizontal=True, gap="small"):
-        if model:
-            st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
-        if not lines:
-            st.badge("ONNX Runtime's defaults", icon=":material/check:", color="gray")
-        for line in lines:
-            st.badge(format.short(line, 48), color="blue", help=line)
+        asked_for(spec, model)
+
+
+def asked_for(spec: TrialSpec, model: str = "") -> None:
+    """Draw the badges of `badges` into the row that is open."""
+    lines = summary(spec)
+    if model:
+        st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
+    if not lines:
+        st.badge("ONNX Runtime's defaults", icon=":material/check:", color="gray")
+    for line in lines:
+        st.badge(format.short(line, 48), color="blue", help=line)

@@ -213,13 +213,14 @@ def _file(prefix: str, *, labels: bool) -> None:
             help=SAMPLES[prefix][1],
         )
         with st.popover("Upload", icon=":material/upload:", key=key(prefix, "upload")):
-            upload.uploader(
-                "Upload data",
-                key=key(prefix, "uploader"),
-                accept=",".join((".npz", ".csv", *IMAGE_SUFFIXES)),
-                hint="One .npz, or a .csv together with the images that it names.",
-                on_upload=lambda files: _uploaded(prefix, files),
-            )
+            if not state.said_closed():
+                upload.uploader(
+                    "Upload data",
+                    key=key(prefix, "uploader"),
+                    accept=",".join((".npz", ".csv", *IMAGE_SUFFIXES)),
+                    hint="One .npz, or a .csv together with the images that it names.",
+                    on_upload=lambda files: _uploaded(prefix, files),
+                )
 
 
 def _take(prefix: str, path: str) -> None:

@@ -78,28 +78,43 @@ def _trial(trial_id: str) -> Trial | None:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def card(duel: Duel, actions: Callable[[], None] = lambda: None) -> None:
+def card(duel: Duel, actions: Callable[[], None] = lambda: None, *, elsewhere: bool = False) -> None:
     """Draw what the race said, how sure that is, and what to do where it is not.
 
     Args:
         duel: of the trial on the screen.
-        actions: draws buttons at the end of the headline.
+        actions: draws buttons at the foot.
+        elsewhere: `forest` draws the intervals in another place.
     """
-    with st.container(border=True, key="verdict"):
+    with st.container(border=True, key="verdict", gap="xsmall"):
         if not duel.contrasts:
             _alone(duel, actions)
             return
         said = verdict.card(duel.comparison, duel.contrasts[0])
-        _headline(format.icon(said.icon), said.headline, duel, actions)
+        _headline(format.icon(said.icon), said.headline, duel)
         st.caption(format.plain(" · ".join([said.against, *said.facts])))
         for contrast in duel.contrasts[1:]:
-            _further(duel, contrast)
-        _forest(duel)
+            _further(duel, contrast, said.reason)
+        if not elsewhere:
+            forest(duel)
         _advice(said)
         for line in said.warnings:
             st.markdown(f":orange[:material/warning:] {format.plain(line)}")
-        with st.expander("How sure this is, and why", icon=":material/help_center:", key="sure"):
-            _sure(duel, said)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            actions()
+            with st.popover("How sure this is, and why", icon=":material/help_center:", key="sure"):
+                _sure(duel, said)
+            if said.advice:
+                st.page_link(
+                    QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:"
+                )
+
+
+def warnings(duel: Duel | None) -> list[str]:
+    """Return what the card says of the numbers; the notes beside them need not say it again."""
+    if duel is None or not duel.contrasts:
+        return []
+    return verdict.card(duel.comparison, duel.contrasts[0]).warnings
 
 
 def _sure(duel: Duel, said: verdict.Card) -> None:
@@ -112,10 +127,10 @@ def _sure(duel: Duel, said: verdict.Card) -> None:
         st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
     for note in result.get("notes") or []:
         st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
-    glossary.words(*WORDS)
+    glossary.terms(*WORDS)
 
 
-def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> None:
+def _headline(icon: str, text: str, duel: Duel) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
         st.space("stretch")
@@ -123,40 +138,37 @@ def _headline(icon: str, text: str, duel: Duel, actions: Callable[[], None]) -> 
         results.breach_badge(duel.trial.result)
         results.busy_badge(result)
         results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
-        actions()
 
 
-def _further(duel: Duel, contrast: verdict.Contrast) -> None:
+def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
     more = verdict.card(duel.comparison, contrast)
     st.markdown(f"{format.icon(more.icon)} {format.plain(f'{more.headline}, {more.against}')}")
-    if more.rejected:
+    if more.rejected and more.reason != reason:
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
 def _advice(said: verdict.Card) -> None:
     """Why there is no verdict, and what would help."""
     if said.rejected:
+        parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
         st.error(
-            format.plain(f"{said.reason} {said.advice}".strip()),
-            title="Why it was rejected",
+            f"**Why it was rejected.** {format.plain(' '.join(parts))}",
             icon=":material/block:",
         )
     elif said.advice:
-        st.markdown(f":material/lightbulb: {format.plain(said.advice)}")
-    if said.advice:
-        st.page_link(QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:")
+        st.caption(f":material/lightbulb: {format.plain(said.advice)}")
 
 
 def _alone(duel: Duel, actions: Callable[[], None]) -> None:
     """The trial is what the others are put against, or the others failed: there is an A/A instead."""
     failed = [one for one in duel.others if one.error]
     if failed:
-        _headline(":material/person_off:", "No verdict: what it raced against failed", duel, actions)
+        _headline(":material/person_off:", "No verdict: what it raced against failed", duel)
         for one in failed:
             name = verdict.label(duel.comparison, one.id)
             st.markdown(f"- {format.plain(name)}: {format.plain(one.error['message'] if one.error else '')}")
     else:
-        _headline(":material/flag:", "This is the baseline itself", duel, actions)
+        _headline(":material/flag:", "This is the baseline itself", duel)
         st.caption("There is nothing to put it against. Change a setting and run again for a verdict.")
     results.busy_note(duel.comparison.result)
     lines = verdict.self_test_lines(duel.comparison)
@@ -168,13 +180,14 @@ def _alone(duel: Duel, actions: Callable[[], None]) -> None:
     reason = duel.comparison.facts.get("grade_reason")
     if reason:
         st.caption(f":material/info: {format.plain(reason)}")
+    actions()
 
 
-def _forest(duel: Duel) -> None:
-    """The interval; with two references, each interval is named after its own."""
+def forest(duel: Duel) -> None:
+    """Draw the interval; with two references, each interval is named after its own."""
     info = compare_charts.duel_info(duel.comparison, duel.contrasts)
     plots.draw(
-        compare_charts.forest(info),
+        compare_charts.forest(info, slim=True),
         "Speed against the reference",
         key="duel.forest",
         alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
@@ -183,14 +196,13 @@ def _forest(duel: Duel) -> None:
 
 def never_raced(trial: Trial, pinned: Trial) -> None:
     """Say that `trial` and the pinned baseline never ran in the same rounds, and offer the race."""
-    with st.container(border=True, key="never_raced"):
+    with st.container(key="never_raced", gap="xxsmall"):
         name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
-        st.markdown(
+        differ = format.plain("; ".join(cells.differences(trial, pinned)))
+        st.caption(
             f":material/history_toggle_off: The pinned baseline ({name}) never raced against this trial. "
-            "Numbers of different hours are not a verdict, so none is given."
+            f"Numbers of different hours are not a verdict, so none is given. {differ}"
         )
-        for line in cells.differences(trial, pinned):
-            st.markdown(f"- {format.plain(line)}")
         st.page_link(
             COMPARE_PAGE,
             label="Race them now",
@@ -204,40 +216,60 @@ def never_raced(trial: Trial, pinned: Trial) -> None:
 
 def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
     """Draw latency over time with what disturbed it, and the distribution, of a trial and its baseline."""
-    baseline = duel.baseline if duel is not None else None
-    sides = [charts.side(trial, "this trial" if baseline is not None else "")]
-    beside = []
-    if duel is not None:
-        named = {one.id: charts.side(one, verdict.label(duel.comparison, one.id)) for one in duel.others}
-        beside = list(named.values())
-        if baseline is not None:
-            sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
-    pruned = charts.pruned(sides)
-    if pruned:
-        results.pruned_note(pruned if len(pruned) < len(sides) else ())
-    if len(pruned) == len(sides):
-        return
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
     )
     with over_time:
         if over_time.open:
-            info = duel_charts.timeline_info(sides, beside)
-            latency_plots.over_time(info, key=f"{key}.timeline")
-            st.caption(_strip_words(info))
+            latency_over_time(trial, duel, key)
     with distribution:
         if distribution.open:
-            latency_plots.distribution(sides, key=key)
+            latency_distribution(trial, duel, key)
+
+
+def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int = 0) -> None:
+    """Draw the runs of a trial and its baseline over time, with what disturbed them.
+
+    Args:
+        trial: that is shown.
+        duel: its race, if it had one.
+        key: begins those of the chart.
+        height: of the chart in pixels; 0: as high as is good for it.
+    """
+    sides = _sides(trial, duel)
+    if not sides:
+        return
+    others = duel.others if duel is not None else []
+    race = duel.comparison if duel is not None else None
+    beside = [charts.side(one, verdict.label(race, one.id)) for one in others] if race is not None else []
+    info = duel_charts.timeline_info(sides, beside)
+    latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
+
+
+def latency_distribution(trial: Trial, duel: Duel | None, key: str) -> None:
+    """Draw where the runs of a trial and its baseline lie."""
+    if sides := _sides(trial, duel):
+        latency_plots.distribution(sides, key=key)
+
+
+def _sides(trial: Trial, duel: Duel | None) -> list[charts.Side]:
+    """The trial and its baseline; empty, and said on the screen, where no samples are left."""
+    baseline = duel.baseline if duel is not None else None
+    sides = [charts.side(trial, "this trial" if baseline is not None else "")]
+    if duel is not None and baseline is not None:
+        sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
+    if pruned := charts.pruned(sides):
+        results.pruned_note(pruned if len(pruned) < len(sides) else ())
+    return [] if len(pruned) == len(sides) else sides
 
 
 def _strip_words(info: duel_charts.Timeline) -> str:
     if info.strip is None:
-        return ":material/info: What disturbed this trial was not recorded."
+        return "What disturbed this trial was not recorded."
     blocks = len(info.strip.hover)
     return (
-        ":material/info: A marker is the median of a block, a thin line its runs. Beneath stands each block "
-        f"of the race, darker is worse. Something disturbed {info.strip.flagged:,} of {blocks:,}; hover to "
-        "see what. No block is left out for being slow."
+        f"Beneath: something disturbed {info.strip.flagged:,} of {blocks:,} blocks, hover to see what; none "
+        "is left out for being slow."
     )
 
 
@@ -282,7 +314,8 @@ def numbers(trial: Trial, duel: Duel | None) -> None:
     if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
         results.busy_note(result)
     shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
-    results.grid([one for one in shown if one.label.startswith(FIRST)], key="numbers")
+    judged = duel is not None and bool(duel.contrasts)
+    results.grid([one for one in shown if one.label.startswith(FIRST)], key="numbers", judged=judged)
 
 
 def latency(trial: Trial, duel: Duel | None) -> None:
@@ -351,13 +384,16 @@ def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, ma
     """
     info = compare_charts.of_one(found, labels, margin=margin, per_row=False, final=False)
     alt = "Speed against ONNX Runtime's default by a glimpse, with its 95 % interval"
-    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True)
+    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True, why=plots.GLIMPSED)
 
 
-def _running_forest(info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False) -> None:
-    st.echarts_chart(
+def _running_forest(
+    info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False, why: str = plots.GROWING
+) -> None:
+    plots.draw_growing(
         compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow),
         key=key,
         height=compare_charts.live_height(info),
         alt=alt,
+        why=why,
     )

@@ -15,6 +15,7 @@ def offer(
     key: str,
     take_up: Callable[[str], None],
     help: str,
+    labelled: bool = True,
 ) -> None:
     """Draw the list, where it has more than what is shown.
 
@@ -26,6 +27,7 @@ def offer(
         key: of the widget.
         take_up: shows the chosen one; called before the page is drawn.
         help: what choosing does.
+        labelled: the label is seen, too; a screen reader reads it in any case.
     """
     if not set(kept) - {shown}:
         return
@@ -42,6 +44,7 @@ def offer(
         key=key,
         format_func=lambda one: kept.get(one, str(one)),
         placeholder="Open an earlier one",
+        label_visibility="visible" if labelled else "collapsed",
         on_change=choose,
         help=help,
     )

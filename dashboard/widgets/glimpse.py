@@ -25,7 +25,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.charts import glimpse_charts
-from dashboard.widgets import duel, results
+from dashboard.widgets import duel, plots, results
 
 # keys of the session
 ON = "tune.live"
@@ -216,9 +216,10 @@ def _draw_trail(told: Mapping[str, Any]) -> None:
     points = told.get("trail") or []
     if len(points) < 2:
         return
-    st.echarts_chart(
+    plots.draw_growing(
         glimpse_charts.trail(points, str(told.get("key")), dark=state.is_dark()),
         key="glimpse.trail",
         height=glimpse_charts.HEIGHT,
         alt="Throughput over latency of the glimpses so far, joined in their order",
+        why="",
     )

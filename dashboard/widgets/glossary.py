@@ -29,14 +29,23 @@ def _show() -> None:
     _draw(found)
 
 
-def words(*terms: str) -> None:
+def words(*chosen: str) -> None:
     """Draw a button that opens some of them, beside where they stand.
 
     Args:
-        terms: keys of the glossary.
+        chosen: keys of the glossary.
     """
     with st.popover("What these words mean", icon=":material/menu_book:", type="tertiary"):
-        _draw([(term, TERMS[term]) for term in terms])
+        terms(*chosen)
+
+
+def terms(*chosen: str) -> None:
+    """Draw what some of them mean, within something that opens.
+
+    Args:
+        chosen: keys of the glossary.
+    """
+    _draw([(term, TERMS[term]) for term in chosen])
 
 
 def _draw(found: list[tuple[str, str]]) -> None:

@@ -11,19 +11,31 @@ from dashboard.charts import density_charts, duel_charts
 from dashboard.widgets import plots
 
 
-def over_time(info: duel_charts.Timeline, *, key: str) -> None:
-    """Draw latency over time, with what disturbed each block beneath."""
+def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: int = 0) -> None:
+    """Draw latency over time, with what disturbed each block beneath.
+
+    Args:
+        info: what is drawn.
+        key: of the chart.
+        words: what else is said under it.
+        height: of it in pixels; 0: as high as is good for it.
+    """
     plots.draw(
-        duel_charts.timeline(info),
+        duel_charts.timeline(info, height=height),
         "Latency over time",
         key=key,
         alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
     )
+    said = []
     if info.above:
-        st.caption(
-            ":material/info: The picture ends at the p99.9 of the runs; a tick on top is a run beyond it. "
-            "Double-click to see all. Every run counts in every number."
+        said.append(
+            "The picture ends at p99.9, a tick on top is a run beyond (double-click shows all); every run "
+            "counts."
         )
+    if height and (parts := duel_charts.thinned(info)):
+        said.append(f"{' '.join(parts)}.")
+    if said or words:
+        st.caption(f":material/info: {' '.join([*said, *([words] if words else [])])}")
 
 
 def distribution(sides: Sequence[charts.Side], *, key: str) -> None:

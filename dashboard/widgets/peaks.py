@@ -55,13 +55,15 @@ def button(page: str, *, again: bool, threads: int = 0) -> None:
         key=f"{page}.peaks",
         type="secondary" if again else "primary",
         icon=":material/speed:",
-        disabled=active is not None,
         on_click=measure,
         args=(threads,),
-        help="A product of matrices and a copy in memory, for some seconds, when this machine measures "
-        "nothing else."
-        if active is None
-        else "They are being measured.",
+        **state.unless_closed(
+            "A product of matrices and a copy in memory, for some seconds, when this machine measures "
+            "nothing else."
+            if active is None
+            else "They are being measured.",
+            off=active is not None,
+        ),
     )
 
 

@@ -118,7 +118,7 @@ def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) 
         f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals shrink "
         "with every generation. The band holds differences that do not matter. Verdicts are given at the end."
     )
-    st.echarts_chart(
+    plots.draw_growing(
         compare_charts.live_forest(info, dark=state.is_dark()),
         key="compare.live_forest",
         height=compare_charts.live_height(info),

@@ -81,12 +81,13 @@ def pruned_note(missing: Sequence[str] = ()) -> None:
     )
 
 
-def header(trial: Trial, *, live: bool = False) -> None:
+def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
     """Draw which trial this is.
 
     Args:
         trial: to be shown.
         live: it runs, and a box of its own says how far it is.
+        judged: a card follows that has the remarks on its race.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         fed = fed_text(trial)
@@ -95,8 +96,9 @@ def header(trial: Trial, *, live: bool = False) -> None:
         if not live:
             state_badge(trial.state)
         result = trial.facts
-        breach_badge(result)
-        busy_badge(result)
+        if not judged:
+            breach_badge(result)
+            busy_badge(result)
         if result.get("fallback"):
             st.badge(
                 "fallback",
@@ -109,17 +111,18 @@ def header(trial: Trial, *, live: bool = False) -> None:
         if result:
             ran = ", ".join(format.provider(name) for name in result["effective_providers"])
             st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
-            st.badge(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}", color="gray")
+        wrong = None
+        try:
+            controls.asked_for(state.trial_spec(trial), model_words(trial.result))
+        except TunerError as error:
+            wrong = error
+    if wrong is not None:
+        state.report(wrong)
     facts = [f"Trial `{trial.id[:12]}`", format.when(trial.finished_at or trial.created_at)]
     facts.append(format.plain(trial.owner))
-    if shown := result.get("fed"):
-        words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
-        facts.append(f"fed {format.plain(words)}")
+    if result:
+        facts.append(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}")
     st.caption(" · ".join(facts))
-    try:
-        controls.badges(state.trial_spec(trial), model_words(trial.result))
-    except TunerError as error:
-        state.report(error)
 
 
 def fed_text(trial: Trial) -> str:
@@ -162,8 +165,14 @@ def _rows(result: Result) -> str:
     return "row" if result["batch_size"] == 1 else "rows"
 
 
-def grid(shown: Sequence[Cell], key: str) -> None:
-    """Draw numbers side by side, each with how sure it is, and with the baseline's."""
+def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
+    """Draw numbers side by side, each with how sure it is, and with the baseline's.
+
+    Args:
+        shown: the numbers.
+        key: of the box around them.
+        judged: a card above them says how sure the ratio is.
+    """
     with st.container(key=key), st.grid(4, min_column_width=140):
         for cell in shown:
             with st.container(border=True, height="stretch", gap=None):
@@ -175,7 +184,7 @@ def grid(shown: Sequence[Cell], key: str) -> None:
                     delta_arrow="off",
                     help=cell.help,
                 )
-                if cell.change_note:
+                if cell.change_note and not judged:
                     st.caption(f"ratio: {format.plain(cell.change_note)}")
                 st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
                 if cell.beside:
@@ -202,7 +211,10 @@ def outputs(result: Result, *, agree: bool = True) -> None:
 
 
 def what_ran(result: Result) -> None:
-    """Draw what was asked for and what really ran."""
+    """Draw what was asked for, what it was fed and what really ran."""
+    if shown := result.get("fed"):
+        words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
+        st.caption(f":material/input: fed {format.plain(words)}")
     tables.draw(
         placement(result),
         key="what_ran",
@@ -232,11 +244,17 @@ def _casts(casts: Mapping[str, Any] | None) -> None:
         st.markdown(f"{icon} {format.plain(line)}")
 
 
-def notes(result: Result) -> None:
-    """Draw what a reader of the numbers must know."""
-    lines = [f"- {format.plain(str(line))}" for line in result.get("notes") or []]
+def notes(result: Result, said: Sequence[str] = ()) -> None:
+    """Draw what a reader of the numbers must know.
+
+    Args:
+        result: of the trial.
+        said: sentences that stand on the page already.
+    """
+    known = [verdict.sentence(str(line)) for line in result.get("notes") or []]
+    lines = [format.plain(line) for line in known if line not in said]
     if lines:
-        st.info("\n".join(lines), icon=":material/info:", title="To know when reading these numbers")
+        st.caption(f":material/info: {' · '.join(lines)}")
 
 
 def failed(trial: Trial) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import PATIENCE_MS, finished, named, run
+from core.evidence.measurement import Trial
+from core.evidence.verdict import Verdict
+from core.store import STORE_NAME, Store
+from core.store.recorded import MARK_FILE
+from dashboard import demo
+from tests.e2e.conftest import PATIENCE_MS, finished, named, run, serving
 
 Open = Callable[..., Page]
 EXPLAINED_MS = 180_000
@@ -183,3 +190,154 @@ def test_a_refused_upload_is_said_under_it_and_its_tab_stays_open(open_browser: 
     assert here is not None
     assert there is not None
     assert 0 < there["y"] - here["y"] < 250
+
+
+# --- how high a result is, and where Run stands -------------------------------------------------------------
+
+HIGHEST_PX = 1400
+AT = {"width": 1440, "height": 900}
+REASON = (
+    "Two copies of the same configuration came out at 1.081×, 95 % [1.031, 1.134] in the A/A test of this "
+    "race: what differs by less cannot be told from noise here."
+)
+HEIGHT = """
+() => {
+  const pane = document.querySelector('.st-key-pane-result')
+  return Math.max(
+    pane.getBoundingClientRect().top + pane.scrollTop + pane.scrollHeight,
+    document.scrollingElement.scrollHeight,
+    document.querySelector('.stMain').scrollHeight,
+  )
+}
+"""
+SEEN = """
+() => {
+  const box = one => one && one.getBoundingClientRect()
+  const bar = document.querySelector('.st-key-runbar')
+  const run = box(bar.querySelector('.st-key-run button')), title = box(bar.querySelector('h1'))
+  const beside = '.stMarkdownBadge, [data-testid="stCheckbox"], .st-key-bar-model, h1'
+  const parts = [...bar.querySelectorAll(beside)].map(box)
+  const under = one => one.right > run.left + 1 && one.top < run.bottom && one.bottom > run.top
+  return {
+    row: Math.abs((run.top + run.bottom) / 2 - (title.top + title.bottom) / 2),
+    right: innerWidth - run.right,
+    top: run.top,
+    width: run.width,
+    words: bar.querySelector('.st-key-run button').innerText.includes('Run'),
+    covered: parts.some(one => one.width && under(one)),
+    beyond: run.right > innerWidth,
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store]]:
+    """A server over the recorded races as if they were its own, with its store."""
+    home = demo.unpack()
+    try:
+        (home / MARK_FILE).unlink()
+        with serving(home) as (url, _):
+            yield url, Store(home / STORE_NAME)
+    finally:
+        demo.remove(home)
+
+
+def states_of(store: Store) -> dict[str, Trial]:
+    """One trial of each state of a result that occurs, the one with most to say."""
+    found = [one for one in store.trials(limit=1000, kind="measure") if one.state == "COMPLETE"]
+
+    def most(verdict: Verdict | None, sides: int) -> Trial:
+        fit = [
+            one
+            for one in found
+            if [c["verdict"] for c in contrasts(one)][:1] == ([verdict] if verdict else [])
+        ]
+        return max(fit, key=lambda one: (len(contrasts(one)) == sides, len(one.facts.get("notes") or [])))
+
+    def contrasts(one: Trial) -> list[dict[str, Any]]:
+        return list(one.facts.get("contrasts") or [])
+
+    return {
+        "decided": most(Verdict.FASTER, 1),
+        "undecided, busy": most(Verdict.UNDECIDED, 1),
+        "against a pinned baseline": most(Verdict.FASTER, 2),
+        "slower": most(Verdict.SLOWER, 2),
+        "the baseline itself": most(None, 0),
+    }
+
+
+def judge_anew(store: Store, trial: Trial, **contrast: Any) -> None:
+    """Change what the race of a trial says."""
+    race = store.comparison(trial.comparison)
+    facts = copy.deepcopy(dict(race.facts))
+    for one in facts["contrasts"]:
+        one.update(contrast)
+    store.update_comparison(race.id, result=facts)
+
+
+def height(page: Page, url: str, trial: Trial) -> int:
+    page.goto(f"{url}/?trial={trial.id}")
+    expect(page.get_by_text(f"Trial {trial.id[:12]}")).to_be_visible()
+    finished(page)
+    expect(page.locator(".st-key-tune-timeline-plot .main-svg").first).to_be_attached()
+    return int(settled(page, HEIGHT))
+
+
+def test_a_result_is_no_higher_than_two_screens(browser: Browser, recorded_url: tuple[str, Store]) -> None:
+    url, store = recorded_url
+    page = browser.new_page(viewport=AT)  # type: ignore[arg-type]
+    page.set_default_timeout(PATIENCE_MS)
+    states = states_of(store)
+    heights = {name: height(page, url, one) for name, one in states.items()}
+    expect(page.locator(".st-key-verdict")).to_be_visible()
+
+    against = states["against a pinned baseline"]
+    judge_anew(store, against, verdict="UNDECIDED", ratio=1.03, ratio_low=0.93, ratio_high=1.15)
+    heights["undecided against two"] = height(page, url, against)
+    facts = {
+        **against.facts,
+        "notes": [*states["undecided, busy"].facts["notes"], *(against.facts["notes"] or [])],
+    }
+    store.update_trial(against.id, result=facts)
+    other = next(
+        one for one in states.values() if one.id != against.id and one.comparison != against.comparison
+    )
+    store.pin_baseline(against.model_sha256, other.id)
+    heights["never raced against what is pinned"] = height(page, url, against)
+    expect(page.get_by_text("never raced against this trial")).to_be_visible()
+    store.pin_baseline(against.model_sha256, None)
+    judge_anew(store, against, holds=False, holds_reason=REASON)
+    heights["rejected"] = height(page, url, against)
+    expect(page.get_by_text("Why it was rejected")).to_be_visible()
+    page.close()
+    assert {name: px for name, px in heights.items() if px > HIGHEST_PX} == {}
+    assert min(heights.values()) > AT["height"]  # it was measured
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_run_stands_at_one_place_on_one_row_with_everything_that_the_bar_may_say(
+    scheme: Any, browser: Browser, recorded_url: tuple[str, Store]
+) -> None:
+    url, store = recorded_url
+    trial = next(one for one in store.trials(kind="measure") if one.model_name == "tiny_transformer")
+    page = browser.new_page(viewport=AT, color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{url}/?trial={trial.id}")
+    expect(page.get_by_text(f"Trial {trial.id[:12]}")).to_be_visible()
+    finished(page)
+    page.get_by_role("button", name="Mobile / edge").first.click()
+    expect(page.get_by_text("Settings changed").first).to_be_attached()
+    finished(page)
+    tops = set()
+    for width in (1000, 1100, 1280, 1440, 1500, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        seen = settled(page, SEEN)
+        assert seen["words"], width
+        assert not seen["beyond"], width
+        assert not seen["covered"], width
+        if width >= 1100:
+            assert seen["row"] < 8, f"Run is not in the row of the title at {width} px"
+            tops.add((round(seen["top"]), round(seen["right"])))
+    assert len(tops) == 1
+    page.close()

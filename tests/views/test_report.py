@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.store import STORE_NAME, Store
+from core.run.scheduler import Scheduler
+from core.store import STORE_NAME, Store, library
+from core.store.imported import Shelf
 from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
+from core.wire.errors import SpecError
 from dashboard import demo, following, state
 from tests.views import invented
 from tests.views.page import Add, Open, click, texts
@@ -30,6 +34,7 @@ PAGES = (
     "scorecard",
     "history",
     "export",
+    "graph",
 )
 STARTS = {  # page -> the button that would measure
     "tune": "run",
@@ -77,6 +82,90 @@ def test_every_page_says_that_it_was_recorded_and_measures_nothing(
     if page in STARTS:
         button = at.button(key=STARTS[page])
         assert button.disabled
+
+
+HARMLESS = ("preset.", "chip.", "reset.")  # keys of what changes the form of this browser only
+WRITES = ("put_", "pin_baseline", "mark", "delete_", "update_", "create_", "prune")  # of a store
+CACHES = ("put_info", "put_model")  # what a page remembers of the samples; `import_file` is watched, too
+
+
+@pytest.fixture
+def doings(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is started, written, deleted or sent to a worker, in words."""
+    done: list[str] = []
+
+    def note(name: str) -> Callable[..., Any]:
+        def noted(*_: Any, **__: Any) -> Any:
+            done.append(name)
+            raise SpecError("This test does nothing.", hint="None.")
+
+        return noted
+
+    for name in vars(Store):
+        if name.startswith(WRITES) and name not in (*CACHES, "marks"):
+            monkeypatch.setattr(Store, name, note(f"store.{name}"))
+    monkeypatch.setattr(Shelf, "put", note("shelf.put"))
+    monkeypatch.setattr(Shelf, "delete", note("shelf.delete"))
+    monkeypatch.setattr(Scheduler, "submit", note("submit"))
+    monkeypatch.setattr(library, "check_loads", note("check_loads"))
+    monkeypatch.setattr(library, "import_file", note("import_file"))
+    return done
+
+
+def address(page: str, recorded: Path) -> dict[str, str]:
+    """The address of a page with a result on it, where one is needed for its buttons."""
+    store = Store(recorded / STORE_NAME)
+    if page == "why":
+        pair = next(recorded.glob("artifacts/*/why-*.json"))
+        return {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name}
+    if page == "history":
+        return {"trial": store.trials(kind="measure")[0].id}
+    return {"trial": store.trials(kind="profile")[0].id} if page == "profile" else {}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_button_of_the_demonstration_starts_or_changes_anything(
+    page: str, recorded: Path, open_page: Open, doings: list[str]
+) -> None:
+    query = address(page, recorded)
+    at = open_page(page, **query)
+    assert doings == []
+    free = [one.key for one in at.button if not one.disabled and one.key]
+    known = {one.key for one in at.button}
+    off = [one for one in at.button if one.disabled]
+    assert all(one.help for one in off if one.proto.type == "primary")  # the reason
+    for key in free:
+        if key.startswith(HARMLESS):
+            continue
+        at = open_page(page, **query)
+        if key not in {one.key for one in at.button}:
+            continue
+        at.button(key=key).click().run()
+        assert not at.exception, key
+        assert doings == [], f"{key} on {page}"
+        asked = [
+            one.key
+            for one in at.button
+            if one.key not in known and one.proto.type == "primary" and not one.disabled
+        ]
+        assert not [one for one in asked if page in str(one)], f"{key} on {page} asks whether to do something"
+
+
+def test_a_forgotten_button_is_found(
+    recorded: Path, open_page: Open, doings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        state, "unless_closed", lambda help=None, *, off=False: {"disabled": off, "help": help}
+    )
+    at = open_page("history", **address("history", recorded))
+    click(at, "history.star")
+    assert doings == ["store.mark"]
+
+
+def test_nothing_can_be_brought_in_during_the_demonstration(recorded: Path, open_page: Open) -> None:
+    for page in ("models", "profile", "compare"):
+        at = open_page(page)
+        assert any("nothing is measured" in one.value for one in at.caption), page
 
 
 def test_a_server_of_its_own_says_nothing_of_a_recording(open_page: Open, mlp: object) -> None:
@@ -155,7 +244,9 @@ def test_what_a_follower_moves_goes_back(open_page: Open, mlp: object) -> None:
     assert follower.run().number_input(key="knob.batch_size").value == 1
 
 
-def test_a_follower_starts_nothing_and_changes_nothing(open_page: Open, add_model: Add) -> None:
+def test_a_follower_starts_nothing_and_changes_nothing(
+    open_page: Open, add_model: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = add_model()
     spec = invented.spec_for(model)
     fingerprint = state.environment()["fingerprint"]
@@ -167,6 +258,11 @@ def test_a_follower_starts_nothing_and_changes_nothing(open_page: Open, add_mode
     before = len(state.store().trials())
     follower.button(key="run").proto.disabled = False  # a message that no browser of ours sends
     follower.button(key="run").click().run()
+    assert follower.button(key="pin").disabled
+    monkeypatch.setattr(
+        state, "unless_closed", lambda help=None, *, off=False: {"disabled": off, "help": help}
+    )
+    follower.run()
     follower.button(key="pin").click().run()
     assert follower.exception  # a `SpecError`, which the server draws as one
     assert len(state.store().trials()) == before

@@ -88,5 +88,9 @@ def _remove(brought: list[Imported]) -> None:
             help="Nothing that was measured here is touched.",
         )
         st.button(
-            "Remove this import", key="compare.import.remove", icon=":material/delete:", on_click=remove
+            "Remove this import",
+            key="compare.import.remove",
+            icon=":material/delete:",
+            on_click=remove,
+            **state.unless_closed(),
         )

@@ -26,7 +26,7 @@ from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, going_on, live_text, race_results, report
+from dashboard.widgets import controls, earlier, going_on, live_text, plots, race_results, report
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -375,12 +375,13 @@ def _live_points(rows: Sequence[Measured], axes: Sequence[Axis]) -> None:
         "are given at the end."
     )
     for column, y in zip(st.columns(2), ("p50_s", "throughput"), strict=True):
-        column.echarts_chart(
-            curve_charts.live_curve(rows, x=axes[0].name, y=y, series=series, dark=state.is_dark()),
-            key=f"curves.live.{y}",
-            height=280,
-            alt=f"{'Throughput' if y == 'throughput' else 'p50'} of {known} points so far.",
-        )
+        with column:
+            plots.draw_growing(
+                curve_charts.live_curve(rows, x=axes[0].name, y=y, series=series, dark=state.is_dark()),
+                key=f"curves.live.{y}",
+                height=280,
+                alt=f"{'Throughput' if y == 'throughput' else 'p50'} of {known} points so far.",
+            )
 
 
 page()

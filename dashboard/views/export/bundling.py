@@ -43,10 +43,12 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
             "Make the bundle" if _result(status) is None else "Make it again",
             key="export.bundle.make",
             icon=":material/inventory_2:",
-            disabled=state.is_active(status),
             on_click=_start,
             args=(trial, accepted, stem),
-            help="A worker runs the configuration once and keeps what it was fed and answered.",
+            **state.unless_closed(
+                "A worker runs the configuration once and keeps what it was fed and answered.",
+                off=state.is_active(status),
+            ),
         )
         state.show_kept_error(KIND, "The bundle was not made")
         job_box.draw(status, "export", what="this bundle", help="Nothing half-written stays.", of="bundle")

@@ -109,8 +109,10 @@ def _ask() -> None:
         type="primary",
         icon=":material/fact_check:",
         on_click=_start,
-        disabled=state.is_active(_job()),
-        help="Checks facts first, then runs it once, then races it. It waits for its turn on this machine.",
+        **state.unless_closed(
+            "Checks facts first, then runs it once, then races it. It waits for its turn on this machine.",
+            off=state.is_active(_job()),
+        ),
     )
     state.show_kept_error(KIND, "It could not be verified")
 

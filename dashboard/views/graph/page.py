@@ -241,10 +241,12 @@ def _after(asked: Asked) -> Graphs | None:
                     key="graph.optimize",
                     type="primary",
                     icon=":material/auto_fix_high:",
-                    disabled=asked.spec is None,
-                    help="Waits for its turn: building a session would disturb a measurement.",
                     on_click=_optimize,
                     args=(asked,),
+                    **state.unless_closed(
+                        "Waits for its turn: building a session would disturb a measurement.",
+                        off=asked.spec is None,
+                    ),
                 )
     job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
     return found
@@ -369,10 +371,12 @@ def _offer_profile(asked: Asked, mode: Mode) -> None:
             key="graph.profile",
             type="primary",
             icon=":material/play_arrow:",
-            disabled=asked.spec is None,
-            help=f"{PROFILED_RUNS} runs with these settings; the Profile page shows more of it.",
             on_click=_start_profile,
             args=(asked,),
+            **state.unless_closed(
+                f"{PROFILED_RUNS} runs with these settings; the Profile page shows more of it.",
+                off=asked.spec is None,
+            ),
         )
 
 

@@ -257,7 +257,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
             icon=":material/delete:",
-            help="Says what goes, and asks first.",
+            **state.unless_closed("Says what goes, and asks first."),
         ):
             _confirm(ids)
 
@@ -318,7 +318,7 @@ def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
         icon=":material/star:",
         on_click=mark,
         args=(ids, Change(starred=not starred)),
-        help="A star marks what is worth finding again.",
+        **state.unless_closed("A star marks what is worth finding again."),
     )
     st.button(
         "Unarchive" if archived else "Archive",
@@ -326,13 +326,15 @@ def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
         icon=":material/unarchive:" if archived else ":material/archive:",
         on_click=mark,
         args=(ids, Change(archived=not archived)),
-        help="What is archived is kept, and left out of this list unless *With archived* is on.",
+        **state.unless_closed(
+            "What is archived is kept, and left out of this list unless *With archived* is on."
+        ),
     )
     if st.button(
         "Labels" if len(ids) > 1 else "Labels, note",
         key="history.edit",
         icon=":material/label:",
-        help="Labels of the ticked trials, and the note of a single one.",
+        **state.unless_closed("Labels of the ticked trials, and the note of a single one."),
     ):
         _edit(ids, marks)
 
@@ -399,7 +401,7 @@ def _single(trial: Trial) -> None:
             icon=":material/keep:",
             on_click=state.store().pin_baseline,
             args=(trial.model_sha256, trial.id),
-            help="Later results of this model are compared with it.",
+            **state.unless_closed("Later results of this model are compared with it."),
         )
     link = {state.TRIAL_PARAM: trial.id}
     st.page_link(

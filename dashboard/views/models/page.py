@@ -99,7 +99,12 @@ def _detail(record: ModelRecord | None) -> None:
             )
             if st.button("Use in Tune", key="models.use", icon=":material/tune:", type="primary"):
                 _use(record)
-            if st.button("Delete", key="models.delete", icon=":material/delete:", help="Asks first."):
+            if st.button(
+                "Delete",
+                key="models.delete",
+                icon=":material/delete:",
+                **state.unless_closed("Asks first."),
+            ):
                 _confirm(record)
         _facts(record)
         if record.source == "export" and record.details:
@@ -168,7 +173,12 @@ def _loading(record: ModelRecord) -> None:
             st.caption(f":material/check: {words[:1].upper()}{words[1:]}.")
             return
         st.caption(f":material/help: {library.NOT_CHECKED.capitalize()}: only the file was read.")
-        if not st.button("Check that it loads", key="models.load", icon=":material/memory:"):
+        if not st.button(
+            "Check that it loads",
+            key="models.load",
+            icon=":material/memory:",
+            **state.unless_closed(),
+        ):
             return
     try:
         with st.spinner("ONNX Runtime loads the model in a process of its own…"):
@@ -205,6 +215,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                     key=f"sample.{sample.name}",
                     on_click=_add_path,
                     args=(sample.path, sample.name, SAMPLE),
+                    **state.unless_closed(),
                 )
             elif sample.plan is not None:
                 st.button(
@@ -213,10 +224,10 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                     icon=":material/build:",
                     on_click=exporting.start,
                     args=(sample.name, sample.plan),
-                    disabled=exporting.is_running(),
-                    help=(
+                    **state.unless_closed(
                         "Exports it from torchvision; pretrained weights when the download works, "
-                        "else random ones."
+                        "else random ones.",
+                        off=exporting.is_running(),
                     ),
                 )
     state.show_kept_error(SAMPLE, NOT_ADDED)
@@ -230,6 +241,8 @@ def _add_path(path: str, name: str, source: str) -> None:
 
 
 def _upload() -> None:
+    if state.said_closed():
+        return
     upload.uploader(
         "An .onnx file, with its external data files if it has any",
         key="models.upload",
@@ -279,7 +292,11 @@ def _server() -> None:
             help="All .onnx files under the folder that this server was started with (--models).",
         )
         st.button(
-            "Add", key="models.folder_add", on_click=_add_path, args=(chosen, Path(chosen).stem, FOLDER)
+            "Add",
+            key="models.folder_add",
+            on_click=_add_path,
+            args=(chosen, Path(chosen).stem, FOLDER),
+            **state.unless_closed(),
         )
     else:
         st.caption(
@@ -296,7 +313,12 @@ def _server() -> None:
             "not open to the browser."
         ),
     )
-    st.button("Add this path", key="models.path_add", on_click=_add_typed)
+    st.button(
+        "Add this path",
+        key="models.path_add",
+        on_click=_add_typed,
+        **state.unless_closed(),
+    )
     state.show_kept_error(FOLDER, NOT_ADDED)
 
 

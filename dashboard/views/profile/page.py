@@ -281,7 +281,7 @@ def _remove(one: Imported) -> None:
         key="profile.import.remove",
         icon=":material/delete:",
         on_click=remove,
-        help="Forgets the file. Nothing that was measured here is touched.",
+        **state.unless_closed("Forgets the file. Nothing that was measured here is touched."),
     )
 
 

@@ -193,9 +193,11 @@ def _pin(record: StudyRecord, trial: str) -> None:
         icon=":material/keep_off:" if pinned else ":material/keep:",
         on_click=state.store().pin_baseline,
         args=(record.model_sha256, None if pinned else trial),
-        help="Later runs of this model race against it, for everybody on this server."
-        if not pinned
-        else "Later runs of this model race against ONNX Runtime's default again.",
+        **state.unless_closed(
+            "Later runs of this model race against it, for everybody on this server."
+            if not pinned
+            else "Later runs of this model race against ONNX Runtime's default again."
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from core.spec.space import changes_words
 from core.store import StudyRecord
 from dashboard import format, polling, state
 from dashboard.charts import search_charts, search_live_charts
+from dashboard.widgets import plots
 from dashboard.widgets.queue_text import waiting_text
 
 ACTIVE = ("WAITING", "RUNNING")
@@ -102,14 +103,14 @@ def _so_far(live: Mapping[str, Any]) -> None:
     dark = state.is_dark()
     left, right = st.columns(2)
     with left:
-        st.echarts_chart(
+        plots.draw_growing(
             search_live_charts.points_so_far(live["points"], live["front"], dark=dark),
             key="search.live.points",
             height=search_live_charts.HEIGHT,
             alt=f"Gain of {len(live['points'])} configurations tried so far, over their memory where known",
         )
     with right:
-        st.echarts_chart(
+        plots.draw_growing(
             search_live_charts.course_so_far(live["course"], dark=dark),
             key="search.live.course",
             height=search_live_charts.HEIGHT,

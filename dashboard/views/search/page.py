@@ -243,7 +243,14 @@ def _right(
             "What it only looked at will be gone for everybody. The races that confirmed its answer stay in "
             "the history."
         )
-        st.button("Delete", key="search.delete", type="primary", on_click=_delete, args=(record.id,))
+        st.button(
+            "Delete",
+            key="search.delete",
+            type="primary",
+            on_click=_delete,
+            args=(record.id,),
+            **state.unless_closed(),
+        )
 
 
 def _delete(study: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -9,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.run import kinds
 from core.show import cells
 from core.show.report.subjects import OneTrial
@@ -33,7 +35,8 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
-SETTINGS_PX, MODEL_PX = 400, 240
+SETTINGS_PX, MODEL_PX = 360, 240
+PLOT_PX = 270  # what follows the verdict stands on the same screen, or just below it
 DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
@@ -50,7 +53,7 @@ def page() -> None:
             if record is not None:
                 st.caption(format.plain(controls.model_line(record)))
                 controls.settings(record)
-        with st.container(key="pane.result"):
+        with st.container(key="pane.result", gap="xsmall"):
             _result_side(record, trial, ratio)
     _foot(record, trial)
 
@@ -110,12 +113,17 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
         with st.container(width=MODEL_PX, key="bar.model"):
             controls.model_picker()
         ratio = st.container(key="bar.ratio", width="content")
-        st.space("stretch")
-        if spec is not None and not reason:
-            _guessed(record)
-            _against(spec)
-        if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
-            st.badge("Settings changed since this result", icon=":material/sync_problem:", color="orange")
+        with st.container(horizontal=True, horizontal_alignment="right", gap="small", key="bar.said"):
+            if spec is not None and not reason:
+                _guessed(record)
+                _against(spec)
+            if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
+                st.badge(
+                    "Settings changed since this result",
+                    icon=":material/sync_problem:",
+                    color="orange",
+                    help="The result below is of other settings than those on the left. Run measures these.",
+                )
         glimpse.switch()
         _run_or_cancel(trial, reason, key="run")
     if record is not None:
@@ -142,7 +150,7 @@ def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "run" else None,
         disabled=bool(reason),
-        help=reason or "Race these settings against the baseline.",
+        help=reason or "Race these settings against the baseline (Ctrl+Enter).",
         on_click=run,
     )
 
@@ -267,6 +275,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
         key=PICKED,
         take_up=state.own_trial,
         help="Newest first. The settings on the left stay; History takes up those of a result.",
+        labelled=False,
     )
 
 
@@ -330,35 +339,46 @@ def _margin(trial: Trial) -> float:
 def _complete(trial: Trial) -> None:
     race = duel.duel_of(trial)
     pinned = _pinned(trial)
-    results.header(trial)
+    results.header(trial, judged=race is not None)
     _actions(trial, pinned, race)
+    never_raced = pinned is not None and pinned.id != trial.id and not _raced(race, pinned)
+    forest = race is not None and bool(race.contrasts)
+    crowded = never_raced or (race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast)))
     if race is not None:
-        duel.card(race, partial(_go_on, trial, race.comparison))
-    if pinned is not None and pinned.id != trial.id and not _raced(race, pinned):
+        duel.card(race, partial(_go_on, trial, race.comparison), elsewhere=crowded)
+    if pinned is not None and never_raced:
         duel.never_raced(trial, pinned)
     duel.numbers(trial, race)
-    results.notes(trial.facts)
-    _further(trial, race)
+    results.notes(trial.facts, said=duel.warnings(race))
+    _further(trial, race, forest=forest and crowded)
 
 
-def _further(trial: Trial, race: duel.Duel | None) -> None:
-    """What else there is to know, one look at a time: runs, cold start, cost, placement, both sides."""
+def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
+    """What else there is to know, one look at a time: runs, cold start, cost, placement, both sides.
+
+    Args:
+        trial: that is shown.
+        race: that it ran in.
+        forest: the intervals are drawn here, because the card needs its room for what stands against them.
+    """
     baseline = race.baseline if race is not None else None
-    names = ["Latency", "More numbers", "Cold start", "Cost", "What really ran"]
-    tabs = st.tabs([*names, *(["Beside the baseline"] if baseline is not None else [])], key="further")
-    with tabs[0]:
-        duel.latencies(trial, race, key="tune")
-    with tabs[1]:
-        duel.latency(trial, race)
-    with tabs[2]:
-        duel.cold_start(trial, race)
-    with tabs[3]:
-        duel.cost(trial, race)
-    with tabs[4]:
-        results.what_ran(trial.facts)
+    shown: dict[str, Callable[[], None]] = {
+        "Latency": lambda: duel.latency_over_time(trial, race, key="tune", height=PLOT_PX),
+        "Distribution": lambda: duel.latency_distribution(trial, race, key="tune"),
+        "More numbers": lambda: duel.latency(trial, race),
+        "Cold start": lambda: duel.cold_start(trial, race),
+        "Cost": lambda: duel.cost(trial, race),
+        "What really ran": lambda: results.what_ran(trial.facts),
+    }
     if baseline is not None:
-        with tabs[5]:
-            _beside(trial, baseline)
+        shown["Beside the baseline"] = lambda: _beside(trial, baseline)
+    if race is not None and forest:
+        shown["Ratio"] = lambda: duel.forest(race)
+    tabs = st.tabs(list(shown), key="further", on_change="rerun")
+    for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
+        with tab:
+            if name != "Distribution" or tab.open:  # it reads every run once more
+                draw()
 
 
 def _go_on(trial: Trial, race: Comparison) -> None:
@@ -402,7 +422,7 @@ def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None
                 icon=":material/keep_off:",
                 on_click=_pin,
                 args=(trial, None),
-                help="Later runs of this model race against ONNX Runtime's default again.",
+                **state.unless_closed("Later runs of this model race against ONNX Runtime's default again."),
             )
         else:
             st.button(
@@ -411,7 +431,9 @@ def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None
                 icon=":material/keep:",
                 on_click=_pin,
                 args=(trial, trial.id),
-                help="Later runs of this model race against it, for everybody on this server.",
+                **state.unless_closed(
+                    "Later runs of this model race against it, for everybody on this server."
+                ),
             )
         if race is not None and race.baseline is not None:
             st.page_link(

@@ -106,7 +106,12 @@ def header(record: ModelRecord) -> None:
             disabled=record.content_sha256 == st.session_state.get(state.MODEL),
         )
         _download(record, facts)
-        if st.button("Delete", key="variants.delete", icon=":material/delete:", help="Asks first."):
+        if st.button(
+            "Delete",
+            key="variants.delete",
+            icon=":material/delete:",
+            **state.unless_closed("Asks first."),
+        ):
             _confirm(record)
     if facts["hardware_bound"]:
         st.caption(f":material/developer_board: {format.plain(facts['hardware_bound'])}")
@@ -170,9 +175,9 @@ def _check(
                 f"Make it with {text}",
                 key=f"variants.remedy.{check['name']}",
                 icon=":material/healing:",
-                help="Makes the same chain with this option changed; this variant stays.",
                 on_click=variant_maker.start_again,
                 args=(root, better, facts),
+                **state.unless_closed("Makes the same chain with this option changed; this variant stays."),
             )
 
 

@@ -49,11 +49,13 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
             key="variants.errors.run",
             type="secondary" if found else "primary",
             icon=":material/manage_search:",
-            disabled=active,
-            help="Quantizes each operator alone and compares the outputs with the float model's; then "
-            "profiles both models in turns.",
             on_click=_start,
             args=(record,),
+            **state.unless_closed(
+                "Quantizes each operator alone and compares the outputs with the float model's; then "
+                "profiles both models in turns.",
+                off=active,
+            ),
         )
         if found is not None:
             st.caption(
@@ -235,10 +237,12 @@ def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, ever
         key="variants.errors.next",
         type="primary",
         icon=":material/science:",
-        disabled=bool(reason) or state.is_active(making),
-        help=reason or "The same chain; its last step leaves the block list out.",
         on_click=_make_next,
         args=(record, root, chosen.blocked, facts),
+        **state.unless_closed(
+            reason or "The same chain; its last step leaves the block list out.",
+            off=bool(reason) or state.is_active(making),
+        ),
     )
 
 

@@ -44,7 +44,11 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
         precision = effort(PRECISION)
         wait_for_quiet()
         if st.button(
-            "Start the race", key="variants.race.start", type="primary", icon=":material/play_arrow:"
+            "Start the race",
+            key="variants.race.start",
+            type="primary",
+            icon=":material/play_arrow:",
+            **state.unless_closed(),
         ):
             _start(root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], precision)
 

@@ -310,7 +310,9 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None) -> None:
             "Race these two",
             key="why.race",
             icon=":material/flag_check:",
-            help="They never ran in the same rounds, so nobody knows which one is faster. This races them.",
+            **state.unless_closed(
+                "They never ran in the same rounds, so nobody knows which one is faster. This races them."
+            ),
         ):
             _race(of)
         st.page_link(
