@@ -99,7 +99,7 @@ def test_a_library_is_chosen_raced_and_shown(
 
 def test_text_is_typed_and_said_to_be_fixed(open_browser: Open, home: Path, tmp_path: Path) -> None:
     page = open_browser()
-    take_up(page, libraries.identity_text(tmp_path / "text.onnx", ["batch"]))
+    take_up(page, libraries.identity_text(tmp_path / "some_words.onnx", ["batch"]))
     use_in_tune(page)
     expect(page.locator(".st-key-run button").first).to_be_disabled()
     field = page.get_by_role("textbox", name=re.compile(r"^x \(text"))
