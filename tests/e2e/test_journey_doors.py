@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect
 
 from core.store import Store
 from core.wire.doors import LIBRARIES_VARIABLE
@@ -19,6 +20,7 @@ from tests.libraries import needs_compiler
 pytestmark = pytest.mark.e2e
 Open = Callable[..., Page]
 NAME = "libtwice.so"
+ATTEMPTS, SOON_MS = 10, 5_000.0
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +65,13 @@ def use_in_tune(page: Page) -> None:
 def choose_library(page: Page) -> None:
     """Choose the library in the field that Tune, Models and Variants share."""
     field = page.locator(".st-key-knob-custom_op_libraries")
-    field.get_by_role("combobox").click()
-    page.get_by_role("option", name=NAME).click()
+    for _ in range(ATTEMPTS):  # the list closes when the page is drawn anew beneath the pointer
+        finished(page)
+        if NAME in field.inner_text():
+            break
+        with contextlib.suppress(TimeoutError):
+            field.get_by_role("combobox").click(timeout=SOON_MS)
+            page.get_by_role("option", name=NAME).click(timeout=SOON_MS)
     page.keyboard.press("Escape")
     expect(field).to_contain_text(NAME)
     finished(page)
