@@ -48,6 +48,7 @@ class CommandLine:
         if home is not None:
             shutil.copytree(home, self.home)
         self.queue = folder / "queue"
+        self.python = sys.executable  # of commands in a process of their own
         self.mark = secrets.token_hex(8)
         self.environment = {
             **os.environ,
@@ -64,7 +65,7 @@ class CommandLine:
 
     def start(self, *args: str, cwd: Path | None = None, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "core", *args],
+            [*prefix, self.python, "-m", "core", *args],
             env=self.environment,
             cwd=cwd,
             stdin=subprocess.DEVNULL,

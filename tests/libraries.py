@@ -6,9 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import GraphProto, TensorProto, helper, numpy_helper
 
 COMPILER = shutil.which("g++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no g++ here")
@@ -29,6 +30,23 @@ def twice(path: Path) -> Path:
     return _model(path, "Twice", "test.ops", TensorProto.FLOAT, ["batch", 4])
 
 
+def between_products(path: Path) -> Path:
+    """A custom operator between two products with weights, which can be quantized: y = relu(2 (x a) b)."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array((rng.normal(size=(32, 32)) / 6).astype(np.float32), name)
+        for name in ("a", "b")
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["first"], name="first"),
+        helper.make_node("Twice", ["first"], ["own"], name="own", domain="test.ops"),
+        helper.make_node("MatMul", ["own", "b"], ["second"], name="second"),
+        helper.make_node("Relu", ["second"], ["y"], name="last"),
+    ]
+    ends = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 32])] for name in ("x", "y"))
+    return _written(path, helper.make_graph(nodes, "g", *ends, initializer=weights), "test.ops")
+
+
 def upper(path: Path) -> Path:
     """A model of an operator of onnxruntime-extensions, text in and out."""
     return _model(path, "StringUpper", "ai.onnx.contrib", TensorProto.STRING, ["batch"])
@@ -42,6 +60,10 @@ def identity_text(path: Path, shape: list[str | int]) -> Path:
 def _model(path: Path, operator: str, domain: str, kind: int, shape: list[str | int]) -> Path:
     ends = ([helper.make_tensor_value_info(name, kind, shape)] for name in ("x", "y"))
     graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], domain=domain)], "g", *ends)
+    return _written(path, graph, domain)
+
+
+def _written(path: Path, graph: GraphProto, domain: str) -> Path:
     opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
     return path

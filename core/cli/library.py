@@ -15,7 +15,7 @@ import typer
 
 from core import wire
 from core.cli.filtering import Filter
-from core.cli.options import whole_number
+from core.cli.options import Given, operators_of, whole_number, with_operators
 from core.cli.output import (
     EXIT_UNDECIDED,
     Format,
@@ -77,6 +77,7 @@ ModelHere = Annotated[
 # --- models -------------------------------------------------------------------------------------------------
 
 
+@with_operators
 def inspect_model(
     model: ModelHere,
     *,
@@ -85,13 +86,24 @@ def inspect_model(
     ] = False,
     wide: Wide = False,
     json_: Json = False,
+    given: Given,
 ) -> None:
     """Show inputs, outputs, dimensions and operators.
 
     Only the file is read: a damaged model may look well. With --load ONNX Runtime has to take it.
     """
+    libraries = operators_of(given)
+    if libraries and not load:
+        raise SpecError(
+            f"`--custom-op-library {libraries[0][:80]}` is given, but nothing is loaded.",
+            hint="Add --load, or leave the option out.",
+        )
     record = resolve_model(Store(), model)
-    runs = check_loads(Path(record.path)) if load else f"{NOT_CHECKED} (--load has ONNX Runtime load it)"
+    runs = (
+        check_loads(Path(record.path), libraries=libraries)
+        if load
+        else f"{NOT_CHECKED} (--load has ONNX Runtime load it)"
+    )
     if json_:
         print_json({**record.info, "loads": runs if load else None})
     else:

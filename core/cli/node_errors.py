@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.library import job_result
-from core.cli.options import Given, with_feeds, workload_of
+from core.cli.options import Given, operators_of, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
@@ -18,7 +18,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.evidence.node_savings import Choice, choices, halving
 from core.process.runner import Run
 from core.run import kinds
-from core.run.node_errors import Located, check_workload, locate_errors, located, quantized_from
+from core.run.node_errors import Located, check_asked, locate_errors, located, quantized_from
 from core.show.sheets.quantized import bargains
 from core.store import Store
 from core.store.library import resolve_model
@@ -50,19 +50,24 @@ def node_errors(
     `exclude_nodes`.
     """
     store = Store()
-    workload = workload_of(given, sizes(dim or []))
+    workload, libraries = workload_of(given, sizes(dim or [])), operators_of(given)
     record = resolve_model(store, variant)
     quantized = quantized_from(store, record)  # refuses what is no quantization before anybody waits
     known = None if again else located(store, record)
     found = known if known is not None and not (given or dim) else None
     if found is None:
-        check_workload(quantized.before, record, workload)
+        check_asked(quantized, record, workload, libraries)
         with scheduler(store) as service:
 
             def look(run: Run) -> dict[str, Any]:
                 machine = service.environment()
                 return locate_errors(
-                    store, record, run=run, fingerprint=machine["fingerprint"], workload=workload
+                    store,
+                    record,
+                    run=run,
+                    fingerprint=machine["fingerprint"],
+                    workload=workload,
+                    libraries=libraries,
                 )
 
             job = kinds.task(look, kind="node_errors", what=f"errors of {record.name}")
@@ -88,4 +93,5 @@ def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, A
         "halving": list(curve[halving(curve)].blocked),
         "fed": [one.to_dict() for one in found.fed],
         "notes": list(found.notes),
+        **({"libraries": dict(found.libraries)} if found.libraries else {}),
     }

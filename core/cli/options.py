@@ -71,6 +71,7 @@ _FEED_HELP = (
     "Default: seeded "
     "random values; text is never made up."
 )
+_OPERATORS = "custom_op_libraries"
 EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
@@ -98,9 +99,19 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_feeds(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `given: Given`, the options that say what is fed, but for `--dim`."""
-    names = ("batch_size", "feeds", "image_mean", "image_std", "seed")
+    """Give `command`, which takes `given: Given`, the options of feeds, but for `--dim`, and of operators."""
+    names = ("batch_size", "feeds", "image_mean", "image_std", "seed", _OPERATORS)
     return _with_options(command, [_parameter(setting) for setting in offered() if setting.name in names])
+
+
+def with_operators(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `given: Given`, the option that names libraries of operators."""
+    return _with_options(command, [_parameter(knob(_OPERATORS))])
+
+
+def operators_of(given: Given) -> tuple[str, ...]:
+    """Return the libraries of operators that are named, as they were written."""
+    return tuple(given.get(_OPERATORS, ()))
 
 
 def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
@@ -109,7 +120,7 @@ def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
     Raises:
         SpecError: an option whose text cannot be read.
     """
-    data = spec_data({}, "model", given)
+    data = spec_data({}, "model", {name: text for name, text in given.items() if name != _OPERATORS})
     workload = {**data.get("workload", {}), "dims": dict(dims)}
     return spec_from_dict({"model": data["model"], "workload": workload}).workload
 

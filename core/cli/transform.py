@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from core.cli.library import ModelHere, job_result
-from core.cli.options import Given, share, with_feeds, workload_of
+from core.cli.options import Given, operators_of, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, check_place, print_json, unwritable
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
@@ -138,18 +138,23 @@ def transform(
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
     data = _calibration(calibration, steps, part)
-    workload = workload_of(given, dims)
+    workload, libraries = workload_of(given, dims), operators_of(given)
     if output is not None:
         output.is_dir()  # what can be no path is refused before anything is made
     store = Store()
-    _check_before(store, model, steps, dims=dims, calibration=data, name=name, workload=workload)
+    request: dict[str, Any] = {
+        "dims": dims,
+        "calibration": data,
+        "name": name,
+        "workload": workload,
+        "libraries": libraries,
+    }
+    _check_before(store, model, steps, **request)
     with scheduler(store) as service:
 
         def make(run: Run) -> dict[str, Any]:
             record = resolve_model(store, model, run=run)
-            made = make_chain(
-                store, record, steps, run=run, dims=dims, calibration=data, name=name, workload=workload
-            )
+            made = make_chain(store, record, steps, run=run, **request)
             return made.to_dict()
 
         job = task(make, kind="transform", what=f"transform {Path(model).stem}")

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +21,11 @@ from core import wire
 from core.evidence.fed import Fed, fed, fed_from_dict
 from core.evidence.node_savings import Savings, savings
 from core.process.runner import Run
-from core.run.plan import check_feeds_file, contestant_plan, feed_plan, session_plan
+from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan
 from core.run.variants import check_feeds, steps_of, variant_of
-from core.spec import ModelRef, TrialSpec, WorkloadSpec
+from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.datasets import dataset_from_dict, dataset_plan
-from core.spec.steps import Step
+from core.spec.steps import Step, check_libraries
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.wire.files import written_whole
@@ -52,6 +52,7 @@ class Located:
     notes: tuple[str, ...]  # what a reader must know
     made_at: float  # seconds since the epoch
     fed: tuple[Fed, ...] = ()  # what the outputs were compared on; empty: an earlier version looked
+    libraries: Mapping[str, str] = field(default_factory=dict)  # of native code that ran, with their hashes
 
 
 def quantized_from(store: Store, record: ModelRecord) -> Quantized:
@@ -77,15 +78,20 @@ def quantized_from(store: Store, record: ModelRecord) -> Quantized:
     return Quantized(before=before, step=steps[-1])
 
 
-def check_workload(before: ModelRecord, after: ModelRecord, workload: WorkloadSpec) -> None:
-    """Refuse feeds that the float model or the variant does not take, before anybody waits in the queue.
+def check_asked(
+    of: Quantized, after: ModelRecord, workload: WorkloadSpec, libraries: Sequence[str] = ()
+) -> None:
+    """Refuse what the float model or the variant does not take, before anybody waits in the queue.
 
     Raises:
-        SpecError: a dimension, a batch or an input that they do not have, or a file that is not there.
+        SpecError: a dimension, a batch or an input that they do not have, a file that is not there, or
+            libraries that the variant's step does not take or that may not be loaded.
     """
+    check_libraries(of.step, libraries)
+    pinned_libraries(libraries)
     check_feeds_file(workload)
-    check_feeds(before.info, workload.dims, workload)
-    for one in (before, after):
+    check_feeds(of.before.info, workload.dims, workload)
+    for one in (of.before, after):
         feed_plan(workload, one.info)
 
 
@@ -93,7 +99,13 @@ def check_workload(before: ModelRecord, after: ModelRecord, workload: WorkloadSp
 
 
 def locate_errors(
-    store: Store, record: ModelRecord, *, run: Run, fingerprint: str, workload: WorkloadSpec
+    store: Store,
+    record: ModelRecord,
+    *,
+    run: Run,
+    fingerprint: str,
+    workload: WorkloadSpec,
+    libraries: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Find the error of each quantized operator of a variant, and what each saves; keep the answer.
 
@@ -103,6 +115,7 @@ def locate_errors(
         run: starts a worker.
         fingerprint: of this machine, for the record of the times.
         workload: what is fed, and the batch that is timed.
+        libraries: that bring operators of the models, by their names in the operator's folder.
 
     Returns:
         How many operators were found, for `Status.result`.
@@ -111,6 +124,8 @@ def locate_errors(
         TunerError: as `quantized_from`, and what broke in a worker. Missing times cost a note only.
     """
     of = quantized_from(store, record)
+    check_libraries(of.step, libraries)
+    libraries = pinned_libraries(libraries)
     calibration = (variant_of(record) or {}).get("calibration")
     feeds = check_feeds(of.before.info, workload.dims, workload)[0]
     plan: wire.NodeErrorsPlan = {
@@ -121,11 +136,13 @@ def locate_errors(
         "feeds": feeds,
         "calibration": dataset_plan(dataset_from_dict(calibration)) if calibration else None,
     }
+    if libraries:
+        plan["custom_op_libraries"] = list(libraries)
     folder = _folder(store, record)
     errors = run(wire.NODE_ERRORS, plan, timeout_s=TIMEOUT_S)
     note = ""
     try:
-        explain = _explain_plan(of.before, record, workload, fingerprint, folder)
+        explain = _explain_plan((of.before, record), workload, libraries, fingerprint, folder)
         run(wire.EXPLAIN, explain, timeout_s=TIMEOUT_S)
     except Cancelled:
         raise
@@ -138,18 +155,26 @@ def locate_errors(
 
 
 def _explain_plan(
-    before: ModelRecord, after: ModelRecord, workload: WorkloadSpec, fingerprint: str, folder: Path
+    models: Sequence[ModelRecord],
+    workload: WorkloadSpec,
+    libraries: Sequence[str],
+    fingerprint: str,
+    folder: Path,
 ) -> wire.ExplainPlan:
-    """Both models with ONNX Runtime's own settings, the float one first."""
+    """The models with ONNX Runtime's own settings, the float one first."""
     return {
-        "sides": [_side(one, workload) for one in (before, after)],
+        "sides": [_side(one, workload, libraries) for one in models],
         "fingerprint": fingerprint,
         "output": str(folder / "passes.json"),
     }
 
 
-def _side(record: ModelRecord, workload: WorkloadSpec) -> wire.ContestantPlan:
-    spec = TrialSpec(model=ModelRef(path=record.path, sha256=record.sha256), workload=workload)
+def _side(record: ModelRecord, workload: WorkloadSpec, libraries: Sequence[str]) -> wire.ContestantPlan:
+    spec = TrialSpec(
+        model=ModelRef(path=record.path, sha256=record.sha256),
+        session=SessionSpec(custom_op_libraries=tuple(libraries)),
+        workload=workload,
+    )
     return contestant_plan(
         spec,
         path=record.path,
@@ -214,7 +239,13 @@ def located(store: Store, record: ModelRecord) -> Located | None:
         found = savings(errors, None if note else _passes(folder))
         notes = (*errors["notes"], *([note] if note else []))
         shown = tuple(map(fed_from_dict, data.get("fed", [])))
-        return Located(savings=found, notes=notes, made_at=float(data["made_at"]), fed=shown)
+        return Located(
+            savings=found,
+            notes=notes,
+            made_at=float(data["made_at"]),
+            fed=shown,
+            libraries=errors.get("libraries", {}),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(error) from error
 

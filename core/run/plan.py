@@ -63,12 +63,13 @@ def pinned(session: SessionSpec) -> SessionSpec:
         recorded.
     """
     names = ("custom_op_libraries", "provider_libraries")
-    found = {
-        name: tuple(str(found_library(text)[1]) for text in texts)
-        for name in names
-        if (texts := getattr(session, name))
-    }
+    found = {name: pinned_libraries(texts) for name in names if (texts := getattr(session, name))}
     return session.model_copy(update=found) if found else session
+
+
+def pinned_libraries(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return each library with the hash of what lies in the operator's folder; raises as `pinned`."""
+    return tuple(str(found_library(text)[1]) for text in texts)
 
 
 def _ort_text(provider: str, name: str, value: str) -> str:

@@ -573,6 +573,7 @@ class NodeErrorsDocument(TypedDict):
     state: JobState
     error: ErrorRecord | None
     variant: str
+    libraries: NotRequired[dict[str, str]]  # of native code that ran in it: name -> "sha256:…"
     curve: list[Choice]
     halving: list[str]  # operators to leave in float so that the error halves
     fed: list[FedInput]

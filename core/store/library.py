@@ -63,15 +63,24 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
     return info
 
 
-def check_loads(path: Path, *, run: Run = run_job) -> str:
+def check_loads(path: Path, *, libraries: Sequence[str] = (), run: Run = run_job) -> str:
     """Have a worker load the model at `path` and return what that says, in words.
+
+    Args:
+        path: of the model.
+        libraries: that bring operators of it, by their names in the operator's folder.
+        run: starts a worker.
 
     Raises:
         ModelError: ONNX Runtime refuses it.
+        SpecError: a library may not or cannot be loaded.
         WorkerError: it crashed the worker, hung, or took all memory.
     """
-    reply = run(wire.LOADS, {"path": str(path.absolute())}, timeout_s=INSPECT_TIMEOUT_S)
-    return f"ONNX Runtime {reply['version']} loads it on the CPU; a run was not tried"
+    asked = {"path": str(path.absolute()), "custom_op_libraries": list(libraries)}
+    reply = run(wire.LOADS, asked, timeout_s=INSPECT_TIMEOUT_S)
+    brought = ", ".join(f"`{name}` ({digest})" for name, digest in reply["libraries"].items())
+    with_them = f" with native code of {brought}" if brought else ""
+    return f"ONNX Runtime {reply['version']} loads it on the CPU{with_them}; a run was not tried"
 
 
 NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model

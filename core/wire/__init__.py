@@ -26,10 +26,11 @@ class Nothing(TypedDict):
 
 
 class LoadsReply(TypedDict):
-    """What the job `load` (with: path) answers: ONNX Runtime loads the model."""
+    """What the job `load` (with: path, custom_op_libraries) answers: ONNX Runtime loads the model."""
 
     version: str
     creation_s: float
+    libraries: dict[str, str]  # of native code that were loaded, with their hashes
 
 
 class ProviderPlan(TypedDict):
@@ -481,6 +482,7 @@ class TransformPlan(TypedDict):
     reference: str  # the original model at the root of the chain; `path` itself for the first step
     feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
     calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
+    custom_op_libraries: NotRequired[list[str]]  # that the models need, as `doors.found_library` reads them
 
 
 class StepCheck(TypedDict):
@@ -513,6 +515,7 @@ class TransformReply(TypedDict):
         str, Any
     ]  # of the step: "fused" {operator: n}, "integer_ops" {op_type: {…}}, "blocked" [node], …
     files: list[str]  # further files beside the output that belong to it
+    libraries: NotRequired[dict[str, str]]  # of native code that ran in the checks, with their hashes
     calibrated: NotRequired[str]  # hashes of the rows it was calibrated on, 16 digits each; absent: on none
 
 
@@ -569,6 +572,7 @@ class NodeErrorsPlan(TypedDict):
     options: dict[str, Any]  # that the variant was made with
     feeds: list[FeedPlan]
     calibration: DatasetPlan | None
+    custom_op_libraries: NotRequired[list[str]]  # that the models need
 
 
 class NodeError(TypedDict):
@@ -588,6 +592,7 @@ class NodeErrorsReply(TypedDict):
     whole: float  # relative L2 error of the outputs of the variant
     seconds: float
     notes: list[str]
+    libraries: NotRequired[dict[str, str]]  # of native code that ran, with their hashes
 
 
 # --- why two results differ: the job `explain` --------------------------------------------------------------

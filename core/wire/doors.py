@@ -92,6 +92,13 @@ class Library:
         return f"{self.name}@sha256:{self.sha256}" if self.sha256 else self.name
 
 
+def native_code(name: str, sha256: str) -> str:
+    """Say that a library ran, as it stands wherever a result does."""
+    return (
+        f"Native code of `{name}` ran in it, a library that is not part of ONNX Runtime (SHA-256 {sha256})."
+    )
+
+
 def library(text: str) -> Library:
     """Read `libops.so`, or `libops.so@sha256:…` with all 64 digits.
 

@@ -38,7 +38,7 @@ def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.session.loading import loads
 
     limits.cap_memory()
-    return loads(payload["path"])
+    return loads(payload["path"], payload.get("custom_op_libraries", []))
 
 
 def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:

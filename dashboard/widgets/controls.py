@@ -132,6 +132,23 @@ def _in_group(group: str, *, advanced: bool) -> list[Knob]:
     ]
 
 
+def operators() -> tuple[str, ...]:
+    """Draw the choice of the libraries of operators, which all pages share, and return what is chosen.
+
+    Nothing is drawn where no folder of them is open.
+    """
+    name = "custom_op_libraries"
+    st.session_state.setdefault(fields.key(name), fields.defaults()[fields.key(name)])
+    if _has_libraries(name):
+        one(knob(name), None)
+    return named_operators()
+
+
+def named_operators() -> tuple[str, ...]:
+    """The libraries of operators that this session names."""
+    return tuple(st.session_state.get(fields.key("custom_op_libraries")) or ())
+
+
 def _has_libraries(name: str) -> bool:
     """Whether the operator of this server opens a folder of them, or what came with a trial names some."""
     return libraries_folder() is not None or bool(st.session_state.get(fields.key(name)))

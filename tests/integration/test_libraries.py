@@ -17,6 +17,7 @@ import yaml
 from core import wire
 from core.process.runner import run_job
 from core.spec import spec_from_yaml
+from core.spec.steps import STEPS, step_type
 from core.store import Store
 from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import ModelError, ProviderError, SpecError
@@ -203,6 +204,79 @@ def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
     assert done.code != 0
     assert "no folder for such is open here" in done.err
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
+
+
+# --- models that are loaded, changed, and looked into -------------------------------------------------------
+
+NAMED = ("--custom-op-library", "libtwice.so")
+
+
+@needs_compiler
+def test_a_model_is_loaded_with_its_library(command: CommandLine, folder: Path, tmp_path: Path) -> None:
+    model, digest = str(libraries.twice(tmp_path / "twice.onnx")), sha256(folder / "libtwice.so")
+    loaded = command.run("inspect", model, "--load", *NAMED, "--json").document["loads"]
+    assert f"with native code of `libtwice.so` (sha256:{digest})" in loaded
+    alone = command.run("inspect", model, "--load")
+    assert alone.code == 2
+    assert "custom operator `Twice`" in alone.err
+    unused = command.run("inspect", model, *NAMED)
+    assert unused.code == 2
+    assert "nothing is loaded" in unused.err
+    del command.environment[LIBRARIES_VARIABLE]
+    assert "no folder for such is open" in command.run("inspect", model, "--load", *NAMED).err
+
+
+@needs_compiler
+def test_variants_and_their_errors_know_the_library(
+    command: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, here = tmp_path / "own", tmp_path / "here"
+    own.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    command.environment[LIBRARIES_VARIABLE] = str(own)
+    model = str(libraries.between_products(tmp_path / "m.onnx"))
+    brought = {"libtwice.so": f"sha256:{sha256(libraries.compiled(own, 'libtwice.so', 'custom_op.cpp'))}"}
+    made = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED, "--name", "q", "--json")
+    assert made.code == 0, made.err
+    assert [one["variant"]["libraries"] for one in made.document["steps"]] == [brought, brought]
+    assert 0 < made.document["steps"][-1]["variant"]["error"]["max_rel"] < 0.05
+    said = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED)
+    assert "2 steps of 2 had been made before" in said.out
+    assert "Native code of `libtwice.so` ran in it" in " ".join(said.out.split())
+
+    assert "custom operator `Twice`" in command.run("node-errors", "q").err
+    found = command.run("node-errors", "q", *NAMED, "--json")
+    assert found.code == 0, found.err
+    document = found.document
+    assert (document["libraries"], document["timed"]) == (brought, True)
+    assert {name for unit in document["units"] for name in unit["nodes"]} == {"first", "second"}
+    assert "Native code of `libtwice.so` ran in it" in " ".join(command.run("node-errors", "q").out.split())
+
+    libraries.compiled(own, "libtwice.so", "custom_op.cpp", "-DFACTOR=3.0f")
+    again = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED, "--json").document
+    assert again["reused"] == 0, "another library computes otherwise"
+    assert list(here.iterdir()) == [], "tools leave no files where the command was given"
+
+
+@needs_compiler
+def test_graphs_are_saved_with_operators_of_a_library(command: CommandLine, tmp_path: Path) -> None:
+    model = str(libraries.between_products(tmp_path / "m.onnx"))
+    steps = ("--fix-dims", "--dim", "batch=2", "--optimize", "--ort-format")
+    made = command.run("transform", model, *steps, *NAMED, "--json")
+    assert made.code == 0, made.err
+    assert [one["variant"]["error"]["max_abs"] for one in made.document["steps"]] == [0.0, 0.0, 0.0]
+    assert made.document["path"].endswith(".ort")
+    loaded = command.run("inspect", made.document["path"], "--load", *NAMED)
+    assert "libtwice.so" in loaded.out
+
+
+@pytest.mark.parametrize("step", [one.kind for one in STEPS if one.no_libraries])
+def test_steps_whose_tools_take_no_library_say_so(command: CommandLine, tmp_path: Path, step: str) -> None:
+    model = str(libraries.between_products(tmp_path / "m.onnx"))
+    done = command.run("transform", model, step_type(step).flag, *NAMED)
+    assert done.code == 2
+    assert f"{step_type(step).title} does not go with libraries of custom operators" in done.err
 
 
 # --- text ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import pytest
 
+import core
 from core import wire
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.verification import Gain, transfer
@@ -32,8 +33,11 @@ from core.store import Store
 from core.wire.errors import StoreError
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
+from tests.fresh_environment import fresh_environment, onnxruntime_distribution
 from tests.small_disks import small_disk
 
+# besides ONNX Runtime
+NEEDED_BY_VERIFY = ("typer", "rich", "PyYAML", "pydantic", "msgspec", "psutil", "filelock", "onnx")
 SETTINGS = ("--intra-op-num-threads", "1", "--session-config", "session.set_denormal_as_zero=1")
 
 
@@ -130,6 +134,52 @@ def test_its_script_runs_without_ortune_from_any_folder(bundled: Path, tmp_path:
     assert done.returncode == 0, done.stderr
     assert "logits [1, 10]" in done.stdout
     assert "largest difference from what was recorded: 0.0" in done.stdout
+
+
+def test_its_script_needs_onnxruntime_alone(bundled: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(bundled) as archive:
+        archive.extractall(tmp_path / "b")
+    python = fresh_environment(tmp_path / "alone", [onnxruntime_distribution()])
+    assert importable(python, "onnxruntime", "onnx", "core", "pip") == ["onnxruntime"]
+    script = [str(python), "-I", str(tmp_path / "b" / SCRIPT)]
+    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "largest difference from what was recorded: 0.0" in done.stdout
+
+
+def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -> None:
+    """On a target that has ONNX Runtime, the package `core`, and what reads options, files and models."""
+    python = fresh_environment(tmp_path / "target", [onnxruntime_distribution(), *NEEDED_BY_VERIFY])
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "core").symlink_to(Path(core.__file__).parent)
+    target = CommandLine(tmp_path)
+    target.python = str(python)
+    target.environment["PYTHONPATH"] = str(code)
+    absent = ("streamlit", "plotly", "pandas", "torch", "onnxslim", "dashboard")
+    assert importable(python, "core", *absent, environment=target.environment) == ["core"]
+
+    looked = target.run_alone("verify", str(bundled), "--no-measure", "--quiet", "--json")
+    assert looked.code == 0, looked.err
+    found = looked.document
+    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("CONFIRMED", "YES", "YES")
+    assert {one["here"] for one in found["differences"]} <= {"absent"}, "only packages that were left out"
+
+    raced = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
+    assert raced.code in (0, 1, EXIT_UNDECIDED), raced.err
+    assert raced.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
+    assert "Traceback" not in raced.err
+
+
+def importable(python: Path, *names: str, environment: dict[str, str] | None = None) -> list[str]:
+    """Which of the modules that Python finds."""
+    code = (
+        "import importlib.util, sys; "
+        "print(*(one for one in sys.argv[1:] if importlib.util.find_spec(one) is not None))"
+    )
+    held = environment or {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(python), "-P", "-c", code, *names]
+    return subprocess.run(command, env=held, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_a_bundle_needs_a_file(line: CommandLine, trial: str) -> None:

@@ -494,6 +494,26 @@ def test_every_program_says_that_it_was_not_compiled_or_needs_no_compiler(model:
     assert ("NOT COMPILED HERE" in write(name, leaving(model))) is (name in ("cpp", "csharp"))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "written"),
+    [
+        ("int64", 2**53 + 1, ("9007199254740993n", "INT64_C(9007199254740993)", "(long)(9007199254740993)")),
+        ("int64", -(2**63), ("-9223372036854775808n", "INT64_MIN", "(long)(-9223372036854775808)")),
+        (
+            "uint64",
+            2**64 - 1,
+            ("18446744073709551615n", "UINT64_C(18446744073709551615)", "(ulong)(18446744073709551615)"),
+        ),
+    ],
+)
+def test_whole_numbers_are_fed_exactly(
+    tmp_path: Path, dtype: str, value: int, written: tuple[str, str, str]
+) -> None:
+    what = leaving(tiny_models.identity(tmp_path / "i.onnx", dtype), workload={"feed_values": {"x": value}})
+    for name, text in zip(("javascript", "cpp", "csharp"), written, strict=True):
+        assert text in write(name, what)
+
+
 @pytest.mark.skipif(shutil.which("dotnet") is None, reason="there is no .NET SDK here")
 def test_the_program_in_csharp_compiles(model: Path, tmp_path: Path) -> None:
     (tmp_path / "Program.cs").write_text(write("csharp", leaving(model, **EVERYTHING)), encoding="utf-8")

@@ -18,7 +18,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, folders, state
 from tests import libraries, tiny_models
 from tests.views.conftest import APP, TIMEOUT_S
-from tests.views.page import Open, texts, widget
+from tests.views.page import Open, facts, texts, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
 HOSTILE = {
@@ -198,6 +198,45 @@ def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed
     at.button(key="run").click().run()
     assert "no folder for such is open here" in texts(at)
     assert LIBRARIES_VARIABLE in texts(at)
+
+
+@libraries.needs_compiler
+def test_a_library_serves_loading_variants_and_their_errors(
+    open_page: Open,
+    add_model: Callable[..., ModelRecord],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key, folder = fields.key("custom_op_libraries"), tmp_path / "door"
+    folder.mkdir()
+    libraries.compiled(folder, "libtwice.so", "custom_op.cpp")
+    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    at = open_page("models", model=add_model(libraries.between_products))
+    at.button(key="models.load").click().run()
+    assert "custom operator `Twice`" in texts(at)
+    at.multiselect(key=key).set_value(["libtwice.so"]).run()
+    at.button(key="models.load").click().run()
+    assert "with native code of `libtwice.so` (sha256:" in texts(at)
+
+    at = at.switch_page("views/variants/page.py").run()
+    assert at.multiselect(key=key).value == ["libtwice.so"], "chosen once, it holds on every page"
+    at.button(key="step.add.int8_static").click().run()
+    assert "INT8 static does not go with libraries of custom operators" in texts(at)
+    assert at.button(key="variants.make").disabled
+    next(one for one in at.button if str(one.key).startswith("step.remove.")).click().run()
+    at.button(key="step.add.int8_dynamic").click().run()
+    at.button(key="variants.make").click().run()
+    assert state.scheduler().join(240)
+    at.run()
+    assert not at.exception
+    assert not at.error
+    assert facts(at)["Native code"].startswith("libtwice.so, sha256:")
+    at.get_by_key("variants.view").set_value("Where the error comes from").run()
+    at.button(key="variants.errors.run").click().run()
+    assert state.scheduler().join(240)
+    at.run()
+    assert not at.exception
+    assert "Native code of `libtwice.so` ran in it" in texts(at)
 
 
 def test_an_input_of_text_has_a_field_for_lines(

@@ -20,7 +20,7 @@ from typing import Any
 from core import wire
 from core.evidence.fed import Fed, fed
 from core.process.runner import Run, no_worker
-from core.run.plan import batch_addresses, check_feeds_file, drawn_inputs, feed_plan
+from core.run.plan import batch_addresses, check_feeds_file, drawn_inputs, feed_plan, pinned_libraries
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -80,6 +80,7 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
     calibration: DatasetSpec | None,
     name: str = "",
     workload: WorkloadSpec | None = None,
+    libraries: Sequence[str] = (),
 ) -> Made:
     """Do `steps` one after another, each from the model that the one before made.
 
@@ -93,6 +94,7 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
         calibration: rows for steps that calibrate; None: they are fed random values.
         name: of the result, also where it was made before; empty: made of the original's name and the steps.
         workload: what else is fed where outputs are compared, see `check_feeds`.
+        libraries: that bring operators of the model, by their names in the operator's folder.
 
     Raises:
         SpecError: what `check_request` refuses, or no data at the path of `calibration`.
@@ -100,8 +102,17 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
         WorkerError: a worker crashed, hung or ran out of memory.
         Cancelled: variants that were complete before that stay.
     """
-    check_request(store, record, steps, dims=dims, calibration=calibration, name=name, workload=workload)
-    name = name.strip()
+    check_request(
+        store,
+        record,
+        steps,
+        dims=dims,
+        calibration=calibration,
+        name=name,
+        workload=workload,
+        libraries=libraries,
+    )
+    name, libraries = name.strip(), pinned_libraries(libraries)
     notes: tuple[str, ...] = ()
     if store.model(record.content_sha256) is None:  # the variants will be checked against it
         wanted = record.name
@@ -122,6 +133,7 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
             calibration=calibration if step.type.needs_calibration else None,
             name=name if number == len(steps) else "",
             workload=workload,
+            libraries=libraries,
         )
         record, known = task.perform()
         made.append(record)
@@ -130,7 +142,7 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
     return Made(records=made, reused=reused, notes=(*notes, *renamed))
 
 
-def check_request(
+def check_request(  # noqa: PLR0913 - as `make_chain`
     store: Store,
     record: ModelRecord,
     steps: Sequence[Step],
@@ -139,14 +151,16 @@ def check_request(
     calibration: DatasetSpec | None,
     name: str,
     workload: WorkloadSpec | None = None,
+    libraries: Sequence[str] = (),
 ) -> None:
     """Refuse what `make_chain` could not make, as far as the request alone tells; starts no worker.
 
     Raises:
-        SpecError: a chain that cannot be, unknown dimensions or feeds, no name for a model, or the name of
-            another one.
+        SpecError: a chain that cannot be, unknown dimensions or feeds, no name for a model, the name of
+            another one, or a library that may not be loaded.
     """
-    check_chain(steps, record.info, done=steps_of(record))
+    check_chain(steps, record.info, done=steps_of(record), libraries=libraries)
+    libraries = pinned_libraries(libraries)
     _check_dims(dims, record)
     if calibration is not None:
         dataset_plan(calibration)
@@ -159,7 +173,9 @@ def check_request(
     holder = holder_of_name(store, check_name(name))
     if holder is None:
         return
-    known = _known_result(store, record, steps, dims=dims, calibration=calibration, workload=workload)
+    known = _known_result(
+        store, record, steps, dims=dims, calibration=calibration, workload=workload, libraries=libraries
+    )
     if known is None or known.content_sha256 != holder.content_sha256:
         raise name_taken(holder)
 
@@ -172,6 +188,7 @@ def _known_result(
     dims: Mapping[str, int],
     calibration: DatasetSpec | None,
     workload: WorkloadSpec | None,
+    libraries: Sequence[str],
 ) -> ModelRecord | None:
     """What the chain had made before, as the library remembers it; None: nothing."""
     found: ModelRecord | None = record
@@ -187,6 +204,7 @@ def _known_result(
             source=found,
             step=step,
             calibration=data,
+            libraries=libraries,
         )
         found = next(task.known(), None)
     return found
@@ -285,6 +303,7 @@ class _Task:
     workload: WorkloadSpec | None
     calibration: DatasetSpec | None = None
     name: str = ""
+    libraries: Sequence[str] = ()  # with their hashes
 
     def feeds(self) -> tuple[list[wire.FeedPlan], str]:
         """What outputs are compared on, see `check_feeds`."""
@@ -308,7 +327,7 @@ class _Task:
 
     def _key(self, feeds: Sequence[wire.FeedPlan], data: wire.DatasetPlan | None) -> str:
         """Equal where the same file would be written: content, step, what is fed, and the tools' versions."""
-        facts = {
+        facts: dict[str, Any] = {
             "content": self.source.content_sha256,
             "step": self.step.to_dict(),
             "feeds": feeds if feeds[0]["path"] is None else [feeds, data_digest(Path(feeds[0]["path"]))],
@@ -316,6 +335,8 @@ class _Task:
             "tools": {tool: found for tool in _TOOLS if (found := _version(tool))},
             "machine": platform.node() if is_bound(self.step) else "",
         }
+        if self.libraries:
+            facts["libraries"] = list(self.libraries)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def _made_before(self, key: str) -> ModelRecord | None:
@@ -351,6 +372,8 @@ class _Task:
                 "feeds": list(feeds),
                 "calibration": data,
             }
+            if self.libraries:
+                plan["custom_op_libraries"] = list(self.libraries)
             reply = self._run(plan, note)
             details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
             record, new = take_folder(
@@ -391,7 +414,9 @@ class _Task:
         source, before = self.source, variant_of(self.source) or {}
         steps = [*steps_of(source), self.step]
         own = None if self.calibration is None else self.calibration.to_dict()
+        brought = {"libraries": found} if (found := reply.get("libraries")) else {}
         return {
+            **brought,
             "key": key,
             "root": before.get("root", source.content_sha256),
             "root_name": before.get("root_name", source.name),

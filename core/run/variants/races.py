@@ -24,19 +24,21 @@ def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Conf
 
     Args:
         records: of one family; the original among them stands first whatever its place.
-        base: workload and protocol; its model and session do not count.
+        base: workload and protocol, and libraries of operators; its model and other settings do not count.
 
     Raises:
         SpecError: nobody to race, or sizes that contradict each other or what `base` asks for.
     """
     if not records:
         raise SpecError("There is no model to race.", hint="Choose at least one variant.")
+    session = anchor(base).session
     ordered = sorted(records, key=lambda one: variant_of(one) is not None)
     sizes = _common_sizes(ordered, base.workload)
     return [
         Configuration(
             spec=TrialSpec(
                 model=ModelRef(path=one.path, sha256=one.sha256),
+                session=session,
                 workload=_fitted(base.workload, one.info, sizes),
                 protocol=base.protocol,
             ),

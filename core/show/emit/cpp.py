@@ -227,6 +227,8 @@ def _number(one: Fill) -> str:
     whole = one.dtype == "bool" or "int" in one.dtype
     if one.constant is not None:
         text = repr(int(one.constant) if whole else one.constant)
+        if one.dtype in ("int64", "uint64"):
+            text = f"UINT64_C({text})" if one.constant >= 2**63 else _int64(int(one.constant))
     elif whole:
         text = _WHOLE.format(low=_int64(int(one.low)), last=_int64(int(one.high) - 1))
     else:

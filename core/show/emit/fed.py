@@ -63,7 +63,7 @@ class Fill:
     shape: list[int]
     low: float  # random integers are < high, floats <= high
     high: float
-    constant: float | None = None
+    constant: float | None = None  # whole where the type is: a float does not hold every int64
 
 
 def fills(
@@ -107,11 +107,12 @@ def fills(
 def _fill(one: wire.InputPlan, spec: TrialSpec) -> Fill:
     value = None if one.get("drawn") else spec.workload.feed_values.get(one["name"])
     low, high = random_range(one["dtype"], one["low"], one["high"])
+    whole = isinstance(value, int) and not one["dtype"].endswith(("float16", "float32", "float64"))
     return Fill(
         name=one["name"],
         dtype=one["dtype"],
         shape=list(one["shape"]),
         low=low,
         high=high,
-        constant=float(value) if isinstance(value, bool | int | float) else None,
+        constant=(value if whole else float(value)) if isinstance(value, bool | int | float) else None,
     )

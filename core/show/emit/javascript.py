@@ -173,4 +173,6 @@ def _value(one: Fill) -> str:
         text = f"{float(one.low)!r} + random() * {float(one.high) - float(one.low)!r}"
     if one.dtype == "float16":
         return f"half({text})"
-    return f"BigInt({text})" if one.dtype in ("int64", "uint64") else text
+    if one.dtype not in ("int64", "uint64"):
+        return text
+    return f"BigInt({text})" if one.constant is None else f"{text}n"  # a number does not hold every int64

@@ -10,6 +10,7 @@ from core.evidence.node_savings import Choice, Savings, halving
 from core.run.node_errors import Located
 from core.show.sheets import Note, Sheet
 from core.show.sheets.trials import notes
+from core.show.sheets.variants import native
 from core.show.table import Column, Table, tabulate, texts
 from core.wire.units import ms_number as ms
 from core.wire.units import significant
@@ -44,7 +45,7 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
             ),
             *_advice(curve, best, flag),
             *(Note(f"fed: {fed_words(one)}") for one in found.fed),
-            *notes(found.notes),
+            *notes([*found.notes, *native(found.libraries)]),
         ],
     )
 

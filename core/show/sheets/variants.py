@@ -18,6 +18,7 @@ from core.show.words import counted, verdict
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
+from core.wire.doors import native_code
 from core.wire.errors import SpecError
 from core.wire.guard import ADVICE, MARK
 from core.wire.units import DASH, clipped, significant, size
@@ -98,7 +99,12 @@ def _remarks(record: ModelRecord) -> list[Note]:
         found.append(Note(f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}", color))
     if variant["hardware_bound"]:
         found.append(Note(f"hardware-bound: {variant['hardware_bound']}"))
-    return [*found, *notes(variant["notes"])]
+    return [*found, *notes([*variant["notes"], *native(variant.get("libraries", {}))])]
+
+
+def native(libraries: Mapping[str, str]) -> list[str]:
+    """Say which libraries of native code ran, of their names and hashes."""
+    return [native_code(name, digest.removeprefix("sha256:")) for name, digest in libraries.items()]
 
 
 def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
@@ -141,6 +147,7 @@ def made(record: ModelRecord) -> list[Fact]:
     if any(step.type.needs_calibration for step in steps_of(record)):
         found.append(Fact("calibrated on", _calibrated_on(calibration) if calibration else "random values"))
     found += [Fact("fed", one) for one in _fed([record])]
+    found += [Fact("native code", f"{name}, {digest}") for name, digest in facts.get("libraries", {}).items()]
     if facts["files"]:
         found.append(Fact("further files", ", ".join(facts["files"])))
     scalars = {name: value for name, value in facts["facts"].items() if isinstance(value, str | int | float)}

@@ -25,6 +25,7 @@ __all__ = [
     "StepType",
     "chain_text",
     "check_chain",
+    "check_libraries",
     "is_bound",
     "precision_of",
     "step_from_dict",
@@ -128,16 +129,20 @@ QUANTIZED_OPERATORS = frozenset(
 )
 
 
-def check_chain(steps: Sequence[Step], info: ModelInfo, *, done: Sequence[Step] = ()) -> None:
+def check_chain(
+    steps: Sequence[Step], info: ModelInfo, *, done: Sequence[Step] = (), libraries: Sequence[str] = ()
+) -> None:
     """Refuse a chain that cannot work on a model, before a worker spends time on it.
 
     Args:
         steps: what shall be done, in order.
         info: what `inspect` found in the model that the first of `steps` changes.
         done: steps that made that model from its original; empty: it is an original.
+        libraries: that bring operators of the model.
 
     Raises:
-        SpecError: no step, a step that cannot follow those before it, or a dimension that is not free.
+        SpecError: no step, a step that cannot follow those before it or takes no libraries, or a dimension
+            that is not free.
     """
     if not steps:
         raise SpecError("A chain has at least one step.", hint="Add a step.")
@@ -145,6 +150,7 @@ def check_chain(steps: Sequence[Step], info: ModelInfo, *, done: Sequence[Step] 
     free = set(info["free_dims"])
     for step in steps:
         _check_empty(step)
+        check_libraries(step, libraries)
         _check_end(step, so_far, info)
         _check_precision(step, so_far, info)
         if step.kind == "fix_dims":
@@ -160,6 +166,19 @@ def _check_empty(step: Step) -> None:
         )
     if step.kind == "metadata" and not any(step.options.values()):
         raise SpecError("Metadata: there is nothing to write.", hint="Give an author, a version or notes.")
+
+
+def check_libraries(step: Step, libraries: Sequence[str]) -> None:
+    """Refuse a step whose tools cannot be given libraries of operators.
+
+    Raises:
+        SpecError: libraries are named, and it is such a step.
+    """
+    if libraries and step.type.no_libraries:
+        raise SpecError(
+            f"{step.type.title} does not go with libraries of custom operators: {step.type.no_libraries}.",
+            hint="Choose another step for this model.",
+        )
 
 
 def _check_end(step: Step, before: Sequence[Step], info: ModelInfo) -> None:

@@ -24,6 +24,7 @@ class StepType:
     precision: Precision | None = None  # of the numbers afterwards; None: as before
     needs_calibration: bool = False  # better with real rows; random ones are fed where there are none
     hardware: str = ""  # where it helps and where not; empty: anywhere
+    no_libraries: str = ""  # why a model that needs libraries of operators cannot take it; empty: it can
 
     @property
     def flag(self) -> str:
@@ -99,6 +100,7 @@ _INTEGER_HARDWARE = (
     "Fast on x86 with VNNI or AMX and on ARM with dot products. Older x86 gains less, and may overflow "
     "unless weights use 7 bits."
 )
+_FLOAT_ALONE = "the converter turns the numbers of every operator into float16, and knows not which take them"
 DYNAMIC_OPERATORS = ("MatMul", "Gemm", "Attention", "LSTM", "Gather", "EmbedLayerNormalization")
 MODEL_TYPES = (
     "auto",
@@ -193,6 +195,7 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="fp16",
         title="FP16",
+        no_libraries=_FLOAT_ALONE,
         help="Compute in float16: half the size, and faster where there are float16 kernels.",
         options=(
             _KEEP_IO,
@@ -220,6 +223,7 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="mixed",
         title="Mixed precision",
+        no_libraries=_FLOAT_ALONE,
         help="Float16 except for the nodes that must stay in float32 for the outputs to hold a tolerance. "
         "Which those are is found by measuring the error, so it takes longer.",
         options=(
@@ -263,6 +267,7 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="int8_static",
         title="INT8 static",
+        no_libraries="ONNX Runtime's calibration opens sessions of its own, which take no libraries",
         help="8-bit weights and activations with scales fixed ahead (QDQ), from what flows through the "
         "model on calibration rows. The right one for convolutional networks.",
         options=(

@@ -18,8 +18,8 @@ import onnx
 import onnxruntime as ort
 
 from core.wire.errors import ModelError
-from core.worker.session import ORT_ERRORS
-from core.worker.session.ort_errors import clean
+from core.worker.session import ORT_ERRORS, held_operators, own_options
+from core.worker.session.ort_errors import clean, unregistered
 
 ONE_FILE_BYTES = (
     1_900_000_000  # weights that one file holds: protobuf's 2 GiB, less room for the graph itself
@@ -110,13 +110,11 @@ def open_checked(
             f"ONNX's checker refuses {what}: {complaint}",
             hint="Try another opset, or keep the model as it is.",
         )
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # what it would log is raised as an error below
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options = own_options(level)
     try:
         return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS as error:
-        raise ModelError(
+        raise unregistered(str(error)) or ModelError(
             f"ONNX Runtime cannot load {what}: {first_line(error)}",
             hint="Try another opset, or keep the model as it is.",
         ) from None
@@ -129,11 +127,16 @@ def crashes_by_default(file: Path) -> bool:
     """
     code = (
         "import sys, onnxruntime as ort; options = ort.SessionOptions(); options.log_severity_level = 4; "
+        "[options.register_custom_ops_library(one) for one in sys.argv[2:]]; "
         "ort.InferenceSession(sys.argv[1], options, providers=['CPUExecutionProvider'])"
     )
     quiet = subprocess.DEVNULL
     done = subprocess.run(
-        [sys.executable, "-c", code, str(file)], stdin=quiet, stdout=quiet, stderr=quiet, check=False
+        [sys.executable, "-c", code, str(file), *held_operators()],
+        stdin=quiet,
+        stdout=quiet,
+        stderr=quiet,
+        check=False,
     )
     return done.returncode < 0  # ended by a signal
 

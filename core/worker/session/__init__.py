@@ -11,7 +11,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
-from core.wire.doors import Library, found_library
+from core.wire.doors import Library, found_library, native_code
 from core.wire.errors import ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,
@@ -95,7 +95,7 @@ def build_session(
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes = _preload(chain)
-    operators = [_library(text) for text in plan.get("custom_op_libraries", [])]
+    operators = [*_held, *(one for one in _found(plan.get("custom_op_libraries", [])) if one not in _held)]
     options = partial(_options, plan, operators, profile_prefix, record_assignment)
     if plan["attributes"].get("use_per_session_threads") is False:
         _share_pools(plan)
@@ -106,7 +106,7 @@ def build_session(
         raise next(iter(refused.values()))
     notes += _pinning(log, plan)
     loaded += [one for _, one in operators]
-    notes += [_LOADED.format(name=one.name, sha256=one.sha256) for one in loaded]
+    notes += [native_code(one.name, one.sha256) for one in loaded]
     return BuiltSession(
         session=session,
         run_options=_run_options(plan),
@@ -156,14 +156,57 @@ def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
 
 # --- libraries of native code -------------------------------------------------------------------------------
 
-_LOADED = "Native code of `{name}` ran in it, a library that is not part of ONNX Runtime (SHA-256 {sha256})."
 _Plugged = dict[str, list[Any]]  # execution provider that a library brings -> its devices here
+_held: list[tuple[str, Library]] = []  # libraries of operators that every session of this process gets
 _registered: dict[str, str] = {}  # libraries of providers that this process holds: name -> text of the plan
 
 
 def _library(text: str) -> tuple[str, Library]:
     path, found = found_library(text)  # the door of this process, and the content once more
     return str(path), found
+
+
+def _found(texts: Sequence[str]) -> list[tuple[str, Library]]:
+    return [_library(text) for text in dict.fromkeys(texts)]
+
+
+def hold_operators(texts: Sequence[str]) -> dict[str, str]:
+    """Give every session that is built here from now on these libraries of operators, and no earlier ones.
+
+    For jobs that open many sessions on the way; tools that open sessions of their own know nothing of them.
+
+    Args:
+        texts: as `doors.found_library` reads them.
+
+    Returns:
+        The hash of each, by its name.
+
+    Raises:
+        SpecError: a library may not be loaded.
+    """
+    _held[:] = _found(texts)
+    return {one.name: f"sha256:{one.sha256}" for _, one in _held}
+
+
+def held_operators() -> list[str]:
+    """Paths of the libraries that `hold_operators` gave to the sessions of this process."""
+    return [path for path, _ in _held]
+
+
+def own_options(level: str) -> ort.SessionOptions:
+    """Options of a session that a job opens for itself: held operators, no log, and this level.
+
+    Args:
+        level: how far to optimize, by ONNX Runtime's name.
+
+    Raises:
+        SpecError: ONNX Runtime cannot load a library.
+    """
+    options = ort.SessionOptions()
+    _register_operators(options, _held)
+    options.log_severity_level = 4  # what it would log is raised as an error
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    return options
 
 
 def _register_providers(plan: wire.SessionPlan) -> tuple[_Plugged, list[Library]]:

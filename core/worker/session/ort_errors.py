@@ -136,6 +136,11 @@ def creation_error(
     )
 
 
+def unregistered(message: str) -> TunerError | None:
+    """Return the error of a model with an operator that no library which is named brings; None: another."""
+    return _first((_UNREGISTERED,), message)
+
+
 def run_error(message: str) -> TunerError:
     """Turn an exception of a run into an error in words."""
     known = _first(_MEMORY + _RUN, message)
@@ -211,6 +216,18 @@ _SETTINGS: tuple[Rule, ...] = (
     ),
 )
 
+_UNREGISTERED: Rule = (
+    re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"),
+    _model(
+        r"The model uses the custom operator `\2` of the domain `\1`, which neither ONNX Runtime nor a "
+        r"library that "
+        r"is named has.",
+        r"Name the library that brings it with `--custom-op-library`; the folder that it lies in is "
+        r"opened with "
+        r"ORTUNE_ALLOW_LIBRARIES. Or export the model with standard operators only.",
+    ),
+)
+
 _MODEL: tuple[Rule, ...] = (
     (
         re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"),
@@ -258,17 +275,7 @@ _MODEL: tuple[Rule, ...] = (
             r"Export the model with standard operators only.",
         ),
     ),
-    (
-        re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"),
-        _model(
-            r"The model uses the custom operator `\2` of the domain `\1`, which neither ONNX Runtime nor a "
-            r"library that "
-            r"is named has.",
-            r"Name the library that brings it with `--custom-op-library`; the folder that it lies in is "
-            r"opened with "
-            r"ORTUNE_ALLOW_LIBRARIES. Or export the model with standard operators only.",
-        ),
-    ),
+    _UNREGISTERED,
     (
         re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node with name '(.*?)'"),
         _model(

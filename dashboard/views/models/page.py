@@ -15,7 +15,7 @@ from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.views.models import exporting
-from dashboard.widgets import tables
+from dashboard.widgets import controls, tables
 
 TABLE = "models.table"
 OPERATORS = 5  # that show without scrolling
@@ -24,7 +24,7 @@ NOT_ADDED = "The model was not added"
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
 PENDING = "models.pending"  # paths of uploaded files that wait to be read
 DETAIL = "models.detail"  # content hash of the model that was added last
-LOADS = "models.loads"  # content hash -> what loading it said
+LOADS = "models.loads"  # content hash, and libraries of operators -> what loading it said
 PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
@@ -168,8 +168,10 @@ def _facts(record: ModelRecord) -> None:
 def _loading(record: ModelRecord) -> None:
     """Say whether ONNX Runtime loads the model; adding it only read the file."""
     known = st.session_state.get(LOADS) or {}
+    libraries = controls.operators()
+    about = " ".join([record.content_sha256, *libraries])
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="models.loading"):
-        if (words := known.get(record.content_sha256)) is not None:
+        if (words := known.get(about)) is not None:
             st.caption(f":material/check: {words[:1].upper()}{words[1:]}.")
             return
         st.caption(f":material/help: {library.NOT_CHECKED.capitalize()}: only the file was read.")
@@ -182,11 +184,11 @@ def _loading(record: ModelRecord) -> None:
             return
     try:
         with st.spinner("ONNX Runtime loads the model in a process of its own…"):
-            words = library.check_loads(Path(record.path))
+            words = library.check_loads(Path(record.path), libraries=libraries)
     except TunerError as error:
         state.report(error)
         return
-    st.session_state[LOADS] = {**known, record.content_sha256: words}
+    st.session_state[LOADS] = {**known, about: words}
     st.rerun()
 
 

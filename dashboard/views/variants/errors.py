@@ -23,7 +23,7 @@ from dashboard.charts import variant_charts
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
-from dashboard.widgets import plots, tables
+from dashboard.widgets import controls, plots, tables
 
 OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.errors.blocked"
 
@@ -83,13 +83,17 @@ def _start(record: ModelRecord) -> None:
     try:
         of = quantized_from(state.store(), record)
         store, sizes = state.store(), variant_maker.workload(of.before)
+        libraries = controls.named_operators()
+        node_error_run.check_asked(of, record, sizes, libraries)
         fingerprint = state.environment()["fingerprint"]
     except TunerError as error:
         state.keep_error(error, variant_job.ERRORS)
         return
 
     def task(run: Run) -> Mapping[str, Any]:
-        return node_error_run.locate_errors(store, record, run=run, fingerprint=fingerprint, workload=sizes)
+        return node_error_run.locate_errors(
+            store, record, run=run, fingerprint=fingerprint, workload=sizes, libraries=libraries
+        )
 
     variant_job.start(variant_job.ERRORS, task, f"error {variant_maker.about(record)}")
 
@@ -135,7 +139,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         if more > 0:
             st.caption(f"{more} more with smaller errors stand in the table.")
     _table(found, chosen)
-    for note in located.notes:
+    for note in (*located.notes, *sheets.native(located.libraries)):
         st.caption(f":material/info: {format.plain(sentence(note))}")
 
 

@@ -19,7 +19,7 @@ from core.wire.errors import SpecError, TunerError
 from dashboard import fields, format, state
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
-from dashboard.widgets import dataset, feeding, setting
+from dashboard.widgets import controls, dataset, feeding, setting
 from dashboard.widgets import steps as step_controls
 
 NAME, CALIBRATION = "variants.name", "variants.calibration"
@@ -44,6 +44,7 @@ def sizes_form(record: ModelRecord) -> None:
         for name in _FEED_KEYS:
             st.session_state.setdefault(name, fields.defaults()[name])
         feeding.feeds(record, {})
+    controls.operators()
     try:
         workload(record)
     except TunerError as error:
@@ -122,7 +123,8 @@ def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:
     if not steps:
         return "Add a step first."
     try:
-        check_chain(steps, source.info, done=variants.steps_of(source))
+        libraries = controls.named_operators()
+        check_chain(steps, source.info, done=variants.steps_of(source), libraries=libraries)
     except TunerError as error:
         return f"{error.message} {error.hint}"
     return ""
@@ -199,20 +201,22 @@ def start(
         calibration: data of the steps that need them; None: random values.
         name: of the result; empty: after its steps.
     """
-    store, sizes = state.store(), dims(source)
+    store = state.store()
     try:
-        fed = _checked_on(source)
-        variants.check_request(
-            store, source, steps, dims=sizes, calibration=calibration, name=name, workload=fed
-        )
+        request: dict[str, Any] = {
+            "dims": dims(source),
+            "calibration": calibration,
+            "name": name,
+            "workload": _checked_on(source),
+            "libraries": controls.named_operators(),
+        }
+        variants.check_request(store, source, steps, **request)
     except TunerError as error:
         state.keep_error(error)
         return
 
     def task(run: Run) -> Mapping[str, Any]:
-        made = variants.make_chain(
-            store, source, steps, run=run, dims=sizes, calibration=calibration, name=name, workload=fed
-        )
+        made = variants.make_chain(store, source, steps, run=run, **request)
         models = [one.content_sha256 for one in made.records]
         return {"models": models, "reused": made.reused, "notes": list(made.notes)}
 

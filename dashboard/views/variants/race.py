@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.run import variants
-from core.spec import ModelRef, ProtocolSpec, TrialSpec
+from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, state
 from dashboard.views.variants import maker as variant_maker
+from dashboard.widgets import controls
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 
 RACERS, PRECISION = "variants.racers", "variants.precision"
@@ -59,6 +60,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             raise SpecError("No variant is chosen to race.", hint="Choose at least one.")
         base = TrialSpec(
             model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
+            session=SessionSpec(custom_op_libraries=controls.named_operators()),
             workload=variant_maker.workload(root),
             protocol=ProtocolSpec(precision=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )

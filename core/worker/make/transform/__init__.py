@@ -30,6 +30,7 @@ from core.worker.models.checking import (
     move_into_place,
     open_checked,
 )
+from core.worker.session import hold_operators
 
 _MODULES = {  # step -> module of this package that does it
     "simplify": "simplify",
@@ -62,7 +63,8 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     """Do one step, check its result, and put it where the plan asks for it.
 
     Raises:
-        SpecError: there is no such step, an option does not fit the model, or the target's name is wrong.
+        SpecError: there is no such step, an option does not fit the model, the target's name is wrong, or
+            a library may not be loaded.
         ModelError: the model cannot be read, transformed, written or loaded, or a step that must not change
             the outputs has changed them.
     """
@@ -72,6 +74,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     _check_target(plan["step"], target)
     progress("read", 0, _STAGES, source.name)
     before = inspect_model(str(source))
+    libraries = hold_operators(plan.get("custom_op_libraries", []))
     with draft_folder(target, _PREFIX) as folder:
         draft = folder / target.name
         progress("transform", 1, _STAGES, plan["step"])
@@ -104,6 +107,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
         "facts": applied.facts,
         "files": applied.files,
         "calibrated": applied.calibrated,
+        "libraries": libraries,
     }
 
 

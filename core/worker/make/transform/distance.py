@@ -18,8 +18,9 @@ import onnxruntime as ort
 from core.wire import FeedPlan
 from core.wire.errors import ModelError
 from core.worker.models.checking import first_line
-from core.worker.session import ORT_ERRORS
+from core.worker.session import ORT_ERRORS, own_options
 from core.worker.session.feeds import make_feeds
+from core.worker.session.ort_errors import unregistered
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -83,9 +84,7 @@ def open_session(
     Raises:
         ModelError: ONNX Runtime refuses it.
     """
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # what it would log is raised as an error below
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options = own_options(level)
     if save_to is not None:
         options.optimized_model_filepath = str(save_to)
     for key, value in (entries or {}).items():
@@ -93,7 +92,7 @@ def open_session(
     try:
         return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS as error:
-        raise ModelError(
+        raise unregistered(str(error)) or ModelError(
             f"ONNX Runtime cannot load `{model.name}`: {first_line(error)}",
             hint="Exclude the node that it names, or choose other operator types.",
         ) from None

@@ -37,6 +37,7 @@ from core.worker.make.transform.tools import tool_errors
 from core.worker.make.transform.whole import load_whole, write_whole
 from core.worker.models import read_model
 from core.worker.models.graphs import graphs_of, nodes_of
+from core.worker.session import hold_operators
 
 _AT_ONCE = 16  # values of a run that are kept in memory together
 _ABSORBED = ("Relu", "Clip")  # a quantizer puts these into the rounding of the operator before them
@@ -53,7 +54,8 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
         progress: told of the stages "prepare", "calibrate" and "nodes".
 
     Raises:
-        SpecError: the variant comes from a step that does not quantize, or an option does not fit.
+        SpecError: the variant comes from a step that does not quantize, an option does not fit, or a library
+            may not be loaded.
         ModelError: a model cannot be read or run, or the two do not belong together.
         WorkerError: there is not enough memory.
     """
@@ -64,6 +66,7 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
         )
     started = time.monotonic()
     source, variant = Path(plan["float_path"]), Path(plan["quantized_path"])
+    libraries = hold_operators(plan.get("custom_op_libraries", []))
     with TemporaryDirectory(prefix="ortune-nodes-") as folder:
         quantizer = prepare(
             plan["step"], source, Path(folder), plan["options"], plan["feeds"], plan["calibration"], progress
@@ -82,6 +85,7 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
             "whole": whole,
             "seconds": time.monotonic() - started,
             "notes": _notes(quantizer, len(nodes) - len(alone)),
+            "libraries": libraries,
         }
 
 

@@ -282,10 +282,13 @@ def name_nodes(model: ModelProto) -> None:
 
 
 def _forget_weight_types(model: ModelProto) -> None:
-    """Drop the types stated besides weights: quantizers turn some weights round, and do not look for them."""
+    """Drop the types stated besides weights: quantizers turn some weights round, and do not look for them.
+
+    And names without a type, which onnxslim leaves behind an operator that it does not know.
+    """
     for graph in graphs_of(model):
         stored = {one.name for one in graph.initializer}
-        kept = [one for one in graph.value_info if one.name not in stored]
+        kept = [one for one in graph.value_info if one.name not in stored and one.type.WhichOneof("value")]
         del graph.value_info[:]
         graph.value_info.extend(kept)
 

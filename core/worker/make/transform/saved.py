@@ -22,7 +22,8 @@ from core.worker.make.transform.applied import Applied, option
 from core.worker.make.transform.whole import TOOL_ERRORS
 from core.worker.models import inspect_model
 from core.worker.models.checking import ONE_FILE_BYTES, first_line
-from core.worker.session import CPU, ORT_ERRORS
+from core.worker.session import CPU, ORT_ERRORS, own_options
+from core.worker.session.ort_errors import unregistered
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
 _EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
@@ -70,9 +71,7 @@ def save_optimized(
     Raises:
         ModelError: ONNX Runtime cannot load or save the model.
     """
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # its warning about levels above EXTENDED is said on the screen
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options = own_options(level)  # which logs nothing: the warning of levels above EXTENDED is on the screen
     options.optimized_model_filepath = str(draft)
     if ort_format:
         options.add_session_config_entry(_FORMAT, "ORT")
@@ -83,7 +82,7 @@ def save_optimized(
     try:
         ort.InferenceSession(str(source), options, providers=[CPU], **keywords)
     except ORT_ERRORS as error:
-        raise ModelError(
+        raise unregistered(str(error)) or ModelError(
             f"ONNX Runtime cannot save `{source.name}` optimized at {level}: {first_line(error)}",
             hint="Choose a lower level, or leave this step out of the chain.",
         ) from None

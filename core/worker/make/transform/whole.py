@@ -5,7 +5,9 @@ Worker side. A model of any size passes: nothing here serializes the weights in 
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import onnx
 import onnx.inliner
@@ -69,7 +71,8 @@ def with_types(model: ModelProto) -> ModelProto:
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference  # loads torch and sympy
 
     try:
-        return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True) or inferred
+        with TemporaryDirectory(prefix="ortune-shapes-") as folder, contextlib.chdir(folder):
+            return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True) or inferred  # leaves files
     except Exception:  # a help that is no rule: it raises anything where it knows no way on
         return inferred
 
