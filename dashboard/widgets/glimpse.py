@@ -205,7 +205,7 @@ def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
     st.markdown(
         f":material/bolt: **Glimpse: {words}** than ONNX Runtime's default, {interval} · "
         f"p50 {format.ms(told['p50_s'])} · "
-        f"{format.count(round(told['rows_per_s']))} rows/s"
+        f"{format.rate(told['rows_per_s'])}"
     )
     labels = {live.WISH: told["label"], live.DEFAULT: "ONNX Runtime's default"}
     duel.glimpse([contrast], labels, margin=spec.protocol.margin)

@@ -18,7 +18,7 @@ from core.evidence.verdict import Verdict
 from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE
 from dashboard import demo
-from tests.e2e.conftest import PATIENCE_MS, finished, named, run, serving
+from tests.e2e.conftest import PATIENCE_MS, finished, named, run, serving, visit
 
 Open = Callable[..., Page]
 EXPLAINED_MS = 180_000
@@ -341,3 +341,31 @@ def test_run_stands_at_one_place_on_one_row_with_everything_that_the_bar_may_say
             tops.add((round(seen["top"]), round(seen["right"])))
     assert len(tops) == 1
     page.close()
+
+
+ACTIONS = {
+    # page -> what its primary button is called
+    "Search": "Search",
+    "Compare": "Race",
+    "Curves": "Measure",
+    "Profile": "Profile",
+    "Why": "Explain",
+    "Variants": "Make",
+    "Accuracy": "Evaluate",
+    "Scorecard": "Measure what is missing",
+    "Export": "Download",
+}
+
+
+def test_the_primary_button_stands_at_the_same_place_on_every_page(open_browser: Open) -> None:
+    page = open_browser()
+    places = {}
+    for name, words in ACTIONS.items():
+        visit(page, name)
+        finished(page)
+        button = page.get_by_test_id("stMain").get_by_role("button", name=re.compile(words)).first
+        expect(button).to_be_visible()
+        box = button.bounding_box()
+        assert box is not None
+        places[name] = (round((box["x"] + box["width"]) / 4), round((box["y"] + box["height"] / 2) / 12))
+    assert len(set(places.values())) == 1, places

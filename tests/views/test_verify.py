@@ -48,6 +48,12 @@ def finished(at: AppTest) -> AppTest:
     return at
 
 
+def on_verify(at: AppTest) -> AppTest:
+    """Open the second tab."""
+    at.session_state["export.tabs"] = "Verify"
+    return at.run()
+
+
 def test_a_bundle_is_made_by_a_job_and_can_be_downloaded(open_page: Open, trial: Trial) -> None:
     at = open_page("export", trial=trial.id)
     assert not [one for one in at.get("download_button") if one.key == "export.download_bundle"]
@@ -73,7 +79,7 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
     open_page: Open, trial: Trial, tmp_path: Path
 ) -> None:
     data = bundle(trial, tmp_path / "b.zip").read_bytes()
-    at = open_page("export", trial=trial.id)
+    at = on_verify(open_page("export", trial=trial.id))
     at.file_uploader(key="verify.file").upload("mine.zip", data).run()
     at.toggle(key="verify.race").set_value(False).run()
     at = finished(click(at, "verify.start"))
@@ -91,7 +97,7 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
 
 
 def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Trial) -> None:
-    at = open_page("export", trial=trial.id)
+    at = on_verify(open_page("export", trial=trial.id))
     yaml = next(one.value for one in at.code if one.value.startswith("# ORTune"))
     at.file_uploader(key="verify.file").upload("mine.yaml", yaml.encode()).run()
     at.toggle(key="verify.race").set_value(False).run()
@@ -116,7 +122,7 @@ def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Tri
 def test_what_cannot_be_opened_is_told_in_words(
     open_page: Open, mlp: ModelRecord, name: str, data: bytes, words: str
 ) -> None:
-    at = open_page("export", model=mlp)
+    at = on_verify(open_page("export", model=mlp))
     at.file_uploader(key="verify.file").upload(name, data).run()
     at = finished(click(at, "verify.start"))
     assert "It could not be verified" in texts(at)
@@ -124,7 +130,7 @@ def test_what_cannot_be_opened_is_told_in_words(
 
 
 def test_without_a_file_it_says_what_is_missing(open_page: Open, mlp: ModelRecord) -> None:
-    at = click(open_page("export", model=mlp), "verify.start")
+    at = click(on_verify(open_page("export", model=mlp)), "verify.start")
     assert "No path is given" in texts(at)
     at.text_input(key="verify.path").set_value("/etc/passwd").run()
     assert "outside of the folders" in texts(click(at, "verify.start"))
@@ -149,7 +155,7 @@ def test_models_that_take_no_batch_are_bundled_too(open_page: Open, add_model: A
 def test_a_kept_baseline_of_another_machine_is_refused(open_page: Open, trial: Trial, tmp_path: Path) -> None:
     machine = state.scheduler().environment()
     keep(tmp_path / "b.json", trial, state.store().models()[0], {**machine, "kernel": "6.1.0-other"})
-    at = open_page("export", trial=trial.id)
+    at = on_verify(open_page("export", trial=trial.id))
     data = bundle(trial, tmp_path / "b.zip").read_bytes()
     at.file_uploader(key="verify.file").upload("mine.zip", data).run()
     at.file_uploader(key="verify.against").upload("b.json", (tmp_path / "b.json").read_bytes()).run()

@@ -22,7 +22,7 @@ from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_err
 from dashboard import address, fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
-from dashboard.widgets import controls, dataset, earlier, job_box
+from dashboard.widgets import controls, dataset, earlier, head, job_box
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -43,7 +43,7 @@ MOST_ROWS = 4096  # at once
 
 
 def page() -> None:
-    st.title("Accuracy", anchor=False)
+    action = head.draw("Accuracy")
     st.caption(
         "How often a model is right on labelled data, with 95 % intervals; and whether a variant is worse "
         "than the original on the very same rows."
@@ -60,7 +60,9 @@ def page() -> None:
         _address(record, found)
         job = _job()
         if record is not None:
-            _button(requests, found, job)
+            with action:
+                _button(requests, found, job)
+            state.show_kept_error(KIND, "Nothing was evaluated")
     if record is None:
         return
     with right:
@@ -258,7 +260,6 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         on_click=_start,
         args=([one.spec for one in requests],),
     )
-    state.show_kept_error(KIND, "Nothing was evaluated")
 
 
 def _start(specs: Sequence[TrialSpec]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
@@ -26,7 +27,7 @@ from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, going_on, live_text, plots, race_results, report
+from dashboard.widgets import controls, earlier, going_on, head, live_text, plots, race_results, report
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -41,7 +42,7 @@ APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
 def page() -> None:
-    st.title("Curves")
+    action = head.draw("Curves")
     st.caption(
         "Vary one or two settings, keep the others as they are on Tune, and see where the sweet spot lies. "
         "All points race in the same rounds, beside ONNX Runtime's default."
@@ -69,7 +70,7 @@ def page() -> None:
     known = _shown(record, named, points).look(state.store()).known
     rows = sweep.join(points, known)
     race = _race()
-    _run_box(record, base, points, rows)
+    _run_box(record, base, points, rows, action)
     _live(race, points, rows, axes)
     races = [found.race for found in known.values() if found.race is not None]
     shown = Shown(
@@ -212,7 +213,13 @@ def _race() -> Comparison | None:
 # --- run and cancel -----------------------------------------------------------------------------------
 
 
-def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+def _run_box(
+    record: ModelRecord,
+    base: TrialSpec,
+    points: Sequence[Point],
+    rows: Sequence[Measured],
+    action: DeltaGenerator,
+) -> None:
     active = any(row.state in ACTIVE for row in rows)
     todo = _todo(points, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -226,19 +233,19 @@ def _run_box(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
             disabled=active or not any(row.state == "COMPLETE" for row in rows),
             help="Off: points that were measured before with the same settings on this machine are reused.",
         )
-        st.button(
-            _run_label(len(todo), active=active),
-            key="curves.run",
-            type="primary",
-            icon=":material/play_arrow:",
-            shortcut="Ctrl+Enter",
-            disabled=active or not todo or bool(state.closed()),
-            help="Wait for the running sweep, or cancel it."
-            if active
-            else state.closed() or "All points in one race.",
-            on_click=_start,
-            args=(record,),
-        )
+    action.button(
+        _run_label(len(todo), active=active),
+        key="curves.run",
+        type="primary",
+        icon=":material/play_arrow:",
+        shortcut="Ctrl+Enter",
+        disabled=active or not todo or bool(state.closed()),
+        help="Wait for the running sweep, or cancel it."
+        if active
+        else state.closed() or "All points in one race.",
+        on_click=_start,
+        args=(record,),
+    )
     if not active:
         with st.container(horizontal=True, vertical_alignment="center"):
             wait_for_quiet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.run import variants
@@ -18,7 +19,7 @@ from core.wire.guard import MARK, WARNING, breach
 from core.wire.units import size
 from dashboard import address, format, state
 from dashboard.views.export import bundling, verifying
-from dashboard.widgets import results
+from dashboard.widgets import head, results
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -26,28 +27,30 @@ PASTED = "export.pasted"
 FILE = "export.file"
 ACCEPTED = "export.accepted"
 FORMAT = "export.format"
+TABS, VERIFY = "export.tabs", "Verify"  # key of the tabs, and the second of them
 MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
-    st.title("Export", anchor=False)
+    action = head.draw("Export")
     state.show_kept_error()
-    shown = "Verify" if verifying.JOB_PARAM in st.query_params else None
-    out, verify = st.tabs(["Take away", "Verify"], key="export.tabs", default=shown)
+    if verifying.JOB_PARAM in st.query_params:
+        st.session_state.setdefault(TABS, VERIFY)
+    out, verify = st.tabs(["Take away", VERIFY], key=TABS, on_change="rerun")
     with out:
         left, right = st.columns([3, 2], gap="large")
         with left:
-            _take_away()
+            _take_away(action if out.open else None)
         with right:
             _bring_back()
     with verify:
-        verifying.draw()
+        verifying.draw(action if verify.open else None)
 
 
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _take_away() -> None:
+def _take_away(action: DeltaGenerator | None) -> None:
     st.subheader("Take a configuration away", anchor=False)
     trials = {t.id: t for t in state.store().trials(kind="measure", state="COMPLETE", limit=200)}
     _preselect(trials)
@@ -63,9 +66,9 @@ def _take_away() -> None:
         _address(chosen)
     try:
         if chosen == CURRENT or chosen not in trials:
-            _current()
+            _current(action)
         else:
-            _trial(state.store().trial(chosen))
+            _trial(state.store().trial(chosen), action)
     except TunerError as error:
         state.report(error)
 
@@ -122,7 +125,7 @@ def _label(trial: Trial | None) -> str:
     return " · ".join(parts)
 
 
-def _current() -> None:
+def _current(action: DeltaGenerator | None) -> None:
     spec = state.current_spec()
     st.caption(
         ":material/info: Nothing is measured yet: the file holds the request alone. Run it on Tune "
@@ -131,7 +134,7 @@ def _current() -> None:
     record = state.current_model()
     trial = _unmeasured(spec, record.name if record else "model")
     facts = variants.model_facts(record) if record else None
-    _file(unmeasured(state.store(), trial, record, facts))
+    _file(unmeasured(state.store(), trial, record, facts), action)
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
@@ -147,7 +150,7 @@ def _unmeasured(spec: TrialSpec, name: str) -> Trial:
     )
 
 
-def _trial(trial: Trial) -> None:
+def _trial(trial: Trial, action: DeltaGenerator | None) -> None:
     if trial.facts.get("fallback"):
         st.badge(
             "fallback: these numbers are not of the provider asked for",
@@ -161,7 +164,7 @@ def _trial(trial: Trial) -> None:
     if accepted is None:
         return
     bundling.draw(trial, accepted, f"{emit.file_stem(trial.model_name)}-{trial.id[:8]}")
-    _file(leaving(state.store(), trial), accepted)
+    _file(leaving(state.store(), trial), action, accepted)
 
 
 def _accepted(trial: Trial) -> str | None:
@@ -184,7 +187,7 @@ def _accepted(trial: Trial) -> str | None:
     return words.strip() or None
 
 
-def _file(known: Leaving, accepted: str = "") -> None:
+def _file(known: Leaving, action: DeltaGenerator | None, accepted: str = "") -> None:
     """The chosen format: what it is, what it cannot express, its text, and the file."""
     names = {one.name: one for one in emit.EMITTERS}
     chosen = names[
@@ -202,7 +205,9 @@ def _file(known: Leaving, accepted: str = "") -> None:
     try:
         text = chosen.text(known, accepted)
         _not_carried(text)
-        _download(chosen, known, accepted)
+        if action is not None:
+            with action:
+                _download(chosen, known, accepted)
     except TunerError as error:
         state.report(error)
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.verification import MARGIN
 from core.run.baseline import Kept, read
@@ -34,11 +35,18 @@ KEPT_S = 24 * 3600  # of uploaded files and kept numbers, on the disk of the ser
 _ICONS = {"green": ":material/check_circle:", "red": ":material/cancel:", "orange": ":material/warning:"}
 
 
-def draw() -> None:
-    """Draw what is asked, the job while it runs, and its answer."""
+def draw(action: DeltaGenerator | None) -> None:
+    """Draw what is asked, the job while it runs, and its answer.
+
+    Args:
+        action: where the button stands that verifies; None while another tab is open.
+    """
     left, right = st.columns([2, 3], gap="large")
     with left:
         _ask()
+        if action is not None:
+            _button(action)
+        state.show_kept_error(KIND, "It could not be verified")
     with right:
         status = _job()
         job_box.draw(
@@ -103,7 +111,10 @@ def _ask() -> None:
         "whether a new model or a new ONNX Runtime is slower by more than the margin; a baseline of another "
         "machine is refused.",
     )
-    st.button(
+
+
+def _button(action: DeltaGenerator) -> None:
+    action.button(
         "Verify",
         key="verify.start",
         type="primary",
@@ -114,7 +125,6 @@ def _ask() -> None:
             off=state.is_active(_job()),
         ),
     )
-    state.show_kept_error(KIND, "It could not be verified")
 
 
 def _job() -> Status | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.run import kinds
@@ -14,7 +15,7 @@ from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, polling, state
-from dashboard.widgets import bringing, controls, profile_results
+from dashboard.widgets import bringing, controls, head, profile_results
 from dashboard.widgets.profile_results import IMPORTED
 from dashboard.widgets.queue_text import bar
 
@@ -30,7 +31,7 @@ ACTIVE = ("WAITING", "RUNNING")
 
 
 def page() -> None:
-    st.title("Profile")
+    action = head.draw("Profile")
     st.caption(
         "A pass of its own with ONNX Runtime's profiler on. It explains a latency; it does not measure one."
     )
@@ -48,7 +49,7 @@ def page() -> None:
     if shown is not None and state.TRIAL_PARAM not in st.query_params:
         _address(shown.id)
     with right:
-        spec = _configuration(record, shown)
+        spec = _configuration(record, shown, action)
     if spec is not None:
         with st.container(horizontal=True, vertical_alignment="center"):
             controls.badges(spec)
@@ -101,7 +102,7 @@ def _follow_link() -> None:
 # --- what to profile ----------------------------------------------------------------------------------
 
 
-def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None:
+def _configuration(record: ModelRecord, shown: Trial | None, action: DeltaGenerator) -> TrialSpec | None:
     measured = _measured_trials(record)
     if st.session_state.get(SOURCE) == OF_TRIAL and not measured:
         st.session_state[SOURCE] = CURRENT
@@ -115,8 +116,6 @@ def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None
             persist_state="session",
         )
         _runs()
-        st.space("stretch")
-        run = st.empty()
     if source == OF_TRIAL:
         _pick_trial(measured)
     try:
@@ -124,7 +123,7 @@ def _configuration(record: ModelRecord, shown: Trial | None) -> TrialSpec | None
     except TunerError as error:
         state.report(error)
         spec = None
-    with run:
+    with action:
         _run_button(record, spec, shown)
     return spec
 

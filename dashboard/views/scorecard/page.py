@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.run import variants
 from core.run.job import Status
@@ -23,7 +24,7 @@ from core.wire.files import ROOT
 from dashboard import address, contestants, format, polling, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset, earlier, report
+from dashboard.widgets import controls, dataset, earlier, head, report
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.queue_text import bar
 
@@ -46,11 +47,12 @@ FILE, PASTED = "scorecard.file", "scorecard.pasted"
 
 DEFAULT, TUNE = "ORT default", "Settings of Tune"
 EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
+MEASURE = "Measure what is missing"
 MOST_MODELS = 4  # of a large family at first
 
 
 def page() -> None:
-    st.title("Scorecard", anchor=False)
+    action = head.draw("Scorecard")
     st.caption(
         "Met needs the whole 95 % interval inside the limit. Where the interval holds the limit, or nothing "
         "was measured, it is not known yet."
@@ -64,6 +66,7 @@ def page() -> None:
         return
     _offer(before)
     if not targets:
+        head.not_yet(action, MEASURE, "Add a target first.")
         _empty()
         return
     subjects = _subjects(record, chosen, data, targets)
@@ -74,7 +77,7 @@ def page() -> None:
     except TunerError as error:
         state.report(error)
         return
-    _measuring(card)
+    _measuring(card, action)
     _result(card)
     _take_away(card)
 
@@ -345,26 +348,26 @@ def _empty() -> None:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _measuring(card: Sequence[Row]) -> None:
+def _measuring(card: Sequence[Row], action: DeltaGenerator) -> None:
     """The button that measures what is missing, and how far that is."""
     work = needed(card)
     active = [one for one in _jobs() if state.is_active(one)]
     with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
         effort(PRECISION, "Effort of races")
         wait_for_quiet()
-        st.button(
-            "Measuring" if active else "Measure what is missing",
-            key="scorecard.run",
-            type="primary" if work and not active else "secondary",
-            icon=":material/play_arrow:",
-            shortcut="Ctrl+Enter",
-            disabled=bool(active) or not work or bool(state.closed()),
-            help=_why_disabled(work, active),
-            on_click=_start,
-            args=(work, scorecard.open_targets(card)),
-        )
         if work:
             st.caption(f"Missing: {scorecard.work_text(work)}.")
+    action.button(
+        "Measuring" if active else MEASURE,
+        key="scorecard.run",
+        type="primary" if work and not active else "secondary",
+        icon=":material/play_arrow:",
+        shortcut="Ctrl+Enter",
+        disabled=bool(active) or not work or bool(state.closed()),
+        help=_why_disabled(work, active),
+        on_click=_start,
+        args=(work, scorecard.open_targets(card)),
+    )
     state.show_kept_error(RUN, "Nothing was measured")
     _live(active, card)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.process.runner import Run
 from core.run import variants
@@ -79,11 +80,12 @@ def _checked_on(record: ModelRecord) -> WorkloadSpec:
 # --- the form -----------------------------------------------------------------------------------------------
 
 
-def draw(source: ModelRecord) -> None:
+def draw(source: ModelRecord, action: DeltaGenerator) -> None:
     """Draw the form that makes a variant of `source`.
 
     Args:
         source: an original, or a variant that the chain shall go on from.
+        action: where the button stands that makes it.
     """
     steps = step_controls.builder(source.info)
     reason = _why_not(steps, source)
@@ -93,26 +95,25 @@ def draw(source: ModelRecord) -> None:
         st.warning(format.plain(reason), icon=":material/block:")
     status = variant_job.current(variant_job.MAKE, about(source))
     active = state.is_active(status)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input(
-            "Name",
-            key=NAME,
-            placeholder=f"{source.name} {chain_text(steps)}" if steps else "named after its steps",
-            help="Of the result in the library. Empty: named after its steps.",
-            persist_state="session",
-        )
-        st.button(
-            "Making" if active else "Make",
-            key="variants.make",
-            type="primary",
-            icon=":material/science:",
-            shortcut="Ctrl+Enter",
-            disabled=active or not steps or bool(reason),
-            help=reason
-            or "Each step runs in a process of its own, and its outputs are compared with the original's.",
-            on_click=_make,
-            args=(source,),
-        )
+    st.text_input(
+        "Name",
+        key=NAME,
+        placeholder=f"{source.name} {chain_text(steps)}" if steps else "named after its steps",
+        help="Of the result in the library. Empty: named after its steps.",
+        persist_state="session",
+    )
+    action.button(
+        "Making" if active else "Make",
+        key="variants.make",
+        type="primary",
+        icon=":material/science:",
+        shortcut="Ctrl+Enter",
+        disabled=active or not steps or bool(reason),
+        help=reason
+        or "Each step runs in a process of its own, and its outputs are compared with the original's.",
+        on_click=_make,
+        args=(source,),
+    )
     variant_job.live(status, "make")
 
 

@@ -17,14 +17,14 @@ from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import race as variant_race
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import controls
+from dashboard.widgets import controls, head
 
 VIEW = "variants.view"
 DONE, ERROR = "What was done", "Where the error comes from"
 
 
 def page() -> None:
-    st.title("Variants", anchor=False)
+    action = head.draw("Variants")
     st.caption(
         "Each variant is checked against its original when it is made, and races like any other "
         "configuration. It is worth its speed only while its answers are right."
@@ -42,7 +42,7 @@ def page() -> None:
     made = [one for one in records if variants.variant_of(one) is not None]
     with right, st.container(border=True, key="variants.maker"):
         _maker_title(source)
-        variant_maker.draw(source)
+        variant_maker.draw(source, action)
         variant_job.show_end(variant_job.MAKE, ended.get(variant_job.MAKE))
     if made:
         _family(source, records, made, ended.get(variant_job.ERRORS))

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence, Set
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
 from core.evidence.measurement import Trial
@@ -33,7 +34,7 @@ from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import address, format, polling, state
 from dashboard.views.why import results as why_results
-from dashboard.widgets import controls, earlier, job_box, report, results
+from dashboard.widgets import controls, earlier, head, job_box, report, results
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -46,10 +47,11 @@ PICKED = "why.earlier"
 LIMIT = 100
 EARLIER = 30
 KINDS = ("measure", "reference")
+EXPLAIN = "Explain"
 
 
 def page() -> None:
-    st.title("Why", anchor=False)
+    action = head.draw("Why")
     st.caption(
         "Both configurations are profiled in turns, in passes of their own, and their nodes are matched "
         "through ONNX Runtime's fusions. It explains a difference; it does not measure one."
@@ -68,11 +70,12 @@ def page() -> None:
         of = _pick(trials)
         _offer(before, of)
     if of is None:
+        head.not_yet(action, EXPLAIN, "Choose two results first.")
         return
     found = _explained(of)
     job = _job(of)
     with right:
-        _buttons(of, job, found)
+        _buttons(of, job, found, action)
     _live(of, job)
     if found is not None:
         _remarks(of)
@@ -289,20 +292,20 @@ def _job(of: Pair) -> Status | None:
     return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
-def _buttons(of: Pair, job: Status | None, found: Difference | None) -> None:
+def _buttons(of: Pair, job: Status | None, found: Difference | None, action: DeltaGenerator) -> None:
     active, again = state.is_active(job), found is not None
+    action.button(
+        "Explaining" if active else "Explain again" if again else EXPLAIN,
+        key="why.run",
+        type="secondary" if again else "primary",
+        icon=":material/troubleshoot:",
+        shortcut="Ctrl+Enter",
+        disabled=active or bool(state.closed()),
+        help="Wait for the passes, or cancel them." if active else state.closed() or None,
+        on_click=_start,
+        args=(of,),
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(
-            "Explaining" if active else "Explain again" if again else "Explain",
-            key="why.run",
-            type="secondary" if again else "primary",
-            icon=":material/troubleshoot:",
-            shortcut="Ctrl+Enter",
-            disabled=active or bool(state.closed()),
-            help="Wait for the passes, or cancel them." if active else state.closed() or None,
-            on_click=_start,
-            args=(of,),
-        )
         st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
         if found is not None:
             report.offer(lambda: Why(pair=of, found=found), key="why")
