@@ -97,6 +97,11 @@ class Wishes:
             self._changed.wait_for(lambda: self._next or not self._visitors, timeout_s)
             return self._next.popitem(last=False)[1] if self._next else None
 
+    def left_behind(self, wish: Wish) -> bool:
+        """Whether its visitor wishes something else by now, or nothing."""
+        with self._changed:
+            return wish.visitor in self._next or wish.visitor not in self._visitors
+
     @property
     def wait(self) -> bool:
         """Whether there are others."""
@@ -148,6 +153,10 @@ class _Warm:
     rows: int
 
 
+class _MovedOn(Exception):
+    """Nobody waits for this glimpse any more; no error."""
+
+
 class _Live:
     """The state of one live race; `run` is its story."""
 
@@ -160,6 +169,7 @@ class _Live:
         self.warm: OrderedDict[str, _Warm] = OrderedDict()
         self.known_ns: dict[str, int] = {}
         self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> what it is shown
+        self.began = 0.0  # the glimpse that is under way
 
     def run(self) -> int:
         """Show wishes until there was none for a minute, or nobody looks on; return how many were shown."""
@@ -175,6 +185,8 @@ class _Live:
             try:
                 self._glimpse(wish)
                 shown += 1
+            except _MovedOn:
+                pass
             except Cancelled:
                 raise
             except TunerError as error:
@@ -186,6 +198,7 @@ class _Live:
 
     def _glimpse(self, wish: Wish) -> None:
         self._tell(wish, state="starts")
+        self.began = time.monotonic()
         references = self._referred_to(wish)
         candidate = self._warmed(wish)
         racing = {**references, CANDIDATE: candidate}
@@ -216,11 +229,17 @@ class _Live:
             )
         self._tell(wish, state="shown")
 
+    def _go_on(self, wish: Wish) -> None:
+        """Leave a glimpse that takes long when its visitor has moved on; a short one leaves its point."""
+        if time.monotonic() - self.began > LEAST_S and self.wishes.left_behind(wish):
+            raise _MovedOn
+
     def _round(self, wish: Wish, racing: Mapping[Key, _Warm], standing: Standing, number: int) -> int:
         """One block of everybody; 0: the counters say that it must not count."""
         found: dict[Key, float] = {}
         void = False
         for key in self.rng.sample(list(racing), len(racing)):
+            self._go_on(wish)
             one = racing[key]
             try:
                 reply = run_block(one.worker, one.pace)
@@ -251,15 +270,18 @@ class _Live:
         """ONNX Runtime's default and its twin, warm, for the model and the workload of a wish."""
         spec = anchor(wish.spec)
         key = spec.key()
-        if key in self.references:
-            self.references.move_to_end(key)
-            return self.references[key]
-        if len(self.references) >= MOST_REFERENCES:
+        if key not in self.references and len(self.references) >= MOST_REFERENCES:
             for one in self.references.popitem(last=False)[1].values():
                 one.worker.kill()
-        entry, timeout_s = self._entry(spec, "ONNX Runtime's default"), float(wish.spec.protocol.timeout_s)
-        self.references[key] = {one: self._start(entry, key, timeout_s) for one in (BASELINE, TWIN)}
-        return self.references[key]
+        found = self.references.setdefault(key, {})  # of a glimpse that was left it may hold one of the two
+        self.references.move_to_end(key)
+        missing = [side for side in (BASELINE, TWIN) if side not in found]
+        if missing:
+            entry = self._entry(spec, "ONNX Runtime's default")
+            for side in missing:
+                self._go_on(wish)
+                found[side] = self._start(entry, key, float(wish.spec.protocol.timeout_s))
+        return found
 
     def _warmed(self, wish: Wish) -> _Warm:
         if wish.key in self.warm:
@@ -267,6 +289,7 @@ class _Live:
             return self.warm[wish.key]
         if len(self.warm) >= MOST_WARM:
             self.warm.popitem(last=False)[1].worker.kill()
+        self._go_on(wish)
         entry = self._entry(wish.spec, wish.label)
         one = self._start(entry, wish.key, float(wish.spec.protocol.timeout_s))
         self.warm[wish.key] = one

@@ -139,6 +139,29 @@ def test_without_a_wish_it_ends_and_takes_no_more(
     assert not wishes.put(wish(asked(square)))
 
 
+def test_a_slow_glimpse_is_left_as_soon_as_its_visitor_moves_on(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "LEAST_S", 0.0)  # nothing is short enough to be finished all the same
+    started: list[str] = []
+    may_go_on, start = threading.Event(), live.start_loaded
+
+    def held(workers: Any, entry: Any, *args: Any, **how: Any) -> Any:
+        started.append(entry.label)
+        assert may_go_on.wait(PATIENCE_S)
+        return start(workers, entry, *args, **how)
+
+    monkeypatch.setattr(live, "start_loaded", held)
+    first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
+    job, wishes = begun(scheduler, first)
+    until(scheduler, job, lambda status: started)
+    wishes.put(wish(second, "no pattern"))
+    may_go_on.set()
+    found = told(until(scheduler, job, shown(second.key())))
+    assert [one["label"] for one in found["trail"]] == ["no pattern"]
+    assert started == ["ONNX Runtime's default"] * 2 + ["no pattern"]  # the default that had started is kept
+
+
 def test_a_wish_that_cannot_run_is_said_and_the_next_one_is_shown(scheduler: Scheduler, square: Path) -> None:
     bad, good = asked(square, providers=[{"name": "CUDAExecutionProvider"}]), asked(square)
     job, wishes = begun(scheduler, bad)

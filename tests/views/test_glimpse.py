@@ -88,6 +88,13 @@ def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
     assert len(asked) == number
 
 
+def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    jobs(status("live-1", kind="live", live=told(invented.spec_for(mlp), p50_s=4.4, rows_per_s=0.2273)))
+    assert "0.2273 rows/s" in texts(switch_on(open_page(model=mlp)))
+
+
 def test_a_result_from_before_is_shown_instead_of_a_glimpse(
     open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
 ) -> None:
