@@ -229,6 +229,7 @@ def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
     assert at.text_input(key="curves.values.batch_size").value == "3, 5"
     assert lines(at, 1)["CPUExecutionProvider"]["x"] == [3, 5]
     assert at.session_state["knob.intra_op_num_threads"] == 1
+    assert at.session_state["knob.batch_size"] == 1  # varied here: none of its values was chosen for Tune
     assert list(table(at)["State"]) == ["complete", "complete"]
 
 

@@ -33,6 +33,7 @@ from dashboard import address, fields, format, polling, state
 from tests import builders, tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget
+from tests.views.test_models import sent
 from tests.views.test_variants import put_variant
 
 
@@ -63,6 +64,26 @@ def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Op
     assert "Nothing measured yet" in texts(at)
     assert not at.button(key="run").disabled
     assert not at.error
+
+
+def test_a_model_dropped_on_the_first_page_is_the_current_one(open_page: Open, tmp_path: Path) -> None:
+    data = tiny_models.mlp(tmp_path / "mine.onnx").read_bytes()
+    at = dropped(open_page(), sent({"mine.onnx": data}))
+    assert state.store().model(at.session_state[state.MODEL]).name == "mine"
+    assert "mine is chosen" in texts(at).replace("**", "")
+
+
+def test_a_file_dropped_on_the_first_page_that_is_no_model_is_refused_there(open_page: Open) -> None:
+    at = dropped(open_page(), sent({"bad.onnx": b"no model"}))
+    assert at.error[0].proto.title == "The model was not added"
+    assert state.store().model(at.session_state[state.MODEL]).name == "digits_cnn"
+
+
+def dropped(at: AppTest, files: list[Path]) -> AppTest:
+    at.session_state["first.pending"] = [str(file) for file in files]
+    at.run()
+    assert not at.exception
+    return at
 
 
 def test_every_setting_of_the_table_is_on_the_page_with_its_help(

@@ -21,7 +21,7 @@ from core.show.report.subjects import Curve
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, format, polling, state
+from dashboard import address, fields, format, polling, state
 from dashboard.charts import curve_charts
 from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
@@ -119,6 +119,10 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
     """Take up the settings, what is varied and the values of a sweep; raises what `apply_spec` does."""
     spec = state.trial_spec(trial)
     state.apply_spec(spec)
+    usual = fields.defaults()
+    for axis in found:  # the trial stands at one of the values, which nobody chose
+        if (key := fields.key(axis.name)) in usual:
+            st.session_state[key] = usual[key]
     varied.take_up(found)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
     st.session_state[LOOKED] = st.session_state[state.MODEL]

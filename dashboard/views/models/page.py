@@ -13,16 +13,13 @@ from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
-from dashboard.server import upload
 from dashboard.views.models import exporting
-from dashboard.widgets import controls, tables
+from dashboard.widgets import adding, controls, tables
 
 TABLE = "models.table"
 OPERATORS = 5  # that show without scrolling
 WAYS = "models.ways"  # the way in that is open
-NOT_ADDED = "The model was not added"
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
-PENDING = "models.pending"  # paths of uploaded files that wait to be read
 DETAIL = "models.detail"  # content hash of the model that was added last
 LOADS = "models.loads"  # content hash, and libraries of operators -> what loading it said
 PT2 = "models.pt2"  # path of an uploaded .pt2
@@ -49,7 +46,8 @@ def page() -> None:
     with sample:
         _samples(records)
     with uploaded:
-        _upload()
+        if not state.said_closed():
+            adding.area("models", _added)
     with folder:
         _server()
     with export:
@@ -232,7 +230,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         off=exporting.is_running(),
                     ),
                 )
-    state.show_kept_error(SAMPLE, NOT_ADDED)
+    state.show_kept_error(SAMPLE, adding.NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
@@ -240,43 +238,6 @@ def _add_path(path: str, name: str, source: str) -> None:
         _added(library.import_file(state.store(), Path(path), name=name, source=source))
     except TunerError as error:
         state.keep_error(error, source)
-
-
-def _upload() -> None:
-    if state.said_closed():
-        return
-    upload.uploader(
-        "An .onnx file, with its external data files if it has any",
-        key="models.upload",
-        accept="",
-        hint="Drop files here or choose them; they go straight to the server's disk.",
-        on_upload=_uploaded,
-    )
-    _read_pending()
-
-
-def _uploaded(files: list[Path]) -> None:
-    st.session_state[PENDING] = [str(file) for file in files]
-
-
-def _read_pending() -> None:
-    """Take uploaded files into the library; not in a callback, as reading a large one takes seconds.
-
-    It stands under the upload, so that what goes wrong is said there.
-    """
-    pending = [Path(path) for path in st.session_state.pop(PENDING, [])]
-    if not pending:
-        return
-    name = next((file.stem for file in pending if file.suffix.lower() == ".onnx"), pending[0].stem)
-    try:
-        with st.spinner("Reading the model in a process of its own…"):
-            _added(*library.import_files(state.store(), pending, name=name, move=True))
-    except TunerError as error:
-        state.report(error, NOT_ADDED)
-        return
-    finally:
-        upload.discard(pending)
-    st.rerun()  # the table above is drawn anew, with it
 
 
 def _server() -> None:
@@ -321,7 +282,7 @@ def _server() -> None:
         on_click=_add_typed,
         **state.unless_closed(),
     )
-    state.show_kept_error(FOLDER, NOT_ADDED)
+    state.show_kept_error(FOLDER, adding.NOT_ADDED)
 
 
 def _add_typed() -> None:

@@ -20,6 +20,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, polling, state
 from dashboard.widgets import (
+    adding,
     chain,
     controls,
     duel,
@@ -279,6 +280,12 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
     )
 
 
+def _added(record: ModelRecord, new: bool) -> None:
+    """Choose a model that was just dropped."""
+    state.choose_model(record)
+    state.notify(f"Added {record.name}." if new else f"Already in the library as {record.name}.")
+
+
 EARLIER = 50
 PICKED = "tune.earlier"
 
@@ -288,8 +295,10 @@ def _empty(record: ModelRecord | None) -> None:
     name = format.plain(record.name) if record else "a model"
     with st.container(border=True, key="first"):
         st.markdown("#### :material/rocket_launch: Nothing measured yet")
-        st.markdown(f"**1 · A model.** **{name}** is chosen. Yours goes to the library first.")
-        st.page_link("views/models/page.py", label="Add a model", icon=":material/deployed_code:")
+        st.markdown(f"**1 · A model.** **{name}** is chosen. Choose another above, or drop yours here.")
+        if not state.closed():
+            adding.area("first", _added)
+        st.page_link("views/models/page.py", label="Other ways in", icon=":material/deployed_code:")
         st.markdown(
             "**2 · Better settings.** Let ORTune find the best within your limits, in a minute; or turn on "
             "**Live** and move the sliders; or change a setting and press **Run** (Ctrl+Enter): it races in "
