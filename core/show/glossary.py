@@ -45,12 +45,15 @@ TERMS: Mapping[str, str] = {
 
 
 def meaning(word: str) -> str:
-    """Return what `word` means; capitals do not matter.
+    """Return what `word` means; capitals do not matter, and one word of a term is enough.
 
     Raises:
         SpecError: it is not in the glossary, with the nearest that are.
     """
-    found = next((text for term, text in TERMS.items() if word.lower() in term.lower().split(", ")), None)
+    asked = word.lower()
+    found = next((text for term, text in TERMS.items() if asked in term.lower().split(", ")), None)
+    if found is None:  # a part of one: A/A, interval
+        found = next((text for term, text in TERMS.items() if asked in term.lower().split()), None)
     if found is None:
         raise SpecError(
             f"`{word[:40]}` is not in the glossary.{nearest(word, list(TERMS))}",

@@ -98,6 +98,9 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             return
         if (known := _known(record, spec)) is not None:
             _draw_known(known)
+            told = _told(_status())
+            if told.get("model") == spec.model.sha256:  # else it is of the model before
+                _draw_trail({**told, "key": spec.key()})
             return
         if not busy:
             try:

@@ -23,7 +23,7 @@ def test_the_words_of_a_result_are_in_it() -> None:
 
 
 def test_the_command_prints_one_or_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["glossary", "A/A", "test"]) == 0
+    assert run(["glossary", "A/A"]) == 0
     assert "against a twin of itself" in " ".join(capsys.readouterr().out.split())
     assert run(["glossary"]) == 0
     out = capsys.readouterr().out

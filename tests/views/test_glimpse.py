@@ -107,6 +107,21 @@ def test_a_result_from_before_is_shown_instead_of_a_glimpse(
     assert at.query_params["trial"] == known.id
 
 
+def test_the_trail_stays_when_a_slider_comes_to_a_result_from_before(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    invented.put_run(state.store(), mlp, fingerprint=state.environment()["fingerprint"])
+    points = [{"key": key, "label": key, "p50_s": 1e-3, "rows_per_s": 1000.0} for key in ("a", "b")]
+    moved = invented.spec_for(mlp, intra_op_num_threads=1)
+    jobs(status("live-1", kind="live", live=told(moved, trail=points, model=moved.model.sha256)))
+    at = switch_on(open_page(model=mlp))
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("auto").run()
+    assert not at.exception
+    assert "Measured before" in texts(at)
+    assert len(at.get("echarts_chart")) == 1
+
+
 def test_settings_that_cannot_be_used_are_not_wished(
     open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
 ) -> None:
