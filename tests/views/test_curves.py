@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run import axes
+from core.run import axes, prediction
 from core.run.axes import Axis
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
@@ -379,12 +380,16 @@ def test_a_rejected_race_names_no_best_point(
 
 
 def test_the_time_is_predicted_from_an_earlier_race(
-    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_race(mlp, machine, sizes=(1, 8))
     at = set_values(open_page("curves", model=mlp), "1, 8, 16, 64")
     assert "4 points, 2 already measured · about" in texts(at)
     assert "rounds" in texts(at)
+    one = SimpleNamespace(seconds=2.0, rounds=1, in_budget=True)
+    monkeypatch.setattr(prediction, "predict", lambda *_: one)
+    assert ", 1 round" in texts(at.run())
+    assert "1 rounds" not in texts(at)
 
 
 def running_race(

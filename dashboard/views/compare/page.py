@@ -13,6 +13,7 @@ from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
 from core.show.report.subjects import of_race
 from core.show.sheets import races
+from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -244,7 +245,7 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
     if chosen.name not in found:
         return f"{text} · time unknown: no race of this model has told it here yet, {limit}"
     one = found[chosen.name]
-    text += f" · about {format.about(one.seconds)}, {one.rounds} rounds · {limit}"
+    text += f" · about {format.about(one.seconds)}, {counted(one.rounds, 'round')} · {limit}"
     if not one.in_budget:
         text += " · that may be too little for this effort: some may stay undecided"
     return text

@@ -18,6 +18,7 @@ from core.run.study import Heat, Study, once
 from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.show.report.subjects import Curve
+from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -279,7 +280,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     if known is None:
         return text + " · time unknown: no race of this model has told it here yet"
     found = prediction.predict([one.spec for one in line_up(sweep.configurations(todo))], known)
-    text += f" · about {format.duration(found.seconds)}, {found.rounds} rounds"
+    text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
     return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
 
 
