@@ -114,6 +114,7 @@ def test_text_is_typed_and_said_to_be_fixed(open_browser: Open, home: Path, tmp_
     field.press("Control+Enter")
     expect(page.locator(".st-key-run button").first).to_be_enabled()
     run(page)
+    page.get_by_role("tab", name="What really ran").click()
     expect(page.get_by_text('fixed text, not random: "a line of text"').first).to_be_visible()
     trial = Store(home / "ortune.db").trial(named(page.url)["trial"][0])
     assert trial.spec["workload"]["feed_values"] == {"x": "a line of text"}
