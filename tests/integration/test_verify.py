@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -38,6 +39,8 @@ from tests.small_disks import small_disk
 
 # besides ONNX Runtime
 NEEDED_BY_VERIFY = ("typer", "rich", "PyYAML", "pydantic", "msgspec", "psutil", "filelock", "onnx")
+OTHER_ONNXRUNTIME = "ORTUNE_TEST_ONNXRUNTIME"  # a folder with another version than the installed one
+NEWER_ENTRY = "session.intra_op.spin_backoff_max"  # younger than ONNX Runtime 1.22
 SETTINGS = ("--intra-op-num-threads", "1", "--session-config", "session.set_denormal_as_zero=1")
 
 
@@ -149,13 +152,8 @@ def test_its_script_needs_onnxruntime_alone(bundled: Path, tmp_path: Path) -> No
 
 def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -> None:
     """On a target that has ONNX Runtime, the package `core`, and what reads options, files and models."""
-    python = fresh_environment(tmp_path / "target", [onnxruntime_distribution(), *NEEDED_BY_VERIFY])
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "core").symlink_to(Path(core.__file__).parent)
-    target = CommandLine(tmp_path)
-    target.python = str(python)
-    target.environment["PYTHONPATH"] = str(code)
+    target = target_machine(tmp_path, onnxruntime_distribution())
+    python = Path(target.python)
     absent = ("streamlit", "plotly", "pandas", "torch", "onnxslim", "dashboard")
     assert importable(python, "core", *absent, environment=target.environment) == ["core"]
 
@@ -169,6 +167,49 @@ def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -
     assert raced.code in (0, 1, EXIT_UNDECIDED), raced.err
     assert raced.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
     assert "Traceback" not in raced.err
+
+
+def test_an_older_onnxruntime_in_an_environment_of_its_own(
+    line: CommandLine, bundled: Path, rebuilt: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Not a claim of another version, as below: another one answers, and drops what it does not know."""
+    other = os.environ.get(OTHER_ONNXRUNTIME)
+    if not other:
+        pytest.skip(f"no other ONNX Runtime ({OTHER_ONNXRUNTIME}=FOLDER, made by `pip install --target`)")
+    [version] = {
+        one.version for one in importlib.metadata.distributions(path=[other]) if one.name == "onnxruntime"
+    }
+    assert version != importlib.metadata.version(onnxruntime_distribution())
+    target = target_machine(tmp_path, "numpy", "flatbuffers", "protobuf", "packaging", path=[other])
+
+    looked = target.run_alone("verify", str(bundled), "--no-measure", "--quiet", "--json")
+    assert looked.code == 0, looked.err
+    check = check_of(looked, "ONNX Runtime")
+    assert check["state"] == "NOTE"
+    assert version in check["here"]
+    assert looked.document["same"]["state"] == "YES"
+    raced = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
+    assert raced.code in (0, 1, EXIT_UNDECIDED), raced.err
+    assert raced.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
+
+    def newer(data: dict[str, Any]) -> None:
+        data["session"]["execution_order"] = "MEMORY_EFFICIENT"
+        data["session"]["session_config_entries"] = {NEWER_ENTRY: "1"}
+
+    refused = target.run_alone("verify", str(rebuilt(newer)), "--no-measure", "--quiet", "--json")
+    assert refused.code == EXIT_FAILED
+    assert f"does not know `{NEWER_ENTRY}`" in refused.document["runs"]["why"]
+
+
+def target_machine(folder: Path, *distributions: str, path: Sequence[str] = ()) -> CommandLine:
+    """A command line in an environment of its own that holds the package `core` and what `verify` needs."""
+    code = folder / "code"
+    code.mkdir()
+    (code / "core").symlink_to(Path(core.__file__).parent)
+    target = CommandLine(folder)
+    target.python = str(fresh_environment(folder / "target", [*distributions, *NEEDED_BY_VERIFY]))
+    target.environment["PYTHONPATH"] = os.pathsep.join([str(code), *path])
+    return target
 
 
 def importable(python: Path, *names: str, environment: dict[str, str] | None = None) -> list[str]:
