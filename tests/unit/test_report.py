@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from core.run.axes import axes_of_study
+from core.run.axes import axes_of_study, point_name
+from core.run.sweet_spot import fastest, supported_percentile
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -127,8 +128,23 @@ def test_markdown_says_the_same(kind: str, store: Store, kinds: dict[str, list[s
 def test_a_short_id_is_enough_and_a_pair_is_an_explanation(store: Store, kinds: dict[str, list[str]]) -> None:
     assert compose(find(store, [kinds["race"][0][:8]]), store).id == kinds["race"][0]
     token = kinds["curve"][0].rpartition("#")[2]
-    assert isinstance(find(store, [f"#{token}"]), Curve)
+    curve = find(store, [f"#{token}"])
+    assert isinstance(curve, Curve)
+    assert compose(curve, store).verdict == best_of(curve)
     assert compose(find(store, kinds["why"]), store).kind == "Explanation"
+
+
+def best_of(curve: Curve) -> str:
+    """The best point in the words of the page, with all that cannot be told from it."""
+    level = fastest(curve.points, supported_percentile(curve.points))
+    assert level
+    if len(level) == 1:
+        return f"Highest throughput: {point_name(level[0].values)}."
+    others = "; ".join(point_name(one.values) for one in level[1:])
+    return (
+        f"Level at the highest throughput: {point_name(level[0].values)}. Its throughput cannot be told "
+        f"apart from {others}; it has the lowest latency of them."
+    )
 
 
 # --- a race that must not be believed, and one from elsewhere ----------------------------------------------

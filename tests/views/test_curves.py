@@ -356,7 +356,7 @@ def test_points_that_cannot_be_told_apart_share_the_first_place(
     ]
     state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
     at = open_race(open_page, mlp, race)
-    assert "Highest throughput: **batch 8: " in texts(at)
+    assert "Level at the highest throughput: **batch 8: " in texts(at)
     assert "cannot be told apart from batch 32; it has the lowest latency of them" in texts(at)
     at.number_input(key="curves.line.number").set_value(10.0).run()
     assert list(table(at)["Best"]) == ["", "★", "= ★"]
@@ -372,7 +372,7 @@ def test_a_rejected_race_names_no_best_point(
     at = open_race(open_page, mlp, race)
     assert "A neighbour used 0.9 cores" in at.error[0].value
     assert "Stop it" in at.error[0].value
-    assert "Highest throughput" not in texts(at)
+    assert "ighest throughput" not in texts(at)
     said = set(table(at)["Per row, against ORT default"]) - {"the default itself"}
     assert said
     assert all(text.startswith("rejected: no verdict (") for text in said)
@@ -585,7 +585,7 @@ def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
     at = open_race(open_page, mlp, race)
     assert list(table(at)["State"]) == ["cancelled"] * 3
     assert next(iter(lines(at, 0).values()))["x"] == [1, 8, 32]
-    assert "Highest throughput" not in texts(at)
+    assert "ighest throughput" not in texts(at)
     assert "Points of a cancelled race are drawn by its rounds" in texts(at)
     assert at.button(key="curves.run").label == "Measure 3 points"
 

@@ -12,6 +12,7 @@ from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
 from core.run.search import found_by
+from core.run.sweet_spot import fastest, supported_percentile
 from core.show import emit, standings, verdict
 from core.show.format import duration, when
 from core.show.report import File, Price, Report, Section, cost
@@ -157,10 +158,10 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     race, points = about.race, about.points
     busy = {race.id: words} if (words := verdict.busy_words(race.result)) else {}
     rejected = _rejected(race.facts)
-    done = [one for one in points if one.throughput_per_s]
-    best = max(done, key=lambda one: one.throughput_per_s or 0.0, default=None)
-    name = point_name(best.values) if best is not None else ""
-    said = f"Highest throughput: {name}." if best is not None else "No point came through."
+    level = fastest(points, supported_percentile(points))
+    said = "Its points are not ranked." if any(one.latency for one in points) else "No point came through."
+    if level:
+        said = f"{races.highest(level)}: {point_name(level[0].values)}.{races.level_words(level)}"
     labels = {one.trial: point_name(one.values) for one in points}
     parts: list[Part] = [*sheets.grade(race.facts), races.points(points, busy=busy)]
     return {

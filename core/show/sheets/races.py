@@ -36,6 +36,7 @@ from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK, WARNING, breach
 from core.wire.units import size
 
+HIGHEST, LEVEL = "Highest throughput", "Level at the highest throughput"
 OUTPUTS_HELP = (
     "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
     "compared."
@@ -551,3 +552,16 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
         remarks.append(trial.state)
     remarks += [trial.error["message"]] if trial.error is not None else []
     return "; ".join([*remarks, *([marks_in_words(own)] if own else [])])
+
+
+def highest(level: Sequence[Measured]) -> str:
+    """Return what the first of these is: the fastest point of a sweep, or one of several that may be."""
+    return HIGHEST if len(level) < 2 else LEVEL
+
+
+def level_words(level: Sequence[Measured]) -> str:
+    """Return which points are level with the first, and why it stands first; empty: none is."""
+    if len(level) < 2:
+        return ""
+    others = "; ".join(point_name(row.values) for row in level[1:])
+    return f" Its throughput cannot be told apart from {others}; it has the lowest latency of them."

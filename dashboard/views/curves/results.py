@@ -12,6 +12,7 @@ from core.run.axes import PERCENTILE_NAMES, point_name
 from core.run.sweep import REFUSED, Measured
 from core.run.sweet_spot import Standing, standing, supported_percentile, surely_under
 from core.show import verdict
+from core.show.sheets import races
 from core.wire.guard import MARK, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
@@ -211,9 +212,10 @@ def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, 
         return
     best = level[0]
     if line_s is None:
-        highest = f"Highest throughput: **{_in_words(best, percentile, busy)}**.{_level_words(level)}"
+        text = f"{races.highest(level)}: **{_in_words(best, percentile, busy)}**."
+        text += format.plain(races.level_words(level))
         st.info(
-            f"{highest} Set a latency line to find the best point that still answers in time.",
+            f"{text} Set a latency line to find the best point that still answers in time.",
             icon=":material/info:",
         )
         return
@@ -224,22 +226,13 @@ def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, 
         else f"Its {name} is under the line of {brief(line_s * 1e3)} ms, but the 95 % interval reaches above "
         "it or is not known: measure with more effort before relying on it."
     )
-    text = f"Best under the line: **{_in_words(best, percentile, busy)}**.{_level_words(level)} {words}"
+    text = f"Best under the line: **{_in_words(best, percentile, busy)}**."
+    text += f"{format.plain(races.level_words(level))} {words}"
     text += _unsupported(complete, percentile)
     if sure:
         st.success(text, icon=":material/check_circle:")
     else:
         st.info(text, icon=":material/help:")
-
-
-def _level_words(level: Sequence[Measured]) -> str:
-    """Say which points are level with the first, and why it stands first."""
-    if len(level) < 2:
-        return ""
-    others = "; ".join(point_name(row.values) for row in level[1:])
-    return format.plain(
-        f" Its throughput cannot be told apart from {others}; it has the lowest latency of them."
-    )
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
