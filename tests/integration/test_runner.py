@@ -86,7 +86,7 @@ def test_error_of_the_worker_arrives_as_the_same_class(worker):
     [
         ({"version": "1.31.1"}, "missing required field `creation_s`"),
         ({"version": 1, "creation_s": 0.5}, r"Expected `str`, got `int` - at `\$.version`"),
-        ({"version": "1", "creation_s": 1 << 2000}, "convert"),
+        ({"version": "1", "creation_s": 1 << 2000, "libraries": {}}, "convert"),
         ({"\udcff": 1}, "surrogates not allowed"),
     ],
 )
@@ -96,9 +96,9 @@ def test_a_reply_of_the_wrong_shape_is_an_error_that_names_the_field(worker, rep
 
 
 def test_a_reply_is_returned_as_it_came(worker):
-    command = worker("say(ok={'version': '1', 'creation_s': 1, 'more': [1]})")
+    command = worker("say(ok={'version': '1', 'creation_s': 1, 'libraries': {}, 'more': [1]})")
     reply = run_job(wire.LOADS, {}, command=command)
-    assert repr(reply) == "{'version': '1', 'creation_s': 1, 'more': [1]}"
+    assert repr(reply) == "{'version': '1', 'creation_s': 1, 'libraries': {}, 'more': [1]}"
 
 
 def test_noise_around_the_protocol_is_ignored_when_a_result_comes(worker):
