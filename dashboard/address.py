@@ -2,7 +2,8 @@
 
 A browser sends its address with everything that it asks for, and what it asks for may have left before the
 address arrived that this session just gave it: a race that was started a moment ago would make room for the
-result before it. What this session replaced is therefore not taken for a wish while it is young.
+result before it. What this session replaced is therefore not taken for a wish while it is young, unless the
+browser says that somebody went back in its history.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 from dataclasses import dataclass, field
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-LATE_S = 5.0  # that what a browser asks for may be on its way, also where it and the server are busy
+LATE_S = 10.0  # that what a browser asks for may be on its way, also where it and the server are busy
 _REPLACED = "address.replaced"
 _PAGE = "address.page"
 
@@ -26,10 +28,16 @@ class _Replaced:
 
 
 def arrive(page: str) -> None:
-    """Begin a run of a page: what was replaced on another one is forgotten."""
-    if st.session_state.get(_PAGE) != page:
+    """Begin a run of a page, before anything else is written into the address.
+
+    What was replaced on another page, or before somebody went back, is forgotten; the rest is mended at once.
+    """
+    run = get_script_run_ctx()
+    if st.session_state.get(_PAGE) != page or (run is not None and run.is_history_navigation):
         st.session_state[_PAGE] = page
         st.session_state.pop(_REPLACED, None)
+    for name in st.session_state.get(_REPLACED, {}):
+        named(name)
 
 
 def named(name: str) -> str | None:

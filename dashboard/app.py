@@ -26,7 +26,6 @@ state.freeze_imports()
 following.take_up()
 if not state.is_following():
     drafts.restore()
-    drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
@@ -62,6 +61,8 @@ page = st.navigation(
     expanded=True,  # else the last ones hide behind a button
 )
 address.arrive(page.url_path)
+if not state.is_following():
+    drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 drafts.carry(page.url_path)
 following.mirror(page.url_path)
 with st.sidebar:

@@ -19,7 +19,7 @@ from core.store import ModelRecord
 from core.wire.doors import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
-from dashboard.widgets import chain, feeding
+from dashboard.widgets import chain, choice, feeding
 from dashboard.widgets import protocol as race
 from dashboard.widgets.setting import DEFAULTS, help_text, is_changed, one
 
@@ -49,26 +49,20 @@ def model_picker() -> ModelRecord | None:
         st.page_link("views/models/page.py", label="Open Models", icon=":material/deployed_code:")
         return None
     records = {one.content_sha256: one for one in [current, *state.store().models()]}
-    if st.session_state.get(_PICKED) not in records:
-        st.session_state[_PICKED] = current.content_sha256
-    if st.session_state[_PICKED] != current.content_sha256:
-        st.session_state[_PICKED] = current.content_sha256
-    st.selectbox(
+    choice.draw(
         "Model",
         list(records),
-        key=_PICKED,
+        key="model.picked",
+        chosen=current.content_sha256,
+        take_up=_take_up,
         format_func=lambda sha: records[sha].name if sha in records else sha[:12],
-        on_change=_picked,
         help=f"{format.plain(model_line(current))}. Add more on the Models page.",
     )
     return current
 
 
-_PICKED = "model.picked"
-
-
-def _picked() -> None:
-    if record := state.store().model(st.session_state[_PICKED]):
+def _take_up(sha256: str) -> None:
+    if record := state.store().model(sha256):
         state.choose_model(record)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import streamlit as st
+from dashboard.widgets import choice
 
 
 def offer(
@@ -24,27 +24,22 @@ def offer(
         kept: id -> what it is called, newest first. The name of an id must never change: by it Streamlit
             finds the chosen one again.
         shown: id of what the page shows; another or None: nothing of the list.
-        key: of the widget.
+        key: begins the widget's key.
         take_up: shows the chosen one; called before the page is drawn.
         help: what choosing does.
         labelled: the label is seen, too; a screen reader reads it in any case.
     """
     if not set(kept) - {shown}:
         return
-    st.session_state[key] = shown if shown in kept else None
-
-    def choose() -> None:
-        if picked := st.session_state[key]:
-            take_up(picked)
-
-    st.selectbox(
+    choice.draw(
         label,
         list(kept),
-        index=None,
         key=key,
+        chosen=shown if shown in kept else None,
+        take_up=take_up,
+        index=None,
         format_func=lambda one: kept.get(one, str(one)),
         placeholder="Open an earlier one",
         label_visibility="visible" if labelled else "collapsed",
-        on_change=choose,
         help=help,
     )

@@ -34,6 +34,11 @@ def widget(at: AppTest, name: str) -> Any:
     return at.get_by_key(fields.key(name))
 
 
+def choice(at: AppTest, key: str) -> Any:
+    """The list whose choice the script changes too; see `dashboard.widgets.choice`."""
+    return next(one for one in at.selectbox if str(one.key).rpartition(".")[0] == key)
+
+
 def buttons(at: AppTest, start: str) -> list[str]:
     """Keys of the buttons that begin so."""
     return [str(one.key) for one in at.button if str(one.key).startswith(start)]

@@ -18,7 +18,7 @@ from dashboard import drafts, fields, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import dataset
 from tests.views import invented
-from tests.views.page import Add, Open, texts
+from tests.views.page import Add, Open, choice, texts
 from tests.views.test_history import select
 
 
@@ -220,14 +220,14 @@ def test_tune_opens_with_the_newest_result_of_the_model_and_keeps_the_settings(
     assert f"`{newer.id[:12]}`" in texts(at)
     assert address(at)["trial"] == newer.id
     assert at.get_by_key(fields.key("batch_size")).value == 1
-    at.selectbox(key="tune.earlier").set_value(older.id).run()
+    choice(at, "tune.earlier").set_value(older.id).run()
     assert f"`{older.id[:12]}`" in texts(at)
     assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 1)
     assert f"`{older.id[:12]}`" in texts(reloaded(at, open_page, "tune"))
-    at.selectbox(key="model.picked").set_value(other.content_sha256).run()
+    choice(at, "model.picked").set_value(other.content_sha256).run()
     assert "Nothing measured yet" in texts(at)
     assert "trial" not in address(at)
-    at.selectbox(key="model.picked").set_value(record.content_sha256).run()
+    choice(at, "model.picked").set_value(record.content_sha256).run()
     assert f"`{newer.id[:12]}`" in texts(at)
 
 
@@ -291,7 +291,7 @@ def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
     at.switch_page("views/curves/page.py").run()
     assert "study" not in address(at)
     assert at.session_state[fields.key("intra_op_num_threads")] == 1
-    at.selectbox(key="curves.earlier").set_value(race.study).run()
+    choice(at, "curves.earlier").set_value(race.study).run()
     assert address(at)["study"] == race.study
 
 

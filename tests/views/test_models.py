@@ -18,7 +18,7 @@ from dashboard.views.models import exporting
 from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.views import invented
-from tests.views.page import Add, Open, facts, texts
+from tests.views.page import Add, Open, choice, facts, texts
 
 
 def library(at: AppTest) -> Any:
@@ -452,4 +452,4 @@ def test_a_real_export_ends_in_the_library(open_page: Open, home: Path) -> None:
     assert float(differences.iloc[0, 1]) < 1e-3
     assert not list((home / "exports").iterdir())
     at.button(key="models.use").click().run()
-    assert at.selectbox(key="model.picked").value == record.content_sha256
+    assert choice(at, "model.picked").value == record.content_sha256

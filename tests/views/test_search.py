@@ -19,7 +19,7 @@ from dashboard.views.scorecard import targets
 from dashboard.views.search import answer, form, handing, live
 from tests import tiny_models
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, buttons, click, figure, status, texts
+from tests.views.page import Add, Jobs, Open, buttons, choice, click, figure, status, texts
 
 RUN = "search.run"
 
@@ -545,7 +545,7 @@ def test_another_model_has_searches_of_its_own(
     assert "1.30× faster" in texts(at)
     add_model(tiny_models.fixed_batch, "other")
     at.run()
-    at.selectbox(key="model.picked").select("other").run()
+    choice(at, "model.picked").select("other").run()
     assert not at.exception
     assert "Nothing searched yet" in texts(at)
 

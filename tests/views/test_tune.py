@@ -32,7 +32,7 @@ from core.worker.session.ort_errors import provider_error
 from dashboard import address, fields, format, polling, state
 from tests import builders, tiny_models
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, buttons, click, metrics, status, table, texts, widget
+from tests.views.page import Add, Jobs, Open, buttons, choice, click, metrics, status, table, texts, widget
 from tests.views.test_models import sent
 from tests.views.test_variants import put_variant
 
@@ -689,6 +689,24 @@ def test_what_the_browser_asked_for_before_it_knew_the_new_address_does_not_brin
     at.run()
     assert at.query_params["trial"] == before.id
     assert not at.progress
+
+
+def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the_old_one(
+    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, invented.Duel]]
+) -> None:
+    before, other = put_duel(mlp).trial, put_duel(mlp, latency_s=0.001).trial
+    at = open_page(model=mlp, trial=before.id)
+    assert choice(at, "tune.earlier").value == before.id
+    late = choice(at, "tune.earlier")._widget_state
+    at.button(key="tune.go_on").click().run()
+    [(_, _, more)] = continued
+    sent = at._tree.get_widget_states()
+    sent.widgets.append(late)
+    at._run(sent)
+    assert at.query_params["trial"] == more.trial.id
+    assert at.progress
+    choice(at, "tune.earlier").set_value(other.id).run()  # by hand
+    assert at.query_params["trial"] == other.id
 
 
 def test_what_cannot_go_on_is_said(
