@@ -156,9 +156,10 @@ def test_a_finished_race_goes_on_and_a_reload_finds_it(page: Page, home: Path) -
     assert races[0].state == "COMPLETE"
 
 
-def test_a_pinned_baseline_races_in_the_next_run(page: Page, home: Path) -> None:
+def test_a_pinned_baseline_races_in_the_next_run_and_the_way_back_leads_to_it(page: Page, home: Path) -> None:
     set_number(page, "intra_op_num_threads", 1)
     run(page)
+    first = shown_trial(page)
     page.get_by_role("button", name="Pin as baseline").first.click()
     expect(page.get_by_role("button", name="Unpin baseline").first).to_be_visible()
     page.get_by_role("button", name="Mobile / edge").first.click()
@@ -171,6 +172,8 @@ def test_a_pinned_baseline_races_in_the_next_run(page: Page, home: Path) -> None
     trial = Store(home / "ortune.db").trial(shown_trial(page))
     comparison = Store(home / "ortune.db").comparison(trial.comparison)
     assert {one.role for one in comparison.contestants} == {"candidate", "baseline", "anchor"}
+    page.go_back()
+    expect(page.get_by_text(f"Trial {first[:12]}")).to_be_visible()
 
 
 def test_a_mistake_is_a_red_box_that_stops_run_and_goes_with_it(page: Page) -> None:
