@@ -52,16 +52,16 @@ def one_race(browser: Browser, url: str, store: Store, trial: str, viewers: int)
         page.goto(f"{url}/?trial={new}", wait_until="commit")
         others.append(page)
     until = time.monotonic() + PATIENCE_S
-    while store.trial(new).state in ("WAITING", "RUNNING"):
+    race = store.comparison(str(store.trial(new).comparison))  # which is written after its trials
+    while race.state in ("WAITING", "RUNNING"):
         if time.monotonic() > until:
             raise SystemExit(f"The race took longer than {PATIENCE_S:g} s.")
         time.sleep(POLL_S)
+        race = store.comparison(race.id)
     for page in (first, *others):
         page.close()
-    ended = store.trial(new)
-    if ended.comparison is None or ended.state != "COMPLETE":
-        raise SystemExit(f"The race ended as {ended.state}.")
-    race = store.comparison(ended.comparison)
+    if race.state != "COMPLETE":
+        raise SystemExit(f"The race ended as {race.state}.")
     [found] = [one for one in race.facts["contrasts"] if one["candidate"] == new]
     return math.log(found["ratio"]), bool(busy_words(race.result))
 

@@ -1,4 +1,4 @@
-"""Take README's pictures: a real duel against ORT's default, then Live, moving and still.
+"""Take README's pictures: a real duel against ORT's default, then a film of Live.
 
 Wants a quiet machine. The film shows what happened when it happened: nothing is cut out or sped up.
 """
@@ -27,7 +27,7 @@ BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networki
 
 
 def main() -> None:
-    """Serve, drive, shoot; leave nothing behind but the picture."""
+    """Serve, drive, shoot; leave nothing behind but the pictures."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "ORTUNE_HOME": folder, "ORTUNE_QUEUE": f"{folder}/queue"}
         command = [sys.executable, "-m", "dashboard", "--port", str(PORT)]
@@ -42,8 +42,6 @@ def main() -> None:
                 page = browser.new_page(viewport={"width": 1500, "height": 1150}, color_scheme="light")
                 _duel(page)
                 page.screenshot(path=ROOT / "docs" / "tune.png")
-                _live(page)
-                page.screenshot(path=ROOT / "docs" / "live.png")
                 _film(page)
                 browser.close()
         finally:
@@ -77,20 +75,11 @@ def _duel(page: Page) -> None:
     page.wait_for_timeout(3000)  # charts draw after their data arrived
 
 
-def _live(page: Page) -> None:
-    page.set_viewport_size({"width": 1500, "height": 800})
+def _film(page: Page) -> None:
+    """Film Live while the slider of batch sizes goes up, each step as long as it takes to be answered."""
+    page.set_viewport_size({"width": 1200, "height": 760})
     page.locator(".st-key-tune-live label").first.click()
     page.wait_for_timeout(4000)
-    slider = page.locator(".st-key-slide-knob-batch_size input")
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight"):
-        slider.focus()
-        slider.press(key)
-        page.wait_for_timeout(4000)
-
-
-def _film(page: Page) -> None:
-    """Film the slider of batch sizes going up, each step as long as it takes to be answered."""
-    page.set_viewport_size({"width": 1200, "height": 760})
     slider = page.locator(".st-key-slide-knob-batch_size input")
     slider.focus()
     slider.press("Home")
