@@ -1,11 +1,12 @@
-"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--repeats N]`.
+"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--repeats N] [--settings NAME]`.
 
-A real dashboard; one visitor presses Run (digits_cnn, one thread against ONNX Runtime's default). While it
-races nobody looks at it (the window is empty), one visitor does, or five, each in a browser window of its
-own on this machine, in turns of random order. Told: the ratio with viewers over the ratio without, with its
-95 % interval over the repeats, and the share of races with the remark "busy machine". Target: viewers move
-the ratio by 1 % at most. Exit code 1: they move it by more, the interval considered; 3: too few repeats to
-tell.
+A real dashboard; one visitor presses Run (digits_cnn against ONNX Runtime's default). By `--settings` that is
+one thread against both, of which the second truly loses what a browser takes from the same CPUs, or basic
+graph optimizations against all of them, whose two sides lose alike. While it races nobody looks at it (the
+window is empty), one visitor does, or five, each in a browser window of its own on this machine, in turns of
+random order. Told: the ratio with viewers over the ratio without, with its 95 % interval over the repeats,
+and the share of races with the remark "busy machine". Target: viewers move the ratio by 1 % at most. Exit
+code 1: they move it by more, the interval considered; 3: too few repeats to tell.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.intervals import share_text  # noqa: E402
-from benchmarks.waiting import asked, earlier_trial, opened  # noqa: E402
+from benchmarks.waiting import ONE_THREAD, asked, earlier_trial, opened  # noqa: E402
 from core.evidence.statistics import t_quantile  # noqa: E402
 from core.show.verdict import busy_words  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
 from tests.e2e.conftest import ARGUMENTS, _executable, named, serving  # noqa: E402
 
 VIEWERS = (0, 1, 5)
+SETTINGS = {"threads": ONE_THREAD, "level": ("--graph-optimization-level", "ORT_ENABLE_BASIC")}
 MOST = 0.01  # of the ratio
 PATIENCE_S = 120.0
 POLL_S = 0.5
@@ -70,6 +72,7 @@ def main() -> int:
     """Race in turns, and tell how far apart the ratios are."""
     parser = lab.options(__doc__)
     parser.add_argument("--repeats", type=int, default=12, metavar="N")
+    parser.add_argument("--settings", choices=SETTINGS, default="threads")
     given = parser.parse_args()
     lab.head(lab.this_machine())
     ratios: dict[int, list[float]] = {count: [] for count in VIEWERS}
@@ -77,7 +80,7 @@ def main() -> int:
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         home = Path(folder)
-        trial = earlier_trial("sample_models/digits_cnn.onnx", home)
+        trial = earlier_trial("sample_models/digits_cnn.onnx", home, settings=SETTINGS[given.settings])
         store = Store(home / STORE_NAME)
         with serving(home) as (url, _):
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))

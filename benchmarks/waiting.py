@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ PATIENCE_S = 120.0
 POLL_MS = 200
 
 
-def earlier_trial(model: str, home: Path, *more: str) -> str:
+ONE_THREAD = ("--intra-op-num-threads", "1")
+
+
+def earlier_trial(model: str, home: Path, *more: str, settings: Sequence[str] = ONE_THREAD) -> str:
     """Id of a race on the command line: whoever opens it in the browser has its settings."""
-    command = [sys.executable, "-m", "core", "bench", model, "--intra-op-num-threads", "1", *more]
+    command = [sys.executable, "-m", "core", "bench", model, *settings, *more]
     done = subprocess.run(
         [*command, "--json", "--quiet"],
         env={**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")},

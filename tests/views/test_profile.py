@@ -17,7 +17,7 @@ from dashboard import state
 from tests import tiny_models
 from tests.views import invented
 from tests.views.invented import DATA
-from tests.views.page import Add, Open, figure, offers, texts
+from tests.views.page import Add, Open, choice, figure, offers, run_late, texts
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_times_of_cuda_nodes_are_called_host_launch_time(
     nodes = [{**node, "provider": "CUDAExecutionProvider"} for node in trial.result["profile"]["nodes"]]
     put(profile_changes={"nodes": nodes}, effective_providers=invented.ASKED_CUDA)
     at = open_page("profile", model=mlp)
-    at.selectbox(key="profile.shown").select_index(0).run()
+    choice(at, "profile.shown").select_index(0).run()
     assert "host launch time" in texts(at)
 
 
@@ -212,12 +212,32 @@ def test_earlier_profiles_can_be_chosen(open_page: Open, mlp: ModelRecord, put: 
     put(recording="loop")
     second = put(recording="chain")
     at = open_page("profile", model=mlp)
-    box = at.selectbox(key="profile.shown")
+    box = choice(at, "profile.shown")
     assert len(box.options) == 2
     shown = at.dataframe[0].value
     box.select_index(1 if box.value == second.id else 0).run()
     assert not at.exception
     assert not at.dataframe[0].value.equals(shown)
+
+
+def test_what_the_browser_sent_before_it_knew_the_new_profile_does_not_choose_the_old_one(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(recording="loop")
+    put(recording="chain")
+    made = []
+
+    def submit(_spec: Any, **_how: Any) -> str:
+        made.append(put())
+        return str(made[0].id)
+
+    invented.queue(monkeypatch, "profile", submit)
+    at = open_page("profile", model=mlp)
+    late = choice(at, "profile.shown")._widget_state
+    at.button(key="profile.run").click().run()
+    run_late(at, late)
+    assert choice(at, "profile.shown").value == made[0].id
+    assert at.query_params["trial"] == made[0].id
 
 
 def test_a_link_opens_the_profile_it_names(
@@ -228,7 +248,7 @@ def test_a_link_opens_the_profile_it_names(
     at = open_page("profile", model=add_model(tiny_models.conv))
     at.query_params["trial"] = wanted.id
     at.run()
-    assert at.selectbox(key="profile.shown").value == wanted.id
+    assert choice(at, "profile.shown").value == wanted.id
     assert "Loop" in set(at.dataframe[0].value["Operator"])
     assert at.session_state[state.MODEL] == mlp.content_sha256
 
@@ -292,7 +312,7 @@ def test_the_trace_is_offered_only_while_it_is_there(
     assert offers(at)[0].proto.disabled
     put()
     at.run()
-    at.selectbox(key="profile.shown").select_index(0).run()
+    choice(at, "profile.shown").select_index(0).run()
     assert not offers(at)[0].proto.disabled
 
 

@@ -32,7 +32,20 @@ from core.worker.session.ort_errors import provider_error
 from dashboard import address, fields, format, polling, state
 from tests import builders, tiny_models
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, buttons, choice, click, metrics, status, table, texts, widget
+from tests.views.page import (
+    Add,
+    Jobs,
+    Open,
+    buttons,
+    choice,
+    click,
+    metrics,
+    run_late,
+    status,
+    table,
+    texts,
+    widget,
+)
 from tests.views.test_models import sent
 from tests.views.test_variants import put_variant
 
@@ -700,9 +713,7 @@ def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the
     late = choice(at, "tune.earlier")._widget_state
     at.button(key="tune.go_on").click().run()
     [(_, _, more)] = continued
-    sent = at._tree.get_widget_states()
-    sent.widgets.append(late)
-    at._run(sent)
+    run_late(at, late)
     assert at.query_params["trial"] == more.trial.id
     assert at.progress
     choice(at, "tune.earlier").set_value(other.id).run()  # by hand

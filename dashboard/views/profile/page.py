@@ -15,7 +15,7 @@ from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, polling, state
-from dashboard.widgets import bringing, controls, head, profile_results
+from dashboard.widgets import bringing, choice, controls, head, profile_results
 from dashboard.widgets.profile_results import IMPORTED
 from dashboard.widgets.queue_text import bar
 
@@ -287,18 +287,20 @@ def _remove(one: Imported) -> None:
 def _choose(labels: Mapping[str, str]) -> None:
     if len(labels) < 2 and (not labels or st.session_state.get(SHOWN) in labels):
         return
-    st.selectbox(
+    choice.draw(
         "Profile shown",
         list(labels),
         key=SHOWN,
+        chosen=st.session_state.get(SHOWN),
+        take_up=_take_up,
         format_func=lambda one: labels.get(one, str(one)),
-        on_change=_chosen,
         help="All profiles of this model, newest first, and those that were imported.",
     )
 
 
-def _chosen() -> None:
-    _address(st.session_state[SHOWN])
+def _take_up(chosen: str) -> None:
+    st.session_state[SHOWN] = chosen
+    _address(chosen)
 
 
 def _asked_for(trial: Trial) -> str:
