@@ -350,6 +350,7 @@ ACTIONS = {
     "Curves": "Measure|All points are measured",
     "Profile": "Profile",
     "Why": "Explain",
+    "Machine": "Test quietness",
     "Variants": "Make",
     "Accuracy": "Evaluate",
     "Scorecard": "Measure what is missing",

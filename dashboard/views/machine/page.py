@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.quietness import answer
 from core.run import kinds
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import polling, state
-from dashboard.widgets import machine_line, peaks
+from dashboard.widgets import head, machine_line, peaks
 from dashboard.widgets.queue_text import bar
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
@@ -17,7 +18,7 @@ KIND = "self-test"
 
 
 def page() -> None:
-    st.title("Machine", anchor=False)
+    action = head.draw("Machine")
     state.show_kept_error()
     try:
         environment = state.environment()
@@ -25,7 +26,7 @@ def page() -> None:
         state.report(error)
         return
     fingerprint = environment["fingerprint"]
-    _quiet(fingerprint)
+    _quiet(fingerprint, action)
     _peaks(fingerprint)
     st.markdown("#### This machine")
     st.caption(
@@ -61,23 +62,21 @@ def _peaks(fingerprint: str) -> None:
 # --- quietness ----------------------------------------------------------------------------------------------
 
 
-def _quiet(fingerprint: str) -> None:
+def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
     running = _running()
-    with st.container(horizontal=True, vertical_alignment="center", key="machine.bar"):
-        st.markdown("#### Is it quiet enough to publish?", width="content")
-        st.space("stretch")
-        st.button(
-            "Test it",
-            key="machine.test",
-            type="primary",
-            icon=":material/monitor_heart:",
-            disabled=running is not None or bool(state.closed()),
-            on_click=test,
-            help=state.closed()
-            or "Races ONNX Runtime's default against a second process of itself, for a few seconds."
-            if running is None
-            else "A self-test is under way.",
-        )
+    action.button(
+        "Test quietness",
+        key="machine.test",
+        type="primary",
+        icon=":material/monitor_heart:",
+        disabled=running is not None or bool(state.closed()),
+        on_click=test,
+        help=state.closed()
+        or "Races ONNX Runtime's default against a second process of itself, for a few seconds."
+        if running is None
+        else "A self-test is under way.",
+    )
+    st.markdown("#### Is it quiet enough to publish?")
     if running is not None:
         st.fragment(_live, run_every=polling.RACE_S)(running.id)
     else:
