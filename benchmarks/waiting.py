@@ -32,8 +32,6 @@ from tests.e2e.conftest import ARGUMENTS, _executable, serving  # noqa: E402
 FIRST_S, VERDICT_S = 2.0, 10.0
 PATIENCE_S = 120.0
 POLL_MS = 200
-
-
 ONE_THREAD = ("--intra-op-num-threads", "1")
 
 

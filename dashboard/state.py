@@ -171,14 +171,15 @@ def closed() -> str:
     return ""
 
 
-def unless_closed(help: str | None = None, *, off: bool = False) -> dict[str, Any]:
+def unless_closed(help: str | None = None, *, off: bool = False, busy: str = "") -> dict[str, Any]:
     """Return how a control is drawn that measures or changes something: off, with the reason, where none may.
 
     Args:
         help: of the control, where it is on.
         off: it is off for another reason, which `help` tells.
+        busy: what it waits for, said before anything else; empty: nothing.
     """
-    reason = closed()
+    reason = busy or closed()
     return {"disabled": off or bool(reason), "help": reason or help}
 
 
@@ -396,10 +397,7 @@ def show_trial(trial_id: str | None) -> None:
     if st.session_state.get(TRIAL) != trial_id:
         st.session_state[TRIAL_OF] = None
     st.session_state[TRIAL] = trial_id
-    if trial_id is None:
-        address.put(TRIAL_PARAM, None)
-    else:
-        address.put(TRIAL_PARAM, trial_id)
+    address.put(TRIAL_PARAM, trial_id)
 
 
 def own_trial(trial_id: str) -> None:

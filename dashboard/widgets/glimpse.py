@@ -42,10 +42,10 @@ def switch() -> None:
         key=ON,
         persist_state="session",
         on_change=_switched,
-        disabled=bool(reason := state.closed()),
-        help=reason
-        or "Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
-        "which stays warm meanwhile. Others who wait for this machine go first. *Run* confirms.",
+        **state.unless_closed(
+            "Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
+            "which stays warm meanwhile. Others who wait for this machine go first. *Run* confirms."
+        ),
     )
 
 

@@ -32,12 +32,12 @@ def button(
         "Go on",
         key=f"{page}.go_on",
         icon=":material/more_time:",
-        disabled=bool(reason := state.closed()),
         on_click=_start,
         args=(race.id, follow),
-        help=reason
-        or "Adds more generations of fresh processes. The rounds that there are count with them; this "
-        "result stays as it is.",
+        **state.unless_closed(
+            "Adds more generations of fresh processes. The rounds that there are count with them; this "
+            "result stays as it is."
+        ),
     )
 
 

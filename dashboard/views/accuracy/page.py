@@ -251,14 +251,13 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         type="secondary" if again or active else "primary",
         icon=":material/fact_check:",
         shortcut="Ctrl+Enter",
-        disabled=active or not requests or bool(state.closed()),
-        help="Wait for the evaluation, or cancel it."
-        if active
-        else state.closed()
-        or words
-        or "Feeds every row to every chosen model; what has not changed is not repeated.",
         on_click=_start,
         args=([one.spec for one in requests],),
+        **state.unless_closed(
+            words or "Feeds every row to every chosen model; what has not changed is not repeated.",
+            off=not requests,
+            busy="Wait for the evaluation, or cancel it." if active else "",
+        ),
     )
 
 

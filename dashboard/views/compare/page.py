@@ -89,10 +89,8 @@ def show(comparison_id: str | None) -> None:
     if st.session_state.get(SHOWN) != comparison_id:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = comparison_id
-    if comparison_id is None:
-        address.put(COMPARISON_PARAM, None)
-    else:
-        address.put(COMPARISON_PARAM, comparison_id)
+    address.put(COMPARISON_PARAM, comparison_id)
+    if comparison_id is not None:
         st.session_state[CLOSED] = False
 
 

@@ -142,10 +142,8 @@ def _earlier(record: ModelRecord) -> None:
         if listed and st.session_state.get(STUDY) is None and not controls.changed_settings():
             _open(listed[0])
     shown = st.session_state.get(STUDY)
-    if shown in sweeps:
+    if shown is None or shown in sweeps:
         address.put(STUDY_PARAM, shown)
-    elif shown is None:
-        address.put(STUDY_PARAM, None)
     earlier.offer(
         "Sweeps of this model",
         {study: _study_label(sweeps[study]) for study in listed},
@@ -244,12 +242,13 @@ def _run_box(
         type="primary",
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter",
-        disabled=active or not todo or bool(state.closed()),
-        help="Wait for the running sweep, or cancel it."
-        if active
-        else state.closed() or "All points in one race.",
         on_click=_start,
         args=(record,),
+        **state.unless_closed(
+            "All points in one race.",
+            off=not todo,
+            busy="Wait for the running sweep, or cancel it." if active else "",
+        ),
     )
     if not active:
         with st.container(horizontal=True, vertical_alignment="center"):

@@ -69,12 +69,11 @@ def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
         key="machine.test",
         type="primary",
         icon=":material/monitor_heart:",
-        disabled=running is not None or bool(state.closed()),
         on_click=test,
-        help=state.closed()
-        or "Races ONNX Runtime's default against a second process of itself, for a few seconds."
-        if running is None
-        else "A self-test is under way.",
+        **state.unless_closed(
+            "Races ONNX Runtime's default against a second process of itself, for a few seconds.",
+            busy="A self-test is under way." if running is not None else "",
+        ),
     )
     st.markdown("#### Is it quiet enough to publish?")
     if running is not None:

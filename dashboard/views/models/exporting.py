@@ -60,10 +60,10 @@ def form() -> None:
         key="export.form.start",
         icon=":material/output:",
         on_click=_submit,
-        disabled=is_running() or bool(state.closed()),
-        help="An export is running."
-        if is_running()
-        else state.closed() or "Runs in a process of its own; this page stays usable.",
+        **state.unless_closed(
+            "Runs in a process of its own; this page stays usable.",
+            busy="An export is running." if is_running() else "",
+        ),
     )
 
 

@@ -200,10 +200,11 @@ def _run_button(record: ModelRecord, spec: TrialSpec | None, shown: Trial | None
         type="primary",
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter",
-        disabled=active or spec is None or bool(state.closed()),
-        help="Wait for the running profile, or cancel it." if active else state.closed() or None,
         on_click=_start,
         args=(record,),
+        **state.unless_closed(
+            off=spec is None, busy="Wait for the running profile, or cancel it." if active else ""
+        ),
     )
 
 

@@ -219,11 +219,12 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
         "Resume",
         key="search.resume",
         icon=":material/resume:",
-        disabled=bool(state.closed()),
         on_click=go_on,
         args=(None,),
-        help="Goes on with what was tried, in the time that was left. Some of it is looked at again first, "
-        "to see whether the machine is still the same.",
+        **state.unless_closed(
+            "Goes on with what was tried, in the time that was left. Some of it is looked at again first, "
+            "to see whether the machine is still the same."
+        ),
     )
 
 
@@ -242,7 +243,6 @@ def _more_time(record: StudyRecord, go_on: Callable[[int | None], None]) -> None
             "Go on",
             key="search.go_on",
             icon=":material/more_time:",
-            disabled=bool(state.closed()),
             on_click=lambda: go_on(int(st.session_state[MORE])),
-            help="Goes on with this search. Its answer is replaced by the new one.",
+            **state.unless_closed("Goes on with this search. Its answer is replaced by the new one."),
         )

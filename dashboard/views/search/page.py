@@ -79,10 +79,7 @@ def show(study: str | None) -> None:
     if st.session_state.get(SHOWN) != study:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = study
-    if study is None:
-        address.put(STUDY_PARAM, None)
-    else:
-        address.put(STUDY_PARAM, study)
+    address.put(STUDY_PARAM, study)
 
 
 def _newest(model: ModelRecord) -> StudyRecord | None:

@@ -300,10 +300,9 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, action: Del
         type="secondary" if again else "primary",
         icon=":material/troubleshoot:",
         shortcut="Ctrl+Enter",
-        disabled=active or bool(state.closed()),
-        help="Wait for the passes, or cancel them." if active else state.closed() or None,
         on_click=_start,
         args=(of,),
+        **state.unless_closed(busy="Wait for the passes, or cancel them." if active else ""),
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
