@@ -1,18 +1,21 @@
-"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--repeats N] [--settings NAME]`.
+"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--settings NAME] [--late]`.
 
 A real dashboard; one visitor presses Run (digits_cnn against ONNX Runtime's default). By `--settings` that is
 one thread against both, of which the second truly loses what a browser takes from the same CPUs, or basic
 graph optimizations against all of them, whose two sides lose alike. While it races nobody looks at it (the
-window is empty), one visitor does, or five, each in a browser window of its own on this machine, in turns of
-random order. Told: the ratio with viewers over the ratio without, with its 95 % interval over the repeats,
-and the share of races with the remark "busy machine". Target: viewers move the ratio by 1 % at most. Exit
-code 1: they move it by more, the interval considered; 3: too few repeats to tell.
+window is empty), one visitor does, or five, of whom four follow the first by the link of a presenter, each in
+a browser window of its own on this machine, in turns of random order. With `--late` the four open the race
+when it has begun, so that it races while four browsers load a page. Told: the ratio with viewers over the
+ratio without, with its 95 % interval over the repeats, and the share of races with the remark "busy machine".
+Target: viewers move the ratio by 1 % at most. Exit code 1: they move it by more, the interval considered; 3:
+too few repeats to tell.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -22,7 +25,7 @@ from pathlib import Path
 # The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.intervals import share_text  # noqa: E402
@@ -37,22 +40,26 @@ SETTINGS = {"threads": ONE_THREAD, "level": ("--graph-optimization-level", "ORT_
 MOST = 0.01  # of the ratio
 PATIENCE_S = 120.0
 POLL_S = 0.5
+SETTLE_MS = 3000.0  # a page that was just drawn still fetches its plots
 
 
-def one_race(browser: Browser, url: str, store: Store, trial: str, viewers: int) -> tuple[float, bool]:
+def one_race(
+    browser: Browser, url: str, store: Store, trial: str, viewers: int, *, late: bool
+) -> tuple[float, bool]:
     """Run once while so many look on; ln(ratio), and whether the race has the remark on other programs."""
     first = opened(browser, url, trial)
+    pages = [first]
+    if viewers > 1 and not late:
+        pages += followers(browser, first, viewers - 1)
     before = first.url
     first.locator(".st-key-run button").first.click()
     first.wait_for_function("before => location.href !== before", **asked(before))
     [new] = named(first.url)["trial"]
-    others = []
     if not viewers:
         first.goto("about:blank")
-    for _ in range(viewers - 1):
-        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-        page.goto(f"{url}/?trial={new}", wait_until="commit")
-        others.append(page)
+    for _ in range(viewers - len(pages)):
+        pages.append(window(browser))
+        pages[-1].goto(f"{url}/?trial={new}", wait_until="commit")
     until = time.monotonic() + PATIENCE_S
     race = store.comparison(str(store.trial(new).comparison))  # which is written after its trials
     while race.state in ("WAITING", "RUNNING"):
@@ -60,12 +67,30 @@ def one_race(browser: Browser, url: str, store: Store, trial: str, viewers: int)
             raise SystemExit(f"The race took longer than {PATIENCE_S:g} s.")
         time.sleep(POLL_S)
         race = store.comparison(race.id)
-    for page in (first, *others):
-        page.close()
+    for page in pages:
+        page.context.close()
     if race.state != "COMPLETE":
         raise SystemExit(f"The race ended as {race.state}.")
     [found] = [one for one in race.facts["contrasts"] if one["candidate"] == new]
     return math.log(found["ratio"]), bool(busy_words(race.result))
+
+
+def followers(browser: Browser, presenter: Page, many: int) -> list[Page]:
+    """Return windows that show what the presenter's shows, drawn to their ends."""
+    presenter.get_by_role("button", name="Present").click()
+    link = presenter.get_by_test_id("stSidebar").get_by_test_id("stCode").filter(has_text="follow=")
+    address = re.sub(r"\s", "", link.inner_text())
+    pages = [window(browser) for _ in range(many)]
+    for page in pages:
+        page.goto(address)
+        page.get_by_text("You follow a presenter").wait_for()
+    presenter.wait_for_timeout(SETTLE_MS)
+    return pages
+
+
+def window(browser: Browser) -> Page:
+    """Return a new window that knows nothing of the others."""
+    return browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
 
 
 def main() -> int:
@@ -73,6 +98,7 @@ def main() -> int:
     parser = lab.options(__doc__)
     parser.add_argument("--repeats", type=int, default=12, metavar="N")
     parser.add_argument("--settings", choices=SETTINGS, default="threads")
+    parser.add_argument("--late", action="store_true", help="four of five come when the race has begun")
     given = parser.parse_args()
     lab.head(lab.this_machine())
     ratios: dict[int, list[float]] = {count: [] for count in VIEWERS}
@@ -86,7 +112,7 @@ def main() -> int:
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
             for _ in range(given.repeats):
                 for count in rng.sample(VIEWERS, len(VIEWERS)):
-                    ratio, remark = one_race(browser, url, store, trial, count)
+                    ratio, remark = one_race(browser, url, store, trial, count, late=given.late)
                     ratios[count].append(ratio)
                     busy[count] += remark
             browser.close()

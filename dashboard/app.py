@@ -23,6 +23,7 @@ st.html(_STYLE)
 gate.stay_inside()
 login.require()
 state.freeze_imports()
+state.arrive()
 following.take_up()
 if not state.is_following():
     drafts.restore()

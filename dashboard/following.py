@@ -25,8 +25,9 @@ from dashboard import drafts, state
 
 PARAM = "follow"  # ?follow=<token>
 LOOK_S = 1.0  # between two looks of a follower; it costs a look into a dictionary
+MEASURING_S = 4.0  # while something is measured, which a browser on the same machine disturbs by each look
 GRACE_S = 10.0  # a browser that lost its connection may come back
-STILL_S = 5.0  # a follower who has not looked for so long is counted no more
+STILL_S = 10.0  # a follower who has not looked for so long is counted no more
 MOST = 100  # presentations of one server
 _INERT = Path(__file__).with_name("following.css")
 
@@ -44,6 +45,7 @@ class Place:
     page: str = ""  # path of the page, as its address has it
     query: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # of the form, as a draft keeps them
+    measuring: bool = False  # something was, when its page was drawn
     version: int = 0  # counts what has changed
     gone_since: float | None = None  # monotonic: the presenter's browser is away
     followers: dict[str, float] = field(default_factory=dict)  # session -> when it last looked
@@ -71,13 +73,16 @@ class Presentations:
         with self._lock:
             self._places.pop(token, None)
 
-    def tell(self, token: str, page: str, query: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        """Say where the presenter is now."""
+    def tell(
+        self, token: str, page: str, query: Mapping[str, str], values: Mapping[str, Any], *, measuring: bool
+    ) -> None:
+        """Say where the presenter is now, and whether something is measured, whose end they see with it."""
         with self._lock:
             place = self._places.get(token)
-            if place is None or (place.page, place.query, place.values) == (page, query, values):
+            now = (page, dict(query), dict(values), measuring)
+            if place is None or (place.page, place.query, place.values, place.measuring) == now:
                 return
-            place.page, place.query, place.values = page, dict(query), dict(values)
+            place.page, place.query, place.values, place.measuring = now
             place.version += 1
 
     def find(self, token: str, follower: str = "") -> Place | None:
@@ -166,7 +171,8 @@ def mirror(page: str) -> None:
         "**You follow a presenter.** This page shows what theirs shows; you cannot change anything.",
         icon=":material/co_present:",
     )
-    st.fragment(_watch, run_every=LOOK_S)(token, place.version)
+    look_s = MEASURING_S if state.scheduler().active() else LOOK_S
+    st.fragment(_watch, run_every=look_s)(token, place.version)
 
 
 HOME = "tune"  # the page without a path
@@ -186,7 +192,8 @@ def tell(page: str) -> None:
     token = st.session_state.get(PRESENTING)
     if token:
         query = {key: value for key, value in st.query_params.items() if key not in (PARAM, drafts.PARAM)}
-        presentations().tell(token, page or HOME, query, drafts.collect())
+        measuring = bool(state.scheduler().active())
+        presentations().tell(token, page or HOME, query, drafts.collect(), measuring=measuring)
 
 
 def sidebar() -> None:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
@@ -49,7 +50,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import address, contestants, fields, folders
+from dashboard import address, contestants, fields, folders, polling
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -423,6 +424,37 @@ def own_job() -> tuple[Status, str, dict[str, str]] | None:
     own = st.session_state.get(OWN)
     found = status(own["id"]) if own else None
     return None if own is None or found is None else (found, own["page"], own["query"])
+
+
+# --- who looks on -----------------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False)
+def _sessions() -> set[str]:
+    """Ids of the sessions of this server, of which some have gone."""
+    return set()
+
+
+def arrive() -> None:
+    """Count this session among those that look on."""
+    if context := get_script_run_ctx():
+        _sessions().add(context.session_id)
+
+
+def look_s(status: Status | None) -> float:
+    """Return after how many seconds this page looks again at something that is measured.
+
+    Whoever started it looks as if alone, all others share one rate: `polling.race_s`.
+
+    Args:
+        status: where it stands; None: another process measures it.
+    """
+    followed = own_job()
+    if (followed is not None and is_active(followed[0])) or not runtime.exists():
+        return polling.race_s(status)
+    server = runtime.get_instance()
+    _sessions().difference_update([one for one in set(_sessions()) if not server.is_active_session(one)])
+    return polling.race_s(status, sharing=max(1, len(_sessions()) - 1))
 
 
 def is_new_link(trial_id: str) -> bool:

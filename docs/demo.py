@@ -28,12 +28,14 @@ DIGITS, TRANSFORMER = "sample_models/digits_cnn.onnx", "sample_models/tiny_trans
 SHAPE = ["--dim", "sequence=128", "--batch-size", "1"]
 PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate", f"preset:cpu-{name}")]
 COMMANDS: Sequence[Sequence[str]] = (
-    ["bench", DIGITS, "--intra-op-num-threads", "1"],
+    ["machine", "--self-test"],
+    ["machine", "--peaks"],
     ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
     ["check", "sample_models/digits_scorecard.yaml"],
-    ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
     ["profile", DIGITS],
+    ["bench", DIGITS, "--intra-op-num-threads", "1"],
+    ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
     ["bench", TRANSFORMER, *SHAPE, "--intra-op-num-threads", "2"],
     ["search", TRANSFORMER, *SHAPE, "--budget", "90s"],
     ["bench", TRANSFORMER, *SHAPE, "--graph-optimization-level", "ORT_DISABLE_ALL"],
@@ -53,12 +55,14 @@ def main() -> None:
 
 
 def record(home: Path) -> None:
-    """Run the commands, and explain the last result by what it raced against."""
+    """Run the commands, and explain the newest result of each model by what it raced against."""
     for command in COMMANDS:
         print("$ python -m core", *command, flush=True)
         _core(home, *command, "--quiet")
-    newest = json.loads(_core(home, "history", "--limit", "1", "--json"))["trials"][0]
-    _core(home, "why", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
+    for model in (DIGITS, TRANSFORMER):
+        asked = ("history", "--model", Path(model).stem, "--limit", "1", "--json")
+        newest = json.loads(_core(home, *asked))["trials"][0]
+        _core(home, "why", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
 
 
 def _core(home: Path, *command: str) -> str:

@@ -74,8 +74,8 @@ def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
     """How far two equal processes differed, over time: 95 % intervals within the bands of the grades."""
     info = history_info(self_tests)
     figure = base_figure(x_title="", y_title="Difference of two equal processes (%)")
-    for band in info.bands:
-        _draw_band(figure, band)
+    for index, band in enumerate(info.bands):
+        _draw_band(figure, band, below=index % 2 == 0)
     for one in info.points:
         color, symbol = _LOOKS[one.name]
         figure.add_scatter(
@@ -92,7 +92,8 @@ def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
     return figure
 
 
-def _draw_band(figure: go.Figure, band: Band) -> None:
+def _draw_band(figure: go.Figure, band: Band, *, below: bool) -> None:
+    """Draw the two lines of a grade, and its name beyond one of them: narrow bands lie together."""
     for side in (-band.percent, band.percent):
         figure.add_hline(y=side, line={"color": _BAND_COLOR, "dash": "dot", "width": 1})
     figure.add_hrect(
@@ -105,11 +106,11 @@ def _draw_band(figure: go.Figure, band: Band) -> None:
     figure.add_annotation(
         x=1,
         xref="paper",
-        y=band.percent,
+        y=-band.percent if below else band.percent,
         text=f"{band.grade}: ±{band.percent:g} %",
         showarrow=False,
         xanchor="right",
-        yanchor="bottom",
+        yanchor="top" if below else "bottom",
     )
 
 

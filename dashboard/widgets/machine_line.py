@@ -22,7 +22,7 @@ from dashboard.widgets import plots, results, tables
 from dashboard.widgets.queue_text import bar
 
 REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
-OWN_REFRESH_S = 5.0  # while a job of this server runs; the page of a race looks more often itself
+OWN_REFRESH_S = 5.0  # while a job of this session runs; the page of a race looks more often itself
 
 
 def sidebar() -> None:
@@ -48,7 +48,8 @@ def sidebar() -> None:
 
 def queue_line() -> None:
     """Draw who measures now and who waits, on the whole machine; first what this session has started."""
-    (_often if state.scheduler().active() else _rarely)()
+    own = state.own_job()
+    (_often if own is not None and state.is_active(own[0]) else _rarely)()
 
 
 def _queue_line() -> None:

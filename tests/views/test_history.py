@@ -141,7 +141,7 @@ def test_a_busy_machine_is_in_the_table_and_can_be_searched_for(open_page: Open,
     quiet, busy = duel(mlp), duel(mlp, busy=builders.busy_machine())
     at = open_page("history")
     shown = table(at).set_index("Trial")
-    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", builders.BUSY]
+    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", "busy"]
     assert shown.loc[quiet.trial.id[:12], "Machine"] == ""
     at.text_input(key="history.search").set_value("chromium").run()
     assert table(at)["Trial"].tolist() == [busy.trial.id[:12]]

@@ -432,8 +432,8 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("changed", on="terminal"), lambda one: changes_in_words(one) or "nothing"),
         (Column("changed", key="changed", on="none"), changes_in_words),
         (
-            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
-            lambda one: busy_words(one.facts),
+            Column("machine", on="browser", help=_BUSY_HELP),
+            lambda one: "busy" if busy_words(one.facts) else "",
         ),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
@@ -469,6 +469,9 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
 
 
 _VERDICT_HELP = "Against the baseline that was pinned then, else against ONNX Runtime's default."
+_BUSY_HELP = (
+    "busy: who else used it stands under the table when its row is ticked. Empty: nobody, or not known."
+)
 _GRADE_HELP = (
     "How fine the answer of the race is, by what two copies of one configuration differed: A within 1 %, B "
     "within 3 %, C wider; F: rejected."

@@ -17,7 +17,7 @@ from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, contestants, format, polling, state
+from dashboard import address, contestants, format, state
 from dashboard.contestants import Entry
 from dashboard.views.compare import elsewhere, entry_list
 from dashboard.widgets import controls, going_on, live_text, race_results, report, tables
@@ -324,7 +324,7 @@ def _race(shown: Comparison) -> None:
         trials = state.store().trials_of(shown.id)
         if shown.state in ACTIVE:
             race_results.header(shown, live=True)
-            again_s = polling.race_s(state.status(shown.id))
+            again_s = state.look_s(state.status(shown.id))
             st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
             return
         race_results.header(shown, partial(_buttons, shown, trials))
@@ -360,7 +360,7 @@ def _retake(shown: Comparison) -> None:
 def _live(race: Comparison, field: Field, again_s: float) -> None:
     status = state.status(race.id)
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
-    if ended or polling.race_s(status) != again_s:
+    if ended or state.look_s(status) != again_s:
         st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
     with st.container(key="compare.live"):
         race_results.live(race, status, field, state.store().trials_of(race.id))

@@ -22,7 +22,7 @@ from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, fields, format, polling, state
+from dashboard import address, fields, format, state
 from dashboard.charts import curve_charts
 from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
@@ -341,7 +341,7 @@ def _live(
     """The running race, polled; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
         if race is not None and race.state in ACTIVE:
-            again_s = polling.race_s(state.status(race.id))
+            again_s = state.look_s(state.status(race.id))
             trials = state.store().trials_of(race.id)
             field = live_text.field_of(race, trials)
             st.fragment(_tick, run_every=again_s)(race, field, points, rows, axes, again_s)
@@ -357,7 +357,7 @@ def _tick(
 ) -> None:
     status = state.status(race.id)
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
-    if ended or polling.race_s(status) != again_s:
+    if ended or state.look_s(status) != again_s:
         st.rerun()
     trials = state.store().trials_of(race.id)
     race_results.live(race, status, field, trials)

@@ -9,7 +9,7 @@ from core.evidence.quietness import answer
 from core.run import kinds
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
-from dashboard import polling, state
+from dashboard import state
 from dashboard.widgets import head, machine_line, peaks
 from dashboard.widgets.queue_text import bar
 
@@ -77,7 +77,7 @@ def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
     )
     st.markdown("#### Is it quiet enough to publish?")
     if running is not None:
-        st.fragment(_live, run_every=polling.RACE_S)(running.id)
+        st.fragment(_live, run_every=state.look_s(None))(running.id)
     else:
         _report_end()
     try:

@@ -21,7 +21,7 @@ from core.store import ModelRecord
 from core.wire.doors import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
-from dashboard import address, contestants, format, polling, state
+from dashboard import address, contestants, format, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, earlier, head, report
@@ -424,7 +424,7 @@ def _live(active: Sequence[Status], card: Sequence[Row]) -> None:
         )
 
     with st.container(key="scorecard.live"):
-        st.fragment(tick, run_every=polling.RACE_S if active else None)()
+        st.fragment(tick, run_every=state.look_s(None) if active else None)()
 
 
 def _cancel(jobs: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from core.run.job import Status
 from core.spec.question import question_from_dict
 from core.spec.space import changes_words
 from core.store import StudyRecord
-from dashboard import format, polling, state
+from dashboard import format, state
 from dashboard.charts import search_charts, search_live_charts
 from dashboard.widgets import plots
 from dashboard.widgets.queue_text import waiting_text
@@ -26,7 +26,7 @@ def watch(record: StudyRecord) -> None:
         st.subheader(f"Searching: {format.plain(question_from_dict(record.question).words)}", anchor=False)
     for line in question_from_dict(record.question).limit_words:
         st.caption(f":material/rule: {format.plain(line)}")
-    st.fragment(_tick, run_every=polling.RACE_S)(record.id)
+    st.fragment(_tick, run_every=state.look_s(None))(record.id)
 
 
 def _tick(study: str) -> None:

@@ -18,7 +18,7 @@ from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, polling, state
+from dashboard import format, state
 from dashboard.widgets import (
     adding,
     chain,
@@ -312,14 +312,14 @@ def _empty(record: ModelRecord | None) -> None:
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it."""
     results.header(trial, live=True)
-    again_s = polling.race_s(state.status(trial.id))
+    again_s = state.look_s(state.status(trial.id))
     st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s, ratio)
 
 
 def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: DeltaGenerator) -> None:
     status = state.status(trial.id)
     ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
-    if ended or polling.race_s(status) != again_s:
+    if ended or state.look_s(status) != again_s:
         st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
     duel.live_ratio(ratio, trial.id, status.live if status is not None else None)
     with st.container(border=True, key="live"):

@@ -32,7 +32,7 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
-from dashboard import address, format, polling, state
+from dashboard import address, format, state
 from dashboard.views.why import results as why_results
 from dashboard.widgets import controls, earlier, head, job_box, report, results
 
@@ -367,7 +367,7 @@ def _live(of: Pair, job: Status | None) -> None:
     elif job is not None and job.error is not None:
         state.report_record(job.error)
     job_box.draw(
-        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=polling.RACE_S
+        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=state.look_s(None)
     )
 
 
