@@ -163,7 +163,7 @@ def test_a_pinned_baseline_races_in_the_next_run_and_the_way_back_leads_to_it(pa
     page.get_by_role("button", name="Pin as baseline").first.click()
     expect(page.get_by_role("button", name="Unpin baseline").first).to_be_visible()
     page.get_by_role("button", name="Mobile / edge").first.click()
-    expect(page.get_by_text("Settings changed since this result").first).to_be_visible()
+    expect(page.get_by_text("Settings differ from this result").first).to_be_visible()
     expect(page.locator(".st-key-runbar")).to_contain_text("against pinned baseline")
     run(page)
     expect(page.locator(".st-key-verdict")).to_contain_text("against pinned baseline: intra_op_num_threads 1")

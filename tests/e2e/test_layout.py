@@ -341,7 +341,7 @@ def test_run_stands_at_one_place_on_one_row_with_everything_that_the_bar_may_say
     expect(page.get_by_text(f"Trial {trial.id[:12]}")).to_be_visible()
     finished(page)
     page.get_by_role("button", name="Mobile / edge").first.click()
-    expect(page.get_by_text("Settings changed").first).to_be_attached()
+    expect(page.get_by_text("Settings differ").first).to_be_attached()
     finished(page)
     tops = set()
     for width in (1000, 1100, 1280, 1440, 1500, 1920):

@@ -956,6 +956,6 @@ def test_a_link_to_a_trial_of_a_deleted_model_shows_the_result_and_says_why(
 def test_changed_settings_are_told_from_the_shown_result(open_page: Open, mlp: ModelRecord) -> None:
     trial = put_complete(mlp)
     at = open_page(trial=trial.id)
-    assert "Settings changed since this result" not in texts(at)
+    assert "Settings differ from this result" not in texts(at)
     widget(at, "batch_size").set_value(2).run()
-    assert "Settings changed since this result" in texts(at)
+    assert "Settings differ from this result" in texts(at)

@@ -120,7 +120,7 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
                 _against(spec)
             if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
                 st.badge(
-                    "Settings changed since this result",
+                    "Settings differ from this result",
                     icon=":material/sync_problem:",
                     color="orange",
                     help="The result below is of other settings than those on the left. Run measures these.",
