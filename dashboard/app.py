@@ -12,7 +12,7 @@ from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import address, drafts, following, format, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
-from dashboard.widgets import access, glossary, machine_line  # noqa: E402
+from dashboard.widgets import access, glossary, machine_line, slider  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
@@ -27,6 +27,7 @@ state.arrive()
 following.take_up()
 if not state.is_following():
     drafts.restore()
+    slider.settle()
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:

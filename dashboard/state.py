@@ -426,37 +426,6 @@ def own_job() -> tuple[Status, str, dict[str, str]] | None:
     return None if own is None or found is None else (found, own["page"], own["query"])
 
 
-# --- who looks on -----------------------------------------------------------------------------------------
-
-
-@st.cache_resource(show_spinner=False)
-def _sessions() -> set[str]:
-    """Ids of the sessions of this server, of which some have gone."""
-    return set()
-
-
-def arrive() -> None:
-    """Count this session among those that look on."""
-    if context := get_script_run_ctx():
-        _sessions().add(context.session_id)
-
-
-def look_s(status: Status | None) -> float:
-    """Return after how many seconds this page looks again at something that is measured.
-
-    Whoever started it looks as if alone, all others share one rate: `polling.race_s`.
-
-    Args:
-        status: where it stands; None: another process measures it.
-    """
-    followed = own_job()
-    if (followed is not None and is_active(followed[0])) or not runtime.exists():
-        return polling.race_s(status)
-    server = runtime.get_instance()
-    _sessions().difference_update([one for one in set(_sessions()) if not server.is_active_session(one)])
-    return polling.race_s(status, sharing=max(1, len(_sessions()) - 1))
-
-
 def is_new_link(trial_id: str) -> bool:
     """True once for each trial that came by a link."""
     fresh = st.session_state.get(APPLIED) != trial_id
@@ -564,6 +533,37 @@ def is_active(current: Status | None) -> bool:
 def is_dark() -> bool:
     """True while the page has its dark theme."""
     return st.context.theme.type == "dark"
+
+
+# --- who looks on -----------------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False)
+def _sessions() -> set[str]:
+    """Ids of the sessions of this server, of which some have gone."""
+    return set()
+
+
+def arrive() -> None:
+    """Count this session among those that look on."""
+    if context := get_script_run_ctx():
+        _sessions().add(context.session_id)
+
+
+def look_s(status: Status | None) -> float:
+    """Return after how many seconds this page looks again at something that is measured.
+
+    Whoever started it looks as if alone, all others share one rate: `polling.race_s`.
+
+    Args:
+        status: where it stands; None: another process measures it.
+    """
+    followed = own_job()
+    if (followed is not None and is_active(followed[0])) or not runtime.exists():
+        return polling.race_s(status)
+    server = runtime.get_instance()
+    _sessions().difference_update([one for one in set(_sessions()) if not server.is_active_session(one)])
+    return polling.race_s(status, sharing=max(1, len(_sessions()) - 1))
 
 
 # --- messages ---------------------------------------------------------------------------------------------

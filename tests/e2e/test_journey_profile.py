@@ -25,6 +25,7 @@ def test_a_profile_shows_operators_nodes_timeline_and_gives_a_trace(page: Page, 
     expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
 
     expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
+    finished(page)  # the table that was drawn while the run ended is another one by then
     table = page.get_by_test_id("stDataFrame").first
     table.scroll_into_view_if_needed()
     expect(table.locator("canvas").first).to_be_visible()
