@@ -10,9 +10,9 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import address, drafts, following, format, state  # noqa: E402
+from dashboard import address, drafts, following, format, moves, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
-from dashboard.widgets import access, glossary, machine_line, slider  # noqa: E402
+from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
@@ -27,7 +27,7 @@ state.arrive()
 following.take_up()
 if not state.is_following():
     drafts.restore()
-    slider.settle()
+    moves.settle()
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:

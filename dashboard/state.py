@@ -50,7 +50,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import address, contestants, fields, folders, polling
+from dashboard import address, contestants, fields, folders, moves, polling
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -306,7 +306,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
     for name, value in fields.values_from_spec(spec).items():
-        st.session_state[name] = value
+        moves.write(name, value)
     choose_model(record)
 
 
@@ -373,7 +373,7 @@ def reset(name: str | None = None) -> None:
     """Set one widget, or all of them, back to the default."""
     for widget, value in fields.defaults().items():
         if name is None or widget == name:
-            st.session_state[widget] = value
+            moves.write(widget, value)
     for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
         if name is None or name == fields.key("providers"):
             del st.session_state[widget]

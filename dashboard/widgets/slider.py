@@ -6,42 +6,14 @@ is what runs, whether it was slid, typed, or came with a result.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import streamlit as st
 
+from dashboard import moves
+
 AUTO = "auto"  # the stop at which the field is empty
 FIELD_PX = 104
-LATE_S = 2.0  # what a browser sent before it was told of a move has arrived by then
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A slider was moved, which its field shows as soon as the browser is told."""
-
-    to: int | None
-    past: tuple[int | None, ...]  # what the field showed before
-    at: float  # monotonic
-
-
-def settle() -> None:
-    """Put back what a late request has undone; before anything reads a number.
-
-    Every request of a browser, each look at a race among them, carries the numbers of all fields. One that
-    left before the browser knew what a move had made of a field would make the move undone.
-    """
-    for name in [str(one) for one in st.session_state if str(one).startswith(_MOVED)]:
-        move: Move = st.session_state[name]
-        key = name.removeprefix(_MOVED)
-        if time.monotonic() - move.at > LATE_S or st.session_state.get(key) not in (move.to, *move.past):
-            del st.session_state[name]  # the browser knows, or a person has typed since
-        elif key in st.session_state:
-            st.session_state[key] = move.to
-
-
-_MOVED = "moved."  # and the key of the field: its last move
 
 
 def stepped(
@@ -99,9 +71,4 @@ def _called(auto: str) -> Callable[[str], str]:
 
 def _slid(own: str, key: str) -> None:
     text = st.session_state[own]
-    before: int | None = st.session_state[key]
-    last: Move | None = st.session_state.get(_MOVED + key)
-    value = None if text == AUTO else int(text)
-    past = {before, *((last.to, *last.past) if last is not None else ())} - {value}
-    st.session_state[_MOVED + key] = Move(to=value, past=tuple(past), at=time.monotonic())
-    st.session_state[key] = value
+    moves.write(key, None if text == AUTO else int(text))
