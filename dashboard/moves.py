@@ -31,9 +31,11 @@ def write(key: str, value: Any) -> None:
     """Give a widget a value, from a callback of another, or before it is drawn."""
     before = st.session_state.get(key)
     last: _Written | None = st.session_state.get(_WRITTEN + key)
-    past = [one for one in (before, *((last.value, *last.past) if last is not None else ())) if one != value]
+    now = time.monotonic()
+    late = (last.value, *last.past) if last is not None and now - last.at <= LATE_S else ()
+    past = [one for one in (before, *late) if one != value]
     if past:
-        st.session_state[_WRITTEN + key] = _Written(value=value, past=past, at=time.monotonic())
+        st.session_state[_WRITTEN + key] = _Written(value=value, past=past, at=now)
     st.session_state[key] = value
 
 
