@@ -2,7 +2,7 @@
 
 Every look draws a part of the page anew, which costs browser and server a tenth of a second of a core. Where
 they share the machine with a race, rarer looks disturb fewer blocks; but the first ratio shows at once, to
-whoever started the race. All others of one server share one rate of looks: five cost what one costs.
+whoever started the race. All others of one server share one rate of looks: four cost what one costs.
 """
 
 from __future__ import annotations
