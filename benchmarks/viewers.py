@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 import statistics
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from benchmarks.waiting import ONE_THREAD, asked, earlier_trial, opened  # noqa:
 from core.evidence.statistics import t_quantile  # noqa: E402
 from core.show.verdict import busy_words  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
-from tests.e2e.conftest import ARGUMENTS, _executable, named, serving  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable, named, presented, serving  # noqa: E402
 
 VIEWERS = (0, 1, 5)
 SETTINGS = {"threads": ONE_THREAD, "level": ("--graph-optimization-level", "ORT_ENABLE_BASIC")}
@@ -77,9 +76,7 @@ def one_race(
 
 def followers(browser: Browser, presenter: Page, many: int) -> list[Page]:
     """Return windows that show what the presenter's shows, drawn to their ends."""
-    presenter.get_by_role("button", name="Present").click()
-    link = presenter.get_by_test_id("stSidebar").get_by_test_id("stCode").filter(has_text="follow=")
-    address = re.sub(r"\s", "", link.inner_text())
+    address = presented(presenter)
     pages = [window(browser) for _ in range(many)]
     for page in pages:
         page.goto(address)

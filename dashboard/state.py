@@ -426,6 +426,12 @@ def own_job() -> tuple[Status, str, dict[str, str]] | None:
     return None if own is None or found is None else (found, own["page"], own["query"])
 
 
+def is_busy() -> bool:
+    """Whether the job that this session started last waits or runs."""
+    followed = own_job()
+    return followed is not None and is_active(followed[0])
+
+
 def is_new_link(trial_id: str) -> bool:
     """True once for each trial that came by a link."""
     fresh = st.session_state.get(APPLIED) != trial_id
@@ -558,8 +564,7 @@ def look_s(status: Status | None) -> float:
     Args:
         status: where it stands; None: another process measures it.
     """
-    followed = own_job()
-    if (followed is not None and is_active(followed[0])) or not runtime.exists():
+    if is_busy() or not runtime.exists():
         return polling.race_s(status)
     server = runtime.get_instance()
     _sessions().difference_update([one for one in set(_sessions()) if not server.is_active_session(one)])

@@ -48,8 +48,7 @@ def sidebar() -> None:
 
 def queue_line() -> None:
     """Draw who measures now and who waits, on the whole machine; first what this session has started."""
-    own = state.own_job()
-    (_often if own is not None and state.is_active(own[0]) else _rarely)()
+    (_often if state.is_busy() else _rarely)()
 
 
 def _queue_line() -> None:

@@ -202,6 +202,14 @@ def named(url: str) -> dict[str, list[str]]:
     return {name: found for name, found in parse_qs(urlsplit(url).query).items() if name != "form"}
 
 
+def presented(page: Page) -> str:
+    """Begin a presentation on `page`; the address that others open to follow it."""
+    page.get_by_role("button", name="Present").click()
+    link = page.get_by_test_id("stSidebar").get_by_test_id("stCode")
+    expect(link).to_contain_text("follow=")
+    return re.sub(r"\s", "", link.inner_text())
+
+
 def number(page: Page, name: str) -> Locator:
     """The field of a setting, by its ORT name."""
     return page.locator(f".st-key-knob-{name} input")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dashboard import demo
-from tests.e2e.conftest import PATIENCE_MS, finished, serving, visit
+from tests.e2e.conftest import PATIENCE_MS, finished, presented, serving, visit
 
 pytestmark = pytest.mark.e2e
 
@@ -106,10 +106,7 @@ def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(
     demo_url: str, visitor: Page, follower: Page
 ) -> None:
     arrive(visitor, demo_url)
-    visitor.get_by_role("button", name="Present").click()
-    link = visitor.get_by_test_id("stSidebar").get_by_test_id("stCode")
-    expect(link).to_contain_text("follow=")
-    address = re.sub(r"\s", "", link.inner_text())
+    address = presented(visitor)
     arrive(follower, address)
     expect(follower.get_by_text("You follow a presenter")).to_be_visible()
     expect(visitor.get_by_text("1 follows.")).to_be_visible()
