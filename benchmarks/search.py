@@ -57,6 +57,7 @@ STRATEGIES = ("race", "random", "optuna-tpe")
 RIVALS = ("optuna", "olive")
 RIVAL_TIMEOUT = 3  # times its time
 TIMES = (0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time, but no less than the shortest search
+GOAL_S = 20.0  # or a tenth of the grid's time, whichever is longer: what a search is to be good at
 WARM_UPS, TIMED = 10, 20  # of the sequential grid: Olive's protocol
 FIXED_S = 0.7  # of a race beside its processes, as live ones show
 TARGET_REGRET = 0.02
@@ -131,13 +132,14 @@ def grid_s(truth: Truth) -> float:
     return 12 * truth.wall_s / len(truth.ratios)
 
 
-def replay(truth: Truth, seeds: int) -> list[dict[str, Any]]:
-    """Return one row for each strategy and time."""
+def replay(truth: Truth, seeds: int, *, everything: bool = True) -> list[dict[str, Any]]:
+    """Return one row for each strategy and time; without `everything` for the product's own at the goal's time."""
     machine, rows = machine_of(truth), []
     whole_s = grid_s(truth)
-    for budget_s in dict.fromkeys(max(float(LEAST_BUDGET_S), share * whole_s) for share in TIMES):
+    budgets_s = {max(float(LEAST_BUDGET_S), share * whole_s) for share in (TIMES if everything else ())}
+    for budget_s in sorted(budgets_s | {max(GOAL_S, TIMES[0] * whole_s)}):
         share = budget_s / whole_s
-        for name in STRATEGIES:
+        for name in STRATEGIES if everything else STRATEGIES[:1]:
             strategy = strategy_named(name)
             found = [_one(machine, strategy, budget_s, seed) for seed in range(seeds)]
             regrets, spent = [run.regret for run in found], [run.spent_s for run in found]
@@ -326,6 +328,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("replay", "live"))
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="default: all with a record")
+    parser.add_argument("--goal", action="store_true", help="replay at 20 s or a tenth of the grid alone")
     parser.add_argument("--seeds", type=int, default=200, metavar="N")
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--budget", type=int, default=30, metavar="S")
@@ -338,7 +341,7 @@ def main() -> None:
     for name in args.models or recorded():
         truth = load(name)
         if args.what == "replay":
-            _keep(args.record, _replayed(truth, args.seeds))
+            _keep(args.record, _replayed(truth, args.seeds, everything=not args.goal))
             continue
         found = live(
             truth,
@@ -351,8 +354,8 @@ def main() -> None:
         print("\n".join(_live_lines(name, found, args.budget)), flush=True)
 
 
-def _replayed(truth: Truth, seeds: int) -> list[dict[str, Any]]:
-    rows = replay(truth, seeds)
+def _replayed(truth: Truth, seeds: int, *, everything: bool) -> list[dict[str, Any]]:
+    rows = replay(truth, seeds, everything=everything)
     print(f"{truth.model}: exhaustive grid {grid_s(truth):.0f} s, {truth.machine}")
     for row in rows:
         regret = f"{row['regret']:.2%} [{row['regret_low']:.2%}, {row['regret_high']:.2%}]"

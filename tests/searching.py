@@ -16,7 +16,7 @@ import numpy as np
 
 from core.evidence.record import Settings
 from core.evidence.standing import Standing
-from core.evidence.tried import FROM_MEDIANS, Look, Tried
+from core.evidence.tried import COPIES_APART, FROM_MEDIANS, Look, Tried, _rough_error, launch_spread
 from core.evidence.verdict import Verdict
 from core.run.race.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
 from core.run.search.answer import ordered, outcome
@@ -149,6 +149,7 @@ class Run:
     said: str = "UNDECIDED"
     winner: Choice | None = None
     left_heat: list[Choice] = field(default_factory=list)  # who was eliminated
+    differences: list[float] = field(default_factory=list)  # ln ratios of two equal launches
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -241,20 +242,45 @@ class Run:
             if choice == self.default or index == race.twin:
                 continue
             stage: Any = step.stage
-            head = Look(stage=stage, race=str(len(self.steps)), trial=f"{len(self.steps)}-{index}")
+            looks = 1.0 if step.stage == "screen" else float(len(race.effort.looks))
+            level = race.standing.p50_s(0)
+            head = Look(
+                stage=stage,
+                race=str(len(self.steps)),
+                trial=f"{len(self.steps)}-{index}",
+                launches=race.generations,
+                splits=looks,
+                level=None if level is None else math.log(level),
+            )
             if index in race.failed:
                 one = replace(head, error="It failed.")
             elif index in found:
                 contrast = found[index]
-                error = contrast.standard_error
-                gain = math.log(contrast.ratio), error
-                one = replace(head, gains=dict.fromkeys((*FROM_MEDIANS, "cpu_s"), gain))
+                copies = self._copies(race) if step.stage == "screen" else None
+                shift = abs(copies) / 2 if copies is not None and abs(copies) > COPIES_APART else 0.0
+                error = contrast.standard_error or _rough_error(contrast.to_dict())
+                gain = math.log(contrast.ratio) - shift, error
+                level = None if head.level is None else head.level - shift
+                one = replace(
+                    head, df=contrast.df, level=level, gains=dict.fromkeys((*FROM_MEDIANS, "cpu_s"), gain)
+                )
             else:
                 continue
             before = self.tried.get(choice) or Tried(
                 changes=self.machine.space.changes(choice), key=str(choice)
             )
             self.tried[choice] = replace(before, looks=(*before.looks, one))
+        if step.stage == "screen" and (copies := self._copies(race)) is not None:
+            self.differences.append(copies)
+            if race.twin in found and race.twin is not None and 1 in found:
+                self.differences.append(math.log(found[1].ratio / found[race.twin].ratio))
+
+    @staticmethod
+    def _copies(race: _Race) -> float | None:
+        """ln ratio of the default's two launches."""
+        one, two = (race.standing.medians.get((0, copy), {}) for copy in (0, 1))
+        rounds = one.keys() & two.keys()
+        return math.fsum(two[key] - one[key] for key in rounds) / len(rounds) if rounds else None
 
     def _rank(self, step: Step, race: _Race) -> None:
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
@@ -315,6 +341,8 @@ class _Race:
             effort=effort, budget_s=self.budget_s, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
         )
         self.standing = Standing(asked)
+        if step.stage == "confirm":
+            self.standing.prior = launch_spread(run.differences)
         self.failed: set[int] = set()
         self.took_s = self.starts_s = 0.0
         self.generations = self.rounds = self.processes = 0

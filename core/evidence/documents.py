@@ -14,7 +14,7 @@ from core.evidence.verdict import Grade, Verdict
 from core.wire.guard import Judged
 
 Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
-Source = Literal["race", "history", "assumed"]  # where the spread between processes is known from
+Source = Literal["race", "search", "history", "assumed"]  # where the spread between processes is known from
 Outcome = Literal["decided", "rounds", "hopeless", "budget", "disturbed", "cancelled"]
 
 

@@ -120,6 +120,7 @@ def fit(
     gains: Sequence[float],
     errors: Sequence[float | None],
     races: Sequence[str] | None = None,
+    doubts: Sequence[float] | None = None,
 ) -> Effects:
     """Fit the model to what was tried.
 
@@ -128,6 +129,7 @@ def fit(
         gains: ln(gain over the default) of each.
         errors: their standard errors; None: not known.
         races: in which each was measured, those of one race share their reference; empty: in none.
+        doubts: standard error of the reference of its race beyond that; see `tried.reference_doubts`.
     """
     known = tuple(UNKNOWN_ERROR if one is None else one for one in errors)
     return _fit(
@@ -136,15 +138,23 @@ def fit(
         tuple(gains),
         known,
         tuple(races or [""] * len(known)),
+        tuple(doubts or [0.0] * len(known)),
     )
 
 
 @lru_cache(maxsize=8)
 def _fit(
-    raw: bytes, width: int, gains: tuple[float, ...], errors: tuple[float, ...], races: tuple[str, ...]
+    raw: bytes,
+    width: int,
+    gains: tuple[float, ...],
+    errors: tuple[float, ...],
+    races: tuple[str, ...],
+    doubts: tuple[float, ...],
 ) -> Effects:
     """The same of what can be looked up: a search asks for the model of one state several times."""
-    looks = _Looks(np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, races)
+    looks = _Looks(
+        np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, races, doubts
+    )
     step = math.ceil(len(gains) / MOST_LEARNT_FROM)
     sizes = _sizes(looks if step == 1 else looks.some(step), None)
     for _ in range(ROBUST_ROUNDS):
@@ -161,12 +171,18 @@ class _Looks:
     """Looks at configurations, and how they err."""
 
     def __init__(
-        self, codes: Codes, gains: Sequence[float], errors: Sequence[float], races: Sequence[str]
+        self,
+        codes: Codes,
+        gains: Sequence[float],
+        errors: Sequence[float],
+        races: Sequence[str],
+        doubts: Sequence[float],
     ) -> None:
         self.codes = codes
         self.y = np.asarray(gains, dtype=np.float64)
         self.errors = np.asarray(errors, dtype=np.float64)
         self.races = np.asarray(races)
+        self.reference = np.asarray(doubts, dtype=np.float64)  # of the race that a look belongs to
         self.doubt = np.zeros(len(codes))  # variance that is added to that of looks at slow processes
         self.same_race = (self.races[:, None] == self.races[None, :]) & (self.races != "")[:, None]
         self.agree = (codes[:, None, :] == codes[None, :, :]).transpose(2, 0, 1).astype(np.float64)
@@ -175,7 +191,8 @@ class _Looks:
     def some(self, step: int) -> _Looks:
         """Every so many of them."""
         at = slice(None, None, step)
-        found = _Looks(self.codes[at], self.y[at].tolist(), self.errors[at].tolist(), self.races[at].tolist())
+        lists = (one[at].tolist() for one in (self.y, self.errors, self.races, self.reference))
+        found = _Looks(self.codes[at], *lists)
         found.doubt = self.doubt[at]
         return found
 
@@ -196,6 +213,7 @@ class _Looks:
         """How the looks err, alone and together."""
         alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
         together = SHARED * np.outer(self.errors, self.errors) + race**2
+        together = together + np.outer(self.reference, self.reference)
         found: Array = np.where(self.same_race, together, 0.0) + np.diag(alone)
         return found
 

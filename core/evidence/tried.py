@@ -1,20 +1,24 @@
 """What a search knows of each configuration that it tried: looks at it, and what they say together. Pure.
 
 A look is one race's numbers: gains over ONNX Runtime's default in the same rounds, as ln(gain) with standard
-error, larger is better for every metric. Looks choose what to try next; what is reported comes from the last,
-confirming race alone.
+error, larger is better for every metric. All looks together choose what to try next. What is told of a
+configuration (`told`) comes from its most careful look alone, with that comparison's own interval: the
+confirmation, else the elimination round. A look of fewer than four launches has no interval: a process may be
+slow for life, and so few cannot show it.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from core.evidence.contrast import ASSUMED, Contrast, Prior, contrast
+from core.evidence.contrast import ASSUMED, SEEN_UNITS, Contrast, Prior, contrast
+from core.evidence.documents import Confirmed, GainNumbers
 from core.evidence.metrics.intervals import Z
+from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 
 Stage = Literal["screen", "heat", "confirm"]
@@ -22,6 +26,10 @@ Gain = tuple[float, float | None]  # ln(gain), and its standard error; None: not
 
 FROM_MEDIANS = ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput")
 UNKNOWN_SE = 0.05  # of ln(gain)
+COPIES_APART = 0.10  # ln ratio of two launches of the default, beyond which the slower one is no reference
+WIDEST = 4.0  # high over low of an interval, beyond which it tells nothing
+RUN_APART = 0.25  # by which the default of one run is slower than in another before that run is doubted
+MOST_SPREAD_DF = 6.0  # what a search saw of launches counts as seven of a confirmation, never more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,20 @@ class Look:
     values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, rows a second
     error: str = ""  # why it has none
     breach: str = ""  # why its outputs are not what they should be
+    launches: int = 1  # processes that its gain by medians rests on
+    df: float | None = None  # degrees of freedom of that gain's standard error; None: not known
+    splits: float = 1.0  # by which the 5 % of its interval are divided: the interim analyses of its race
+    level: float | None = None  # ln(seconds a row) of the default in the same race
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is said of a configuration: one number, wherever it stands. Bounds are None where it has none."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    launches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +97,128 @@ def tried_from_dict(data: Mapping[str, Any]) -> Tried:
 
 
 def interval(gain: Gain) -> tuple[float, float] | None:
-    """Return the 95 % interval of a gain as a ratio; None: its error is not known."""
+    """Return the interval of a gain whose standard error stands for a known spread, as of memory."""
     middle, error = gain
     return None if error is None else (math.exp(middle - Z * error), math.exp(middle + Z * error))
+
+
+def told(
+    one: Tried, objective: Mapping[str, float], confirmed: Mapping[str, GainNumbers], *, among: int = 1
+) -> Told | None:
+    """Return the gain of a configuration as every table, chart and sentence shows it; None: it has no number.
+
+    It is that of its most careful comparison, with the interval of that comparison: t quantiles of the
+    launches, corrected for the interim analyses. Looks before that say about how much, without an interval.
+
+    Args:
+        one: the configuration.
+        objective: metric -> weight.
+        confirmed: trial -> what a confirmation said of it.
+        among: how many configurations this one was chosen from as the best: its interval holds for whichever
+            would have been chosen (Bonferroni).
+    """
+    for look in reversed(one.looks):
+        if (found := confirmed.get(look.trial)) is not None:
+            return Told(
+                ratio=found["ratio"],
+                low=found["ratio_low"],
+                high=found["ratio_high"],
+                launches=look.launches,
+            )
+    careful = [look for look in one.looks if look.gains and look.stage == "confirm"]
+    careful = careful or [look for look in one.looks if look.gains and look.launches >= SEEN_UNITS]
+    looks = tuple(careful[-1:]) or one.looks
+    gain = weighed({name: replace(one, looks=looks).gain(name) for name in objective}, objective)
+    if gain is None:
+        return None
+    reach = None
+    if careful and careful[-1].launches >= SEEN_UNITS:
+        reach = _reach(careful[-1], gain, objective, among)
+    return Told(
+        ratio=math.exp(gain[0]),
+        low=None if reach is None else math.exp(gain[0] - reach),
+        high=None if reach is None else math.exp(gain[0] + reach),
+        launches=sum(look.launches for look in looks if look.gains),
+    )
+
+
+def all_confirmed(answer: Mapping[str, Any] | None) -> list[Confirmed]:
+    """Return whoever a stored answer says was confirmed, the winner first."""
+    found = answer or {}
+    return [one for one in (found.get("winner"), *found.get("others", ())) if one]
+
+
+def gains_confirmed(answer: Mapping[str, Any] | None) -> dict[str, GainNumbers]:
+    """Return trial -> gain of whoever was confirmed, for `told`."""
+    return {one["trial"]: one["gain"] for one in all_confirmed(answer)}
+
+
+def ratios_told(
+    objective: Mapping[str, float], answer: Mapping[str, Any] | None
+) -> Callable[[Tried], float | None]:
+    """Return what gives the told gain of a configuration as a ratio; None: it has no number."""
+    confirmed = gains_confirmed(answer)
+
+    def ratio(one: Tried) -> float | None:
+        found = told(one, objective, confirmed)
+        return None if found is None else found.ratio
+
+    return ratio
+
+
+def told_words(one: Told) -> str:
+    """Return a gain with how sure it is: `1.33× [1.29, 1.36]`, or how few launches it rests on."""
+    if one.low is None or one.high is None:
+        return f"about {one.ratio:.2f}× ({one.launches} launch{'es' * (one.launches != 1)}, no interval yet)"
+    if one.high / one.low > WIDEST:
+        return "not known yet"
+    return f"{one.ratio:.2f}× [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _reach(look: Look, gain: Gain, objective: Mapping[str, float], among: int) -> float | None:
+    """Half of the interval of ln(gain); None where the race compared another number than the objective."""
+    if gain[1] is None or not set(objective) <= {"latency_p50", *KNOWN_SPREADS}:
+        return None
+    if "latency_p50" not in objective:
+        return Z * gain[1]
+    df = look.df
+    return None if df is None else t_quantile(1 - (1 - CONFIDENCE) / look.splits / among / 2, df) * gain[1]
+
+
+KNOWN_SPREADS = ("peak_rss", "cpu_s", "model_size")  # metrics whose spread between launches is no question
+
+
+# --- launches and references --------------------------------------------------------------------------------
+
+
+def launch_spread(differences: Sequence[float]) -> Prior:
+    """Return what two launches of one configuration differ by, as the controls of a search show it.
+
+    Not robust on purpose: one control in ten that is far off is what an interval must tell.
+
+    Args:
+        differences: ln ratios of two launches of one configuration in the same rounds.
+    """
+    n = len(differences)
+    squares = math.fsum(one**2 for one in differences)
+    variance = (ASSUMED.df * ASSUMED.sigma_between**2 + squares) / (ASSUMED.df + n)
+    df = min(ASSUMED.df + n, MOST_SPREAD_DF)
+    return Prior(sigma_between=math.sqrt(variance), df=df, source="search" if n else ASSUMED.source)
+
+
+def reference_doubts(tried: Iterable[Tried]) -> dict[str, float]:
+    """Return of each race by how much, in ln, its default was slower than in the quickest other race.
+
+    A default whose launches are all slow makes every other configuration of its race look fast. Differences
+    below `RUN_APART` are what a machine drifts by, and cost nothing.
+    """
+    levels = {
+        look.race: look.level for one in tried for look in one.looks if look.level is not None and look.race
+    }
+    if len(levels) < 2:
+        return {}
+    least = min(levels.values())
+    return {race: level - least for race, level in levels.items() if level - least > RUN_APART}
 
 
 def pooled(gains: Sequence[Gain]) -> Gain:
@@ -118,8 +259,12 @@ def look(
     *,
     sizes: tuple[float, float] | None = None,
     arena: bool = True,
+    copies: float | None = None,
 ) -> Look:
     """Return what a race told of a configuration.
+
+    Where the two launches of the default differ by more than `COPIES_APART`, the gain is over the faster one:
+    nothing makes a process too fast.
 
     Args:
         head: stage, race and trial; with an error where it has no result, or none that counts.
@@ -128,14 +273,18 @@ def look(
         found: the contrast of the two; None: they ran in no common round.
         sizes: bytes of its model and of the default's.
         arena: it keeps ONNX Runtime's CPU arena.
+        copies: ln ratio of the default's two launches, where there was one pair of them.
     """
     gains: dict[str, Gain] = {}
     values: dict[str, float] = {}
     if head.error or not result:
         return replace(head, error=head.error or "It has no result.")
+    shift = abs(copies) / 2 if copies is not None and abs(copies) > COPIES_APART else 0.0
     if found is not None:
-        gain = math.log(found["ratio"]), found.get("standard_error") or _rough_error(found)
+        gain = math.log(found["ratio"]) - shift, found.get("standard_error") or _rough_error(found)
         gains |= dict.fromkeys(FROM_MEDIANS, gain)
+        launches, df = found.get("generations") or 1, found.get("df")
+        head = replace(head, launches=launches, df=df, level=_level(default, shift))
     own_cpu, other_cpu = cpu_per_row(result), cpu_per_row(default)
     if own_cpu and other_cpu:
         gains["cpu_s"] = math.log(other_cpu[0] / own_cpu[0]), math.hypot(own_cpu[1], other_cpu[1])
@@ -157,6 +306,12 @@ def look(
     guard = result.get("guard") or {}
     breach = str(guard.get("why") or "its outputs differ") if guard.get("breach") else ""
     return replace(head, gains=gains, values=values, breach=breach)
+
+
+def _level(default: Mapping[str, Any], shift: float) -> float | None:
+    """ln(seconds a row) of the default, of its faster launch where they differ."""
+    p50_s = (default.get("latency") or {}).get("p50_s")
+    return math.log(p50_s / max(1, default.get("batch_size") or 1)) - shift if p50_s else None
 
 
 def _rough_error(found: Mapping[str, Any]) -> float | None:

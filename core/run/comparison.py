@@ -20,7 +20,7 @@ from core.evidence.result import Entrant, Evidence, self_test_result
 from core.run.different_models import Origin, hold_apart, refuse
 from core.run.job import Ending, Outcome, Service
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
-from core.run.prior import prior_of, usual_s
+from core.run.prior import at_least, prior_of, usual_s
 from core.run.race import race
 from core.run.trial import (
     Prepared,
@@ -274,7 +274,7 @@ def _race(
         baseline=baseline,
         anchor=anchor,
         runs=protocol["runs"],
-        prior_at=prior_of(service.store, machine),
+        prior_at=at_least(prior_of(service.store, machine), protocol.get("prior")),
     )
 
     def on_live(live: dict[str, Any]) -> None:

@@ -60,6 +60,24 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
     return Prior(sigma_between=math.sqrt(variance), df=MOST_DF, source="history")
 
 
+def at_least(prior: Callable[[float], Prior], seen: Mapping[str, float] | None) -> Callable[[float], Prior]:
+    """Return what tells the spread between processes, never less than the controls of a search showed.
+
+    Args:
+        prior: as of `prior_of`.
+        seen: {"sigma_between", "df"} of those controls, as the protocol keeps it; None: there were none.
+    """
+    if seen is None:
+        return prior
+    own = Prior(sigma_between=seen["sigma_between"], df=seen["df"], source="search")
+
+    def larger(run_s: float) -> Prior:
+        usual = prior(run_s)
+        return own if own.sigma_between > usual.sigma_between else usual
+
+    return larger
+
+
 def usual_s(
     store: Store, machine: wire.Environment | None, *, model_sha256: str, key: str, study: str = ""
 ) -> Sequence[float]:

@@ -32,6 +32,7 @@ BUSY_MEANING = (
 )
 MEASURE_BETTER = "Go on with the race, or measure when the machine is quieter."
 _SOURCES = {
+    "search": " (taken from the controls of its search)",
     "history": " (taken from earlier races on this machine)",
     "assumed": " (assumed: this race saw too few processes)",
 }

@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.documents import CoursePoint, EffectRecord, FrontPoint, GainNumbers
-from core.evidence.tried import Gain, Tried
+from core.evidence.tried import Tried
 from core.evidence.verdict import Verdict, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words
@@ -269,7 +269,7 @@ def costs(points: Sequence[FrontPoint], objective: Mapping[str, float]) -> list[
 def front_info(
     points: Sequence[FrontPoint],
     tried: Sequence[Tried],
-    gain_of: Callable[[Tried], Gain | None],
+    ratio_of: Callable[[Tried], float | None],
     *,
     cost: str,
     winner: Mapping[str, Any] | None = None,
@@ -279,7 +279,7 @@ def front_info(
     Args:
         points: of the front.
         tried: everybody, without controls.
-        gain_of: ln(gain) of the objective by all looks.
+        ratio_of: the gain that is told of a configuration, as a ratio.
         cost: a key of COSTS.
         winner: `Confirmed`, drawn with what its confirming race said; None: there is none.
     """
@@ -287,11 +287,11 @@ def front_info(
     on_front = {changes_words(one["changes"]) for one in points}
     front = [_front_point(one, cost, unit) for one in points if cost in one["values"]]
     others = [
-        _point(changes_words(one.changes), one.looks[-1].trial, value / unit, math.exp(gain[0]), title=title)
+        _point(changes_words(one.changes), one.looks[-1].trial, value / unit, ratio, title=title)
         for one in tried
         if not one.failed
         and changes_words(one.changes) not in on_front
-        and (gain := gain_of(one)) is not None
+        and (ratio := ratio_of(one)) is not None
         and (value := one.value(cost)) is not None
     ]
     best: list[Point] = []

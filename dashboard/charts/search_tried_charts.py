@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.documents import EffectRecord
-from core.evidence.tried import Gain, Tried
+from core.evidence.tried import Tried
 from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
 from core.spec.space import changes_words
@@ -50,7 +50,7 @@ class Parallel:
 
 def parallel_info(
     tried: Sequence[Tried],
-    gain_of: Callable[[Tried], Gain | None],
+    ratio_of: Callable[[Tried], float | None],
     effects: Sequence[EffectRecord],
     *,
     most: int = MOST_AXES,
@@ -59,18 +59,18 @@ def parallel_info(
 
     Args:
         tried: without controls.
-        gain_of: ln(gain) of the objective by all looks.
+        ratio_of: the gain that is told of a configuration, as a ratio.
         effects: of the settings, the strongest first: they say which are drawn.
         most: settings.
     """
-    found = [(one, gain[0]) for one in tried if (gain := gain_of(one)) is not None and not one.failed]
+    found = [(one, ratio) for one in tried if (ratio := ratio_of(one)) is not None and not one.failed]
     found.sort(key=lambda pair: -pair[1])
     found = found[:LINES]
     start = {one["setting"]: one["against"] for one in effects}
     varied = dict.fromkeys(name for one, _ in found for name in one.changes)
     names = [*(name for name in start if name in varied), *(name for name in varied if name not in start)]
     dimensions = [_dimension(name, [one for one, _ in found], start.get(name)) for name in names[:most]]
-    gains = [math.exp(gain) for _, gain in found]
+    gains = [ratio for _, ratio in found]
     low, high = max(LEAST_SHOWN, min(gains, default=1.0)), max(gains, default=1.0)
     return Parallel(
         dimensions=dimensions,

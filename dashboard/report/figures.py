@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
+from core.evidence.tried import Tried, ratios_told, tried_from_dict
 from core.run.sweet_spot import supported_percentile
 from core.show import standings, verdict
 from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
@@ -129,9 +129,7 @@ def _search(about: Search) -> Iterator[Plot]:
     objective = question_from_dict(record.question).objective
     tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
 
-    def gain(one: Tried) -> Gain | None:
-        return weighed({name: one.gain(name) for name in objective}, objective)
-
+    ratio_of = ratios_told(objective, answer)
     if answer:
         shown = answer["winner"] or next(iter(answer["others"]), None)
         if shown and shown["gains"]:
@@ -141,8 +139,8 @@ def _search(about: Search) -> Iterator[Plot]:
                 figure=search_charts.intervals(info),
                 alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
             )
-        yield from _grounds(record.spec, answer, tried, gain)
-    parallel = search_tried_charts.parallel_info(tried, gain, answer["effects"] if answer else [])
+        yield from _grounds(record.spec, answer, tried, ratio_of)
+    parallel = search_tried_charts.parallel_info(tried, ratio_of, answer["effects"] if answer else [])
     if len(parallel.gains) >= 2 and parallel.dimensions:
         yield Plot(
             title="Everything that was tried",
@@ -152,7 +150,7 @@ def _search(about: Search) -> Iterator[Plot]:
         )
 
 
-def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], gain: Any) -> Iterator[Plot]:
+def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], ratio_of: Any) -> Iterator[Plot]:
     if answer["effects"]:
         margin = spec_from_dict(spec).protocol.margin
         yield Plot(
@@ -161,7 +159,7 @@ def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], gain: An
             alt="What values of settings do on average, with 95 % intervals",
         )
     for cost in search_charts.costs(answer["front"], answer["objective"])[:1]:
-        info = search_charts.front_info(answer["front"], tried, gain, cost=cost, winner=answer["winner"])
+        info = search_charts.front_info(answer["front"], tried, ratio_of, cost=cost, winner=answer["winner"])
         yield Plot(
             title="Gain over what it costs",
             figure=search_charts.front(info),

@@ -356,7 +356,7 @@ def test_two_looks_say_nothing_of_effects() -> None:
 def test_controls_count_twins_and_self_tests() -> None:
     one = tried("k", gains={"latency_p50": (0.1, 0.01)})
     near = tried("k", gains={"latency_p50": (0.11, 0.01)}, twin=True)
-    far = tried("k", gains={"latency_p50": (0.2, 0.01)}, twin=True)
+    far = tried("k", gains={"latency_p50": (0.2, 0.01)}, twin=True)  # its distance of 0.1 is more than chance
     elsewhere = tried("k", gains={"latency_p50": (0.9, 0.01)}, twin=True, race="another")
     tests = [
         {"ratio": 0.97, "ratio_low": 0.95, "ratio_high": 0.99},
@@ -364,8 +364,10 @@ def test_controls_count_twins_and_self_tests() -> None:
         {"ratio": 2.0, "ratio_low": None, "ratio_high": None},
     ]
     found = answers.controls([one, near, far, elsewhere], tests)
-    assert (found["pairs"], found["apart"]) == (4, 2)
-    assert found["largest"] == pytest.approx(math.exp(0.1))
+    assert (found["pairs"], found["apart"]) == (5, 3)  # of the self-tests the first and the last
+    assert found["largest"] == 2.0
+    assert answers.failed_controls(found).startswith("A/A control failed: 3 of 5 pairs")
+    assert not answers.failed_controls(answers.controls([one, near], tests[1:2]))
     assert answers.controls([], []) == {"pairs": 0, "apart": 0, "largest": None}
 
 

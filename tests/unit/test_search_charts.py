@@ -6,15 +6,16 @@ import math
 
 import pytest
 
-from core.evidence.tried import Gain, Look, Tried
+from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.spec.question import OBJECTIVES
 from dashboard.charts import search_charts, search_live_charts, search_tried_charts
 from tests.views.invented import confirmed_one, gain, search_answer, tried_ones
 
 
-def gain_of(one: Tried) -> Gain | None:
-    return one.gain("latency_p50")
+def ratio_of(one: Tried) -> float | None:
+    gain = one.gain("latency_p50")
+    return None if gain is None else math.exp(gain[0])
 
 
 def one(name: str, value: object, ratio: float, memory: float = 8e6) -> Tried:
@@ -98,7 +99,7 @@ def test_the_front_the_others_and_the_winner_are_told_apart() -> None:
     info = search_charts.front_info(
         ANSWER["front"],
         [*tried_ones()[:3], one("enable_mem_pattern", False, 0.9, 4e6)],
-        gain_of,
+        ratio_of,
         cost="peak_rss",
         winner=confirmed_one("winner", 1.3, "FASTER"),
     )
@@ -141,7 +142,7 @@ def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
     effects = [
         {"setting": "a", "value": True, "against": False, "ratio": 2.0, "ratio_low": 1, "ratio_high": 4}
     ]
-    info = search_tried_charts.parallel_info(tried, gain_of, effects, most=1)  # type: ignore[arg-type]
+    info = search_tried_charts.parallel_info(tried, ratio_of, effects, most=1)  # type: ignore[arg-type]
     assert [axis.name for axis in info.dimensions] == ["a"]
     assert info.hidden == 1
     assert info.gains == pytest.approx([1.2, 1.1, 0.9])  # what failed has no line
@@ -151,14 +152,14 @@ def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
 
 def test_values_are_in_their_order_and_what_is_not_asked_is_the_default() -> None:
     tried = [one("b", 10, 1.2), one("b", 2, 0.9), one("a", True, 1.1)]
-    info = search_tried_charts.parallel_info(tried, gain_of, [])
+    info = search_tried_charts.parallel_info(tried, ratio_of, [])
     [axis] = [axis for axis in info.dimensions if axis.name == "b"]
     assert axis.values == ["default", "2", "10"]
 
 
 def test_ranks_differ_in_width_too_and_every_line_says_its_configuration() -> None:
     tried = [one("b", number, 1 + number / 100) for number in range(30)]
-    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, gain_of, []))
+    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, ratio_of, []))
     assert [trace.name for trace in figure.data] == ["lower half", "upper half", "best tenth"]
     assert len({trace.line.width for trace in figure.data}) == 3
     assert "b 29" in figure.data[2].text[0]
@@ -166,7 +167,7 @@ def test_ranks_differ_in_width_too_and_every_line_says_its_configuration() -> No
 
 def test_names_and_values_of_settings_are_drawn_as_text() -> None:
     tried = [one("<b>x</b>", "<i>", 1.2), one("<b>x</b>", "<u>", 0.9)]
-    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, gain_of, []))
+    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, ratio_of, []))
     texts = [note.text for note in figure.layout.annotations]
     assert all("<i>" not in text and "<u>" not in text for text in texts)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from core.evidence.contrast import ASSUMED
+from core.evidence.contrast import ASSUMED, Prior
 from core.evidence.documents import (
     Confirmed,
     Controls,
@@ -26,12 +26,13 @@ from core.evidence.documents import (
 )
 from core.evidence.effects import main_effects, pair_effects
 from core.evidence.metrics.intervals import Z
+from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, Judged, judge
-from core.evidence.tried import Gain, Look, Tried, contrast_of, interval, weighed
+from core.evidence.tried import Gain, Look, Told, Tried, contrast_of, interval, told, weighed
 from core.evidence.verdict import Verdict, is_rejected
-from core.run.search.plan import Known, gain_of, model_of
+from core.run.search.plan import Dropped, Known, gain_of, model_of
 from core.spec.question import Question
-from core.spec.space import Space
+from core.spec.space import Space, changes_words
 
 _NORMAL = statistics.NormalDist()
 FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
@@ -118,6 +119,19 @@ def of_gain(metric: str, gain: Gain, margin: float) -> GainNumbers:
     """Return ln(gain) with its standard error as a ratio with a 95 % interval."""
     low, high = interval(gain) or (None, None)
     return _numbers(metric, math.exp(gain[0]), low, high, Verdict.of(low, high, margin))
+
+
+def of_told(metric: str, one: Told, margin: float) -> GainNumbers:
+    """Return what is told of a configuration as a gain with its verdict."""
+    return _numbers(metric, one.ratio, one.low, one.high, Verdict.of(one.low, one.high, margin))
+
+
+def dropped_words(one: Dropped, space: Space) -> str:
+    """Return which values were not tried again, and why."""
+    axes = [space.axes[axis] for axis in one.axes]
+    values = {axis.name: axis.values[value] for axis, value in zip(axes, one.values, strict=True)}
+    times = "once, alone" if one.failures == 1 else f"{one.failures} times"
+    return f"`{changes_words(values)}` was not tried again: it failed {times} ({one.reason})."
 
 
 def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
@@ -322,24 +336,30 @@ def ordered(
     return [*sorted(ties, key=cost), *(one for one in tried if one not in ties)]
 
 
-def front(tried: Sequence[Tried], question: Question, margin: float) -> list[FrontPoint]:
+def front(
+    tried: Sequence[Tried], question: Question, margin: float, *, confirmed: Sequence[Confirmed] = ()
+) -> list[FrontPoint]:
     """Return who is not surely dominated: nobody is as good in every respect and better in one, with 95 %.
 
     Args:
         tried: without controls.
         question: the objective is one axis, memory, CPU and size are the others where they vary.
         margin: see `ordered`.
+        confirmed: what confirmations said; a point has the number and the interval that are told everywhere.
     """
     points = []
+    by_trial = {one["trial"]: one["gain"] for one in confirmed}
+    shown: dict[str, Told] = {}
     for one in tried:
-        gain = gain_of(one, question)
-        if one.failed or gain is None:
+        found = told(one, question.objective, by_trial)
+        if one.failed or found is None:
             continue
-        own = {"objective": gain}
+        shown[one.key] = found
+        own = {"objective": _as_gain(found, gain_of(one, question))}
         own |= {
-            name: found
+            name: gain
             for name in FRONT_METRICS
-            if name not in question.objective and (found := one.gain(name)) is not None
+            if name not in question.objective and (gain := one.gain(name)) is not None
         }
         points.append((one, own))
     left = [
@@ -354,7 +374,9 @@ def front(tried: Sequence[Tried], question: Question, margin: float) -> list[Fro
             "changes": dict(one.changes),
             "trial": one.looks[-1].trial,
             "gains": [
-                of_gain(name if metric == "objective" else metric, gain, margin)
+                of_told(name, shown[one.key], margin)
+                if metric == "objective"
+                else of_gain(metric, gain, margin)
                 for metric, gain in own.items()
             ],
             "values": {
@@ -365,6 +387,13 @@ def front(tried: Sequence[Tried], question: Question, margin: float) -> list[Fro
         }
         for one, own in left[:MOST_ON_FRONT]
     ]
+
+
+def _as_gain(one: Told, rough: Gain | None) -> Gain:
+    """ln(gain) with the standard error of the told interval; where none is told, that of its few launches."""
+    if not one.low or not one.high:
+        return math.log(one.ratio), None if rough is None else rough[1]
+    return math.log(one.ratio), math.log(one.high / one.low) / 2 / Z
 
 
 def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
@@ -385,9 +414,15 @@ def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) 
     return better
 
 
-def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
-    """Return what each value does to the objective, and the strongest pairs, by the model of all looks."""
-    model = model_of(known)
+def effects(known: Known, spread: Prior = ASSUMED) -> tuple[list[EffectRecord], list[PairRecord]]:
+    """Return what each value does to the objective, and the strongest pairs, by the model of all looks.
+
+    Args:
+        known: everything.
+        spread: what two launches of one configuration differ by; it is part of every interval.
+    """
+    model = model_of(known, spread=spread.sigma_between)
+    reach = t_quantile(1 - (1 - CONFIDENCE) / 2, max(1.0, len(known.tried) - known.codes.shape[1]))
     space = known.space
     if model is None or len(known.tried) < 3:
         return [], []
@@ -399,7 +434,7 @@ def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
             "setting": space.axes[one.axis].name,
             "value": space.axes[one.axis].values[one.value],
             "against": space.axes[one.axis].values[0],
-            **_ratios(one.mean, one.error),
+            **_ratios(one.mean, reach * one.error),
         }
         for one in main_effects(model, codes)
         if (one.axis, one.value) in seen
@@ -408,20 +443,20 @@ def effects(known: Known) -> tuple[list[EffectRecord], list[PairRecord]]:
         {
             "settings": [space.axes[axis].name for axis in one.axes],
             "values": [space.axes[a].values[v] for a, v in zip(one.axes, one.values, strict=True)],
-            **_ratios(one.mean, one.error),
+            **_ratios(one.mean, reach * one.error),
         }
         for one in pair_effects(model, model.tried)
-        if abs(one.mean) > Z * one.error
+        if abs(one.mean) > reach * one.error
     ]
     singles.sort(key=lambda one: -abs(math.log(one["ratio"])))
     return singles, pairs
 
 
-def _ratios(mean: float, error: float) -> Any:
+def _ratios(mean: float, reach: float) -> Any:
     return {
         "ratio": math.exp(mean),
-        "ratio_low": math.exp(mean - Z * error),
-        "ratio_high": math.exp(mean + Z * error),
+        "ratio_low": math.exp(mean - reach),
+        "ratio_high": math.exp(mean + reach),
     }
 
 
@@ -431,8 +466,10 @@ def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) ->
     Args:
         tried: everybody, controls among them.
         self_tests: A/A tests of the races of the search.
+
+    A pair is apart where it differs by more than chance, with 95 % over all pairs together.
     """
-    ratios: list[tuple[float, bool]] = []
+    ratios: list[tuple[float, float]] = []  # of each pair, and the error of its ln
     by_key = {one.key: one for one in tried if not one.twin}
     for twin in (one for one in tried if one.twin):
         other = by_key.get(twin.key)
@@ -446,14 +483,33 @@ def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) ->
             if own is None or not same:
                 continue
             distance = own[0] - same[0][0]
-            error = math.hypot(own[1] or 0.02, same[0][1] or 0.02)
-            ratios.append((math.exp(distance), abs(distance) > Z * error))
+            error = max(LAUNCH_ERROR, math.hypot(own[1] or 0.0, same[0][1] or 0.0))
+            ratios.append((math.exp(distance), error))
     for test in self_tests:
         low, high = test.get("ratio_low"), test.get("ratio_high")
         if low is not None and high is not None:
-            ratios.append((test["ratio"], not low <= 1 <= high))
+            ratios.append((test["ratio"], max(1e-9, math.log(high / low) / 2 / Z)))
+        else:
+            ratios.append((test["ratio"], LAUNCH_ERROR))
+    reach = _NORMAL.inv_cdf(1 - 0.05 / 2 / max(1, len(ratios)))
+    apart = [one for one, error in ratios if abs(math.log(one)) > reach * error]
     largest = max((one for one, _ in ratios), key=lambda one: abs(math.log(one)), default=None)
-    return {"pairs": len(ratios), "apart": sum(apart for _, apart in ratios), "largest": largest}
+    return {"pairs": len(ratios), "apart": len(apart), "largest": largest}
+
+
+LAUNCH_ERROR = 0.02  # of the ln ratio of two single launches, at least: theirs is not known from themselves
+
+
+def failed_controls(found: Controls) -> str:
+    """Return what must be said first where equal launches differed; empty: none did."""
+    if not found["apart"] or found["largest"] is None:
+        return ""
+    ratio = max(found["largest"], 1 / found["largest"])
+    return (
+        f"A/A control failed: {found['apart']} of {found['pairs']} pairs of launches of one configuration "
+        f"differed, by up to {ratio:.2f}×. The confirmation's interval counts that spread. Search again "
+        "on an idle machine, or with more time."
+    )
 
 
 def space_facts(space: Space) -> Any:

@@ -6,14 +6,13 @@ Optuna is imported by the function alone: it is an extra, and takes a third of a
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.evidence.tried import Tried, interval, tried_from_dict
-from core.run.search.plan import gain_of
+from core.evidence.documents import GainNumbers
+from core.evidence.tried import Tried, gains_confirmed, told, tried_from_dict
 from core.spec import effective, spec_from_dict
 from core.spec.knobs import KNOBS
 from core.spec.question import Question, question_from_dict
@@ -59,11 +58,12 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     question = question_from_dict(record.question)
     tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
     values = _values(record, tried, axes)
+    confirmed = gains_confirmed(record.answer)
     kinds: dict[str, Any] = {
         name: optuna.distributions.CategoricalDistribution(own) for name, own in values.items()
     }
     trials = [
-        optuna.create_trial(distributions=kinds, **_trial(one, question, values))
+        optuna.create_trial(distributions=kinds, **_trial(one, question, confirmed, values))
         for one in tried
         if one.looks
     ]
@@ -108,26 +108,34 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _trial(one: Tried, question: Question, values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def _trial(
+    one: Tried,
+    question: Question,
+    confirmed: Mapping[str, GainNumbers],
+    values: Mapping[str, Sequence[Any]],
+) -> dict[str, Any]:
     """The state, value, parameters and attributes of a trial."""
-    gain = gain_of(one, question)
+    gain = told(one, question.objective, confirmed)
     failed = one.failed or ("" if gain is not None else NO_GAIN)
     params = {name: _plain(one.changes.get(name, own[0])) for name, own in values.items()}
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "stages": [look.stage for look in one.looks],
         "trial": one.looks[-1].trial,
         "values": {metric: v for look in one.looks for metric, v in look.values.items()},
     }
     if gain is not None:
-        told["interval"] = interval(gain)
+        attributes |= {
+            "interval": None if gain.low is None else (gain.low, gain.high),
+            "launches": gain.launches,
+        }
     if failed:
-        return {"state": _state("FAIL"), "params": params, "user_attrs": told | {"error": failed}}
+        return {"state": _state("FAIL"), "params": params, "user_attrs": attributes | {"error": failed}}
     assert gain is not None
     return {
         "state": _state("COMPLETE"),
-        "value": math.exp(gain[0]),
+        "value": gain.ratio,
         "params": params,
-        "user_attrs": told,
+        "user_attrs": attributes,
     }
 
 

@@ -14,13 +14,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
-from core.evidence.tried import FROM_MEDIANS, Stage, Tried, weighed
+from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
 from core.spec.question import Question
-from core.spec.space import Choice, Space
+from core.spec.space import MODEL, Choice, Space
 
 FIRST = 2  # configurations of the first look, which shows what a configuration costs
 BATCH = 6  # of a later look
@@ -42,6 +43,7 @@ SIMPLIFIED = 2  # of the best, whose plainer twins race, too
 SIMPLER_BY = 0.5  # of the margin, that a plainer one may be predicted to lose
 FUTILE = 12  # configurations that fail, and none that works, after which nothing more is tried
 GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
+RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +146,15 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
     if hints := [one for one in known.hints if one in at and at[one] not in taken][:count]:
         return hints
     open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
-    likely = open_[~failing(known, known.codes[open_])]
-    open_ = likely if len(likely) else open_
+    open_ = open_[~failing(known, known.codes[open_])]
     levels = sum(len(axis.values) - 1 for axis in known.space.axes)
     wanted = min(max(DESIGN, levels + 4), round(DESIGN_SHARE * _affordable(known, count)))
     if len(open_) <= count:
         return [choices[int(i)] for i in open_]
     if len(taken) < wanted:
         count = min(count, max(wanted - len(taken), BATCH))
-        near = _single_changes(known, open_, count)
+        near = [] if known.tried else _risky(known, open_)[:count]
+        near = near or _single_changes(known, open_, count)
         taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
         rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
         seen = range(len(taken))
@@ -165,6 +167,13 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
     if not found or max(gain for _, gain in found) < PROMISING * known.margin:
         return ()
     return [choices[int(open_[i])] for i, _ in found]
+
+
+def _risky(known: Known, open_: Iterable[int]) -> list[int]:
+    """Return who changes nothing but a setting that some models fail with: the first look shows it."""
+    risky = [axis for axis, one in enumerate(known.space.axes) if one.name in RISKY]
+    single = np.count_nonzero(known.codes, axis=1) == 1
+    return [i for i in open_ if single[i] and any(known.codes[i][axis] for axis in risky)]
 
 
 def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]:
@@ -190,67 +199,111 @@ def _affordable(known: Known, count: int) -> int:
 
 def in_order(known: Known, count: int) -> Sequence[Choice]:
     """The strategy `grid`."""
-    return [one for one in known.space.choices if one not in known.tried and one != known.default][:count]
+    left = [one for one in known.space.choices if one not in known.tried and one != known.default]
+    return sound(known, left)[:count]
 
 
 def at_random(known: Known, count: int) -> Sequence[Choice]:
     """The strategy `random`: one order for a seed, of which every look takes the next."""
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
     drawn = (known.space.choices[int(i)] for i in order)
-    return [one for one in drawn if one not in known.tried and one != known.default][:count]
+    return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
 
 
-def failing(known: Known, codes: Codes) -> Mask:
-    """Which configurations are likely to fail: they have a value, or two, with which nothing ever worked.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Values that are not tried again, because what has them fails."""
 
-    The value that explains most failures is found guilty first, and these count against nobody else.
+    axes: tuple[int, ...]
+    values: Choice  # of these axes
+    failures: int
+    reason: str
+
+
+def dropped(known: Known) -> list[Dropped]:
+    """Return the values, alone or two together, with which nothing ever worked.
+
+    The value that explains most failures of one reason is found guilty first, and these count against
+    nobody else. One failure is enough where nothing but that value differs from a configuration that works.
     """
-    found = np.zeros(len(codes), dtype=np.bool_)
-    failed = [choice for choice, one in known.tried.items() if one.looks and one.looks[-1].error]
-    worked = [choice for choice in known.tried if choice not in failed]
+    failed = {c: one.failed for c, one in known.tried.items() if one.failed and one.looks[-1].trial}
+    worked = [choice for choice, one in known.tried.items() if not one.failed]
     if known.default is not None:
         worked.append(known.default)
-    singles = [(axis,) for axis in range(codes.shape[1])]
-    pairs = list(itertools.combinations(range(codes.shape[1]), 2))
+    singles = [(axis,) for axis in range(known.codes.shape[1])]
+    pairs = list(itertools.combinations(range(known.codes.shape[1]), 2))
+    found = []
     while failed:
         guilty = _guilty(singles, GUILTY, failed, worked) or _guilty(pairs, GUILTY_PAIR, failed, worked)
         if guilty is None:
             break
-        group, values = guilty
-        found |= (codes[:, group] == values).all(axis=1)
-        failed = [choice for choice in failed if _of(choice, group) != values]
+        found.append(guilty)
+        failed = {c: why for c, why in failed.items() if _of(c, guilty.axes) != guilty.values}
     return found
 
 
+def failing(known: Known, codes: Codes) -> Mask:
+    """Which configurations are likely to fail: they have values that were dropped."""
+    found = np.zeros(len(codes), dtype=np.bool_)
+    for one in dropped(known):
+        found |= (codes[:, one.axes] == one.values).all(axis=1)
+    return found
+
+
+def sound(known: Known, choices: Sequence[Choice]) -> list[Choice]:
+    """Return those that nothing says will fail."""
+    guilty = dropped(known)
+    return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
+
+
 def _guilty(
-    groups: Sequence[tuple[int, ...]], least: int, failed: Sequence[Choice], worked: Sequence[Choice]
-) -> tuple[tuple[int, ...], Choice] | None:
-    """Return the axes and their values that most of the failed share, and none of those that worked."""
-    found: tuple[int, tuple[int, ...], Choice] | None = None
+    groups: Sequence[tuple[int, ...]], least: int, failed: Mapping[Choice, str], worked: Sequence[Choice]
+) -> Dropped | None:
+    """Return the values that most of the failed share, for one reason, and none of those that worked."""
+    best: Dropped | None = None
     for group in groups:
         innocent = {_of(choice, group) for choice in worked}
-        counts = Counter(_of(choice, group) for choice in failed)
-        for values, count in counts.items():
-            if count >= least and any(values) and values not in innocent and (not found or count > found[0]):
-                found = count, group, values
-    return found and found[1:]
+        counts = Counter((_of(choice, group), why) for choice, why in failed.items())
+        alone = {
+            _of(choice, group) for choice in failed if any(map(partial(_is_alone, choice, group), worked))
+        }
+        for (values, why), count in counts.items():
+            enough = count >= least or (len(group) == 1 and values in alone)
+            if enough and any(values) and values not in innocent and (not best or count > best.failures):
+                best = Dropped(axes=group, values=values, failures=count, reason=why)
+    return best
+
+
+def _is_alone(choice: Choice, group: tuple[int, ...], other: Choice) -> bool:
+    """Whether two configurations differ on the axes of a group and on no other."""
+    return all((a == b) != (axis in group) for axis, (a, b) in enumerate(zip(choice, other, strict=True)))
 
 
 def _of(choice: Choice, group: Sequence[int]) -> Choice:
     return tuple(choice[axis] for axis in group)
 
 
-def model_of(known: Known) -> Effects | None:
-    """Return the model of what was tried; None: nothing was that has a number."""
-    rows, gains, errors, races = [], [], [], []
+def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
+    """Return the model of what was tried; None: nothing was that has a number.
+
+    Args:
+        known: everything.
+        spread: what two launches of one configuration differ by, as a standard deviation of ln; where it is
+            more than the error of a look, it is the error. What is printed counts it; what chooses does
+            not, because the model doubts launches that are far too slow by itself.
+    """
+    rows, gains, errors, races, doubts = [], [], [], [], []
+    doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
             gain = gain_of(replace(one, looks=(look,)), known.question)
             if gain is not None:
+                least = spread / math.sqrt(look.launches)
                 rows.append(choice)
                 gains.append(gain[0])
-                errors.append(gain[1])
+                errors.append(None if gain[1] is None and not spread else max(gain[1] or 0.0, least))
                 races.append(look.race)
+                doubts.append(doubted.get(look.race, 0.0))
     if not rows:
         return None
     if known.default is not None and known.default not in known.tried:
@@ -258,13 +311,15 @@ def model_of(known: Known) -> Effects | None:
         gains.append(0.0)
         errors.append(0.0)
         races.append("")
+        doubts.append(0.0)
     for choice, earlier, doubt in known.priors:
         if choice not in known.tried:
             rows.append(choice)
             gains.append(earlier)
             errors.append(doubt)
             races.append("")
-    return fit(np.array(rows, dtype=np.int16), gains, errors, races)
+            doubts.append(0.0)
+    return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
 
 
 def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None:
@@ -307,6 +362,7 @@ def _heat(known: Known) -> Step | None:
         for choice in best[:SIMPLIFIED]
         if (one := simplified(known, choice)) not in (choice, known.default)
     ]
+    plain = sound(known, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(FROM_MEDIANS):  # who is slower does not leave: look again
         return Step(stage="screen", choices=choices, budget_s=heat_s, why=f"another look at the best {count}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, in_order
+from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, in_order, sound
 from core.spec.space import Choice
 from core.wire.errors import SpecError
 
@@ -49,7 +49,8 @@ def by_optuna(known: Known, count: int) -> Sequence[Choice]:
         if gain is not None and not one.failed:
             names = dict(zip(kinds, choice, strict=True))
             study.add_trial(optuna.create_trial(params=names, distributions=kinds, value=gain[0]))
-    left = {one for one in known.space.choices if one not in known.tried and one != known.default}
+    open_ = [one for one in known.space.choices if one not in known.tried and one != known.default]
+    left = set(sound(known, open_))
     found: list[Choice] = []
     for _ in range(count * ASKS_FOR_ONE):
         if len(found) == count or not left:

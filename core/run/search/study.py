@@ -16,11 +16,23 @@ from typing import Any
 import numpy as np
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration, same_request
-from core.evidence.documents import Confirmed, CoursePoint, SearchOutcome, SearchResult
+from core.evidence.documents import Confirmed, CoursePoint, FrontPoint, SearchOutcome, SearchResult
 from core.evidence.effects import Codes
 from core.evidence.measurement import Trial
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
-from core.evidence.tried import FROM_MEDIANS, Gain, Look, Stage, Tried, look, tried_from_dict
+from core.evidence.tried import (
+    FROM_MEDIANS,
+    Gain,
+    Look,
+    Stage,
+    Told,
+    Tried,
+    launch_spread,
+    look,
+    told,
+    told_words,
+    tried_from_dict,
+)
 from core.process.runner import Progress
 from core.run import kinds
 from core.run.comparison import protocol_of
@@ -28,7 +40,7 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search.accuracies import right
 from core.run.search.choices import Models, make_variants, models_of, place_of, space_of
-from core.run.search.plan import Known, Step, divided_by, gain_of, next_step, standing
+from core.run.search.plan import Known, Step, divided_by, dropped, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.spec import TrialSpec, anchor, effective, is_provider_option, spec_from_dict
@@ -95,6 +107,7 @@ class Search:
         self.winner: Confirmed | None = None
         self.settled = False
         self.self_tests: list[Mapping[str, Any]] = []
+        self.differences: list[float] = []  # ln ratios of two launches of one configuration
         self.course: list[CoursePoint] = []
         self.notes: list[str] = list(prepared.notes)
         self.spent_before_s = prepared.record.wall_s
@@ -215,6 +228,9 @@ class Search:
         budget_s = step.budget_s - (self.after_s if confirms else 0.0)
         protocol = protocol_of(self.base.protocol, stage="" if confirms else step.stage)
         protocol["budget_s"] = max(2.0, budget_s)
+        if confirms and self.differences:
+            prior = launch_spread(self.differences)
+            protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
         if confirms and (parts := divided_by(self.question)) > 1:
             protocol["splits"] = parts * max(1, len(protocol["looks"]))
         job = kinds.race(
@@ -296,7 +312,11 @@ class Search:
             for one in race.facts.get("contrasts", ())
             if one["baseline"] == race.baseline
         }
-        self.self_tests += race.facts.get("self_tests", ())
+        self_tests = race.facts.get("self_tests", ())
+        self.self_tests += self_tests
+        if (copies := _copies(step.stage, race)) is not None:
+            self.differences.append(copies)
+        twins: list[Look] = []
         for one in race.contestants:
             trial = trials.get(one.trial)
             is_twin = one.label == CONTROL
@@ -306,6 +326,7 @@ class Search:
             found = self._look(step.stage, race, trial, default, contrasts.get(one.trial), choice)
             if found is None:
                 continue
+            twins += [found] if choice == twin else []
             if is_twin:
                 spec = self.space.spec(choice)
                 self.twins.append(
@@ -316,6 +337,9 @@ class Search:
                 changes=self._plain(choice), key=self.space.spec(choice).key()
             )
             self.tried[choice] = replace(before, looks=(*before.looks, found))
+        gains = [found.gains["latency_p50"][0] for found in twins if "latency_p50" in found.gains]
+        if len(gains) == 2:
+            self.differences.append(gains[0] - gains[1])
 
     def _plain(self, choice: Choice) -> dict[str, Any]:
         return {
@@ -338,13 +362,15 @@ class Search:
             return None
         if trial.error is not None and trial.error["type"] == "BudgetError":
             return None
+        splits = float(race.protocol.get("splits") or max(1, len(race.protocol.get("looks") or ())))
         return look(
-            Look(stage=stage, race=race.id, trial=trial.id, error=error),
+            Look(stage=stage, race=race.id, trial=trial.id, error=error, splits=splits),
             trial.facts,
             {} if default is None else default.facts,
             found,
             sizes=self._sizes(choice),
             arena=self.space.spec(choice).session.enable_cpu_mem_arena is not False,
+            copies=_copies(stage, race),
         )
 
     def _sizes(self, choice: Choice) -> tuple[float, float] | None:
@@ -523,18 +549,19 @@ class Search:
 
     def _so_far(self) -> str:
         best = self._best()
-        if best is None:
-            return ""
-        one, gain = best
-        return f"best so far {math.exp(gain[0]):.2f}×: {changes_words(one.changes)}"
+        return "" if best is None else f"best so far {told_words(best[1])}: {changes_words(best[0].changes)}"
 
-    def _best(self) -> tuple[Tried, Gain] | None:
-        known = self.known()
-        for choice, _ in standing(known)[:1]:
-            gain = gain_of(self.tried[choice], self.question)
-            if gain is not None:
-                return self.tried[choice], gain
+    def _best(self) -> tuple[Tried, Told] | None:
+        """The best so far; its interval holds for whichever of all that were tried would have been it."""
+        for choice, _ in standing(self.known())[:1]:
+            found = self._told(self.tried[choice], among=max(1, len(self.tried)))
+            if found is not None:
+                return self.tried[choice], found
         return None
+
+    def _told(self, one: Tried, *, among: int = 1) -> Told | None:
+        confirmed = {said["trial"]: said["gain"] for said in self.confirmed.values()}
+        return told(one, self.question.objective, confirmed, among=among)
 
     def live(self) -> dict[str, Any]:
         """What a page shows while it runs."""
@@ -552,20 +579,27 @@ class Search:
             if best is None
             else {
                 "changes": dict(best[0].changes),
-                "gain": answers.of_gain(objective, best[1], self.base.protocol.margin),
+                "gain": answers.of_told(objective, best[1], self.base.protocol.margin),
+                "launches": best[1].launches,
             },
-            "front": answers.front(list(self.tried.values()), self.question, self.base.protocol.margin),
+            "front": self._front(),
             "points": [
                 {
                     "label": changes_words(one.changes),
-                    "ratio": math.exp(gain[0]),
+                    "ratio": found.ratio,
                     "memory": one.value("peak_rss"),
                 }
                 for one in self.tried.values()
-                if (gain := gain_of(one, self.question)) is not None
+                if (found := self._told(one)) is not None
             ],
             "course": list(self.course),
         }
+
+    def _front(self) -> list[FrontPoint]:
+        confirmed = list(self.confirmed.values())
+        return answers.front(
+            list(self.tried.values()), self.question, self.base.protocol.margin, confirmed=confirmed
+        )
 
     def _note_course(self, step: Step) -> None:
         best = self._best()
@@ -574,7 +608,7 @@ class Search:
                 "at_s": self.spent_s(),
                 "stage": step.stage,
                 "tried": len(self.tried),
-                "ratio": None if best is None else math.exp(best[1][0]),
+                "ratio": None if best is None else best[1].ratio,
             }
         )
 
@@ -593,10 +627,14 @@ class Search:
         known = self.known()
         margin = self.base.protocol.margin
         everybody = list(self.tried.values())
-        effects, pairs = answers.effects(known)
+        effects, pairs = answers.effects(known, launch_spread(self.differences))
+        self.notes += [answers.dropped_words(one, self.space) for one in dropped(known) if one.failures]
         if not self.confirmed and not self.settled:
             self.notes.append("The time ended before anything was confirmed; give it more (`--budget`).")
         winner = self.winner
+        controls = answers.controls([*everybody, *self.twins], self.self_tests)
+        if remark := answers.failed_controls(controls):
+            self.notes.insert(0, remark)
         return {
             "outcome": self.outcome,
             "margin": margin,
@@ -608,10 +646,10 @@ class Search:
             "winner": winner,
             "default": self.default_said,
             "others": [one for one in self.confirmed.values() if one is not winner],
-            "front": answers.front(everybody, self.question, margin),
+            "front": self._front(),
             "effects": effects,
             "pairs": pairs,
-            "controls": answers.controls([*everybody, *self.twins], self.self_tests),
+            "controls": controls,
             "course": self.course,
             "grade": self.last_result.get("grade"),
             "busy": self.last_result.get("busy"),
@@ -634,6 +672,12 @@ def _default_of(space: Space, default: TrialSpec) -> Choice | None:
         asked[i] = axis.values.index(value)
     choice = space.canonical(tuple(asked))
     return choice if same_request(space.spec(choice), default) else None
+
+
+def _copies(stage: Stage, race: Comparison) -> float | None:
+    """Ln ratio of the two launches of the default in a race of one launch of everybody else."""
+    self_tests = race.facts.get("self_tests") or ()
+    return math.log(self_tests[0]["ratio"]) if stage == "screen" and self_tests else None
 
 
 def _size(prepared: Prepared) -> int | None:

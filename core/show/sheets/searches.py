@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from core.evidence.documents import Confirmed, EffectRecord, GainNumbers, LimitJudged, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.evidence.tried import Gain, Tried, interval, tried_from_dict, weighed
+from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told, tried_from_dict
 from core.evidence.verdict import Color, Verdict, ratio_text
 from core.show.format import duration, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -267,37 +266,40 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     """
     question = question_from_dict(record.question)
     rows = [
-        (one, weighed({name: _told(one).gain(name) for name in question.objective}, question.objective))
+        (one, told(one, question.objective, gains_confirmed(record.answer)))
         for one in map(tried_from_dict, record.tried)
         if not one.twin
     ]
-    rows.sort(key=lambda row: (bool(row[0].failed), -(row[1][0] if row[1] is not None else -math.inf)))
-    answer: Any = record.answer or {}
-    confirmed = {
-        changes_words(one["changes"]): one for one in [answer.get("winner"), *answer.get("others", ())] if one
-    }
+    rows.sort(key=lambda row: (bool(row[0].failed), -(row[1].ratio if row[1] is not None else -math.inf)))
+    confirmed = {changes_words(one["changes"]): one for one in all_confirmed(record.answer)}
     return tabulate(
         rows[:most],
         (Column("configuration", key="configuration", tells=True), lambda row: changes_words(row[0].changes)),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
-        (Column("gain", right=True), lambda row: "–" if row[1] is None else f"{math.exp(row[1][0]):.3f}×"),
+        (Column("gain", right=True), lambda row: _gain(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),
         (
             Column("gain", "number", key="gain", on="none"),
-            lambda row: None if row[1] is None else math.exp(row[1][0]),
+            lambda row: _number(row[1], "ratio"),
+        ),
+        (
+            Column("gain_low", "number", key="gain_low", on="none"),
+            lambda row: _number(row[1], "low"),
+        ),
+        (
+            Column("gain_high", "number", key="gain_high", on="none"),
+            lambda row: _number(row[1], "high"),
         ),
         (Column("p50", "ms", key="p50_ms"), lambda row: row[0].value("latency_p50")),
         (Column("peak memory", "bytes", key="peak_rss_bytes"), lambda row: row[0].value("peak_rss")),
-        (Column("looks", "count", key="looks"), lambda row: len(row[0].looks)),
+        (
+            Column("launches", "count", key="launches"),
+            lambda row: _number(row[1], "launches"),
+        ),
+        (Column("looks", "count", key="looks", on="none"), lambda row: len(row[0].looks)),
         (Column("reason", key="reason", narrow=True), lambda row: row[0].failed),
-        drop=("looks", "peak memory", "p50", "reason"),
+        drop=("launches", "peak memory", "p50", "reason"),
     )
-
-
-def _told(one: Tried) -> Tried:
-    """What is told of a configuration: its confirming race alone, where there was one."""
-    last = [look for look in one.looks if look.stage == "confirm"][-1:]
-    return replace(one, looks=tuple(last)) if last else one
 
 
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
@@ -309,9 +311,21 @@ def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
     return "raced" if "heat" in stages else "looked at"
 
 
-def _interval(gain: Gain | None) -> str:
-    ends = None if gain is None else interval(gain)
-    return "" if ends is None else f"[{ends[0]:.3f}, {ends[1]:.3f}]"
+def _number(one: Told | None, name: str) -> Any:
+    return None if one is None else getattr(one, name)
+
+
+def _gain(one: Told | None) -> str:
+    """Without an interval it is what a few launches showed, and is written so."""
+    if one is None:
+        return "–"
+    return f"≈ {one.ratio:.2f}×" if one.low is None else f"{one.ratio:.3f}×"
+
+
+def _interval(one: Told | None) -> str:
+    if one is None or one.low is None or one.high is None:
+        return ""
+    return "not known yet" if one.high > WIDEST * one.low else f"[{one.low:.3f}, {one.high:.3f}]"
 
 
 def studies(records: Sequence[StudyRecord]) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.documents import SearchResult
-from core.evidence.tried import Gain, Tried, tried_from_dict, weighed
+from core.evidence.tried import Tried, ratios_told, tried_from_dict
 from core.show.sheets import Fact, searches
 from core.show.table import csv_text
 from core.spec import spec_from_dict
@@ -40,9 +40,8 @@ def tried_of(record: StudyRecord) -> list[Tried]:
     return [one for one in map(tried_from_dict, record.tried) if not one.twin]
 
 
-def _gain_of(record: StudyRecord) -> Callable[[Tried], Gain | None]:
-    objective = question_from_dict(record.question).objective
-    return lambda one: weighed({name: one.gain(name) for name in objective}, objective)
+def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
+    return ratios_told(question_from_dict(record.question).objective, record.answer)
 
 
 def beneath(record: StudyRecord) -> None:
@@ -84,7 +83,7 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
             )
         cost = st.session_state[COST] or known[0]
         info = search_charts.front_info(
-            points, tried_of(record), _gain_of(record), cost=cost, winner=answer["winner"]
+            points, tried_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
         )
         chosen = plots.draw(
             search_charts.front(info),
@@ -183,7 +182,7 @@ def _went(answer: SearchResult) -> None:
 
 def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
     effects = answer["effects"] if answer is not None else []
-    info = search_tried_charts.parallel_info(tried_of(record), _gain_of(record), effects)
+    info = search_tried_charts.parallel_info(tried_of(record), _ratio_of(record), effects)
     if len(info.gains) < 2 or not info.dimensions:
         return
     st.subheader("Everything that was tried", anchor=False)

@@ -8,12 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from core.evidence.tried import Told, told_words
 from core.run.job import Status
 from core.spec.question import question_from_dict
 from core.spec.space import changes_words
 from core.store import StudyRecord
 from dashboard import format, state
-from dashboard.charts import search_charts, search_live_charts
+from dashboard.charts import search_live_charts
 from dashboard.widgets import plots
 from dashboard.widgets.queue_text import waiting_text
 
@@ -85,8 +86,8 @@ def best_words(live: Mapping[str, Any]) -> tuple[str, str]:
     if best is None:
         return "Nothing tried yet", "The first looks show what a configuration costs."
     gain = best["gain"]
-    words = search_charts.times(gain["ratio"], gain["ratio_low"], gain["ratio_high"])
-    return f"Best so far {words}", f"{changes_words(best['changes'])} · final only at the end"
+    one = Told(ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"])
+    return f"Best so far {told_words(one)}", f"{changes_words(best['changes'])} · final only at the end"
 
 
 def tried_words(live: Mapping[str, Any]) -> str:
