@@ -133,7 +133,7 @@ def grid_s(truth: Truth) -> float:
 
 
 def replay(truth: Truth, seeds: int, *, everything: bool = True) -> list[dict[str, Any]]:
-    """Return one row for each strategy and time; without `everything` for the product's own at the goal's time."""
+    """Return one row for each strategy and time; or, without `everything`, that of the goal alone."""
     machine, rows = machine_of(truth), []
     whole_s = grid_s(truth)
     budgets_s = {max(float(LEAST_BUDGET_S), share * whole_s) for share in (TIMES if everything else ())}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -66,6 +66,7 @@ class Effects:
     sizes: Sizes
     precision: Array  # inverse of the covariance of the looks
     weights: Array
+    looks: _Looks
 
     def at(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of ln(gain) of configurations."""
@@ -77,6 +78,17 @@ class Effects:
             means.append(across @ self.weights)
             deviations.append(np.sqrt(np.maximum(variance, 1e-12)))
         return np.concatenate(means), np.concatenate(deviations)
+
+    def unshrunk(self, least: float) -> Effects:
+        """Return the same with effects of any size up to about `least` as likely as those it learnt.
+
+        Sizes are learnt from the same few looks: where these are noisy, small sizes draw every effect to none
+        and call that sure. What is printed must not.
+        """
+        axes = tuple(max(one, least) for one in self.sizes.axes)
+        sizes = Sizes(axes=axes, pair=self.sizes.pair, race=self.sizes.race)
+        precision: Array = np.linalg.inv(self.looks.covariance(sizes)).astype(np.float64)
+        return replace(self, sizes=sizes, precision=precision, weights=precision @ self.gains)
 
     def joint(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and covariance of ln(gain) of a few configurations."""
@@ -163,7 +175,12 @@ def _fit(
         sizes = _sizes(looks if step == 1 else looks.some(step), sizes)
     precision: Array = np.linalg.inv(looks.covariance(sizes)).astype(np.float64)
     return Effects(
-        tried=looks.codes, gains=looks.y, sizes=sizes, precision=precision, weights=precision @ looks.y
+        tried=looks.codes,
+        gains=looks.y,
+        sizes=sizes,
+        precision=precision,
+        weights=precision @ looks.y,
+        looks=looks,
     )
 
 

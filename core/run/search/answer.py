@@ -37,6 +37,7 @@ from core.spec.space import Space, changes_words
 _NORMAL = statistics.NormalDist()
 FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
 MOST_ON_FRONT = 30
+LEAST_SIZE = 0.1  # of an effect on ln(gain) that is held possible before anything was seen
 SAMPLE = 2000  # configurations over which effects are averaged
 
 
@@ -421,7 +422,8 @@ def effects(known: Known, spread: Prior = ASSUMED) -> tuple[list[EffectRecord], 
         known: everything.
         spread: what two launches of one configuration differ by; it is part of every interval.
     """
-    model = model_of(known, spread=spread.sigma_between)
+    fitted = model_of(known, spread=spread.sigma_between)
+    model = None if fitted is None else fitted.unshrunk(LEAST_SIZE)
     reach = t_quantile(1 - (1 - CONFIDENCE) / 2, max(1.0, len(known.tried) - known.codes.shape[1]))
     space = known.space
     if model is None or len(known.tried) < 3:
