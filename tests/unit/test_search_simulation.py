@@ -12,15 +12,20 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
+from core.evidence.tried import launch_spread, told
+from core.run.search.answer import dropped_words, effects
 from core.run.search.plan import (
     Known,
     Strategy,
     at_random,
     designed,
     divided_by,
+    dropped,
     in_order,
+    model_of,
     next_step,
 )
 from core.spec.question import question_from_dict
@@ -199,6 +204,43 @@ def test_a_small_space_is_looked_at_as_a_whole() -> None:
     assert run.looked_at == len(MIDDLE.choices) - 1
 
 
+def within(low: float | None, truth: float, high: float | None) -> bool:
+    assert low is not None
+    assert high is not None
+    return low <= math.exp(truth) <= high
+
+
+SLOW = {"slow_share": 1 / 9, "slow_by": (math.log(2.3), math.log(2.3))}
+
+
+@pytest.mark.parametrize("machine", [{"slow_share": 0.0}, {"spread": 0.03, "slow_share": 0.0}, SLOW])
+def test_intervals_of_effects_rows_and_answers_hold_the_truth(machine: dict[str, Any]) -> None:
+    """Measured with 40 seeds at 20 s: effects 271, 273 and 273 of 280; rows 40 of 40, 41 of 43, 46 of 46."""
+    covered: dict[str, list[bool]] = {"effects": [], "rows": [], "answers": []}
+    for seed in range(14):
+        run = some(space=MIDDLE, budget_s=20, seed=seed, **machine)
+        known = run.known()
+        model = model_of(known)
+        assert model is not None
+        codes = np.concatenate([known.codes, model.tried])
+        names = [axis.name for axis in MIDDLE.axes]
+        for one in effects(known, launch_spread(run.differences))[0]:
+            axis = names.index(one["setting"])
+            own = codes[codes[:, axis] == MIDDLE.axes[axis].values.index(one["value"])][:150]
+            other = own.copy()
+            other[:, axis] = 0
+            truth = float((run.machine.gain(own) - run.machine.gain(other)).mean())
+            covered["effects"].append(within(one["ratio_low"], truth, one["ratio_high"]))
+        for choice, tried in run.tried.items():
+            found = told(tried, run.objective, {})
+            if found is not None and found.low is not None:
+                covered["rows"].append(within(found.low, run.machine.truth(choice), found.high))
+        covered["answers"] += [] if run.covers is None else [run.covers]
+    assert all(len(own) >= 10 and sum(own) >= 0.9 * len(own) for own in covered.values()), {
+        name: (sum(own), len(own)) for name, own in covered.items()
+    }
+
+
 # --- what fails -----------------------------------------------------------------------------------------
 
 
@@ -224,6 +266,22 @@ def test_a_value_that_fails_is_found_out_and_left_alone() -> None:
     run = some(budget_s=60, fails=lambda choice: choice[12] == 1)
     assert run.regret < 0.03
     assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
+
+
+def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_name() -> None:
+    axes = small_space(
+        ("use_io_binding", (False, True)),
+        ("intra_op_num_threads", (0, 1, 2, 4)),
+        ("enable_cpu_mem_arena", (True, False)),
+        ("enable_mem_pattern", (True, False)),
+    )
+    run = some(space=axes, budget_s=60, fails=lambda choice: choice[0] == 1)
+    assert sum(bool(one.failed) for one in run.tried.values()) == 1
+    (found,) = dropped(run.known())
+    assert (
+        dropped_words(found, axes)
+        == "`use_io_binding on` was not tried again: it failed once, alone (It failed)."
+    )
 
 
 def test_two_values_that_fail_together_are_found_out() -> None:

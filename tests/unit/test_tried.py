@@ -11,15 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.evidence.contrast import ASSUMED
+from core.evidence.contrast import contrast as contrast_between
 from core.evidence.tried import (
     FROM_MEDIANS,
     UNKNOWN_SE,
     Look,
+    Told,
     Tried,
     contrast_of,
     cpu_per_row,
+    launch_spread,
     look,
     pooled,
+    reference_doubts,
+    told,
+    told_words,
     tried_from_dict,
     weighed,
 )
@@ -240,3 +247,87 @@ def test_a_tail_of_too_few_runs_is_no_number() -> None:
 def test_results_without_common_rounds_tell_nothing() -> None:
     assert contrast_of("latency_mean", raced(1, 1), {"batch_size": 1}, looks=1, margin=0.02) is None
     assert contrast_of("latency_p95", {}, {}, looks=1, margin=0.02) is None
+
+
+# --- what is told of a configuration ------------------------------------------------------------------------
+
+P50 = {"latency_p50": 1.0}
+
+
+def seen(stage: Any, gain: float, launches: int, *, trial: str = "t", **facts: Any) -> Look:
+    gains = dict.fromkeys(FROM_MEDIANS, (gain, 0.02))
+    return Look(stage=stage, race="r", trial=trial, gains=gains, launches=launches, **facts)
+
+
+def of(*looks: Look) -> Tried:
+    return Tried(changes={}, key="k", looks=looks)
+
+
+def test_what_a_single_launch_showed_has_no_interval() -> None:
+    found = told(of(seen("screen", 0.3, 1, df=3.0)), P50, {})
+    assert found == Told(ratio=pytest.approx(math.exp(0.3)), low=None, high=None, launches=1)
+    assert found is not None
+    assert told_words(found) == "about 1.35× (1 launch, no interval yet)"
+
+
+def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
+    rng = np.random.default_rng(1)
+    numbers = contrast_between(rng.normal(0.1, 0.01, (6, 8)).tolist(), looks=7)
+    gain = {"latency_p50": (math.log(numbers.ratio), numbers.standard_error)}
+    heat = Look(
+        stage="heat", race="h", trial="t", gains=gain, launches=numbers.generations, df=numbers.df, splits=7
+    )
+    found = told(of(seen("screen", 0.9, 1), heat), P50, {})
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((numbers.ratio_low, numbers.ratio_high))
+    among = told(of(heat), P50, {}, among=20)
+    assert among is not None
+    assert among.low is not None
+    assert found.low is not None
+    assert among.low < found.low  # the best of twenty is known less well than one that was named before
+
+
+def test_a_confirmed_configuration_has_the_confirmations_number_everywhere() -> None:
+    gain: Any = {"metric": "latency_p50", "ratio": 1.01, "ratio_low": 0.81, "ratio_high": 1.07}
+    one = of(seen("heat", 0.3, 9, trial="h", df=8.0), seen("confirm", 0.2, 4, trial="c", df=4.0))
+    assert told(one, P50, {"c": gain}) == Told(ratio=1.01, low=0.81, high=1.07, launches=4)
+
+
+def test_an_interval_of_medians_is_not_sold_as_one_of_a_tail() -> None:
+    found = told(of(seen("heat", 0.3, 9, df=8.0)), {"latency_p99": 1.0}, {})
+    assert found is not None
+    assert found.low is None
+
+
+def test_an_interval_beyond_a_factor_of_two_either_way_tells_nothing() -> None:
+    assert told_words(Told(ratio=1.2, low=0.5, high=2.9, launches=5)) == "not known yet"
+    assert told_words(Told(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20× [1.10, 1.30]"
+
+
+def test_controls_that_differ_widen_what_launches_are_thought_to_differ_by() -> None:
+    assert launch_spread([]) == ASSUMED
+    near, far = launch_spread([0.005] * 8), launch_spread([0.005] * 7 + [math.log(1.58)])
+    assert near.sigma_between < ASSUMED.sigma_between < 0.1 < far.sigma_between
+    assert far.source == "search"
+    rounds = np.random.default_rng(2).normal(0.13, 0.01, (9, 8)).tolist()
+    usual, widened = contrast_between(rounds, looks=8), contrast_between(rounds, looks=8, prior=far)
+    assert usual.half_width is not None
+    assert widened.half_width is not None
+    assert widened.half_width > 3 * usual.half_width
+
+
+def test_a_gain_is_over_the_faster_launch_of_the_default() -> None:
+    default = result(latency={"p50_s": 2e-3})
+    plain = look(HEAD, result(), default, contrast(1.7), copies=0.01)
+    slow = look(HEAD, result(), default, contrast(1.7 * math.sqrt(2.3)), copies=-math.log(2.3))
+    assert slow.gains["latency_p50"][0] == pytest.approx(plain.gains["latency_p50"][0])
+    assert slow.level == pytest.approx(math.log(2e-3) - math.log(2.3) / 2)
+
+
+def test_a_run_whose_default_was_slow_is_doubted_by_as_much() -> None:
+    def at(race: str, level: float) -> Tried:
+        return of(Look(stage="screen", race=race, trial="t", gains={"latency_p50": (0, 0.01)}, level=level))
+
+    assert reference_doubts([at("a", -5.0)]) == {}
+    assert reference_doubts([at("a", -5.0), at("b", -4.9)]) == {}
+    assert reference_doubts([at("a", -5.0), at("b", -4.2)]) == {"b": pytest.approx(0.8)}

@@ -38,6 +38,7 @@ _NORMAL = statistics.NormalDist()
 FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
 MOST_ON_FRONT = 30
 LEAST_SIZE = 0.1  # of an effect on ln(gain) that is held possible before anything was seen
+TIE = 0.25  # of the margin, by which estimates of equals may differ: ties add up to what is given away
 SAMPLE = 2000  # configurations over which effects are averaged
 
 
@@ -132,7 +133,7 @@ def dropped_words(one: Dropped, space: Space) -> str:
     axes = [space.axes[axis] for axis in one.axes]
     values = {axis.name: axis.values[value] for axis, value in zip(axes, one.values, strict=True)}
     times = "once, alone" if one.failures == 1 else f"{one.failures} times"
-    return f"`{changes_words(values)}` was not tried again: it failed {times} ({one.reason})."
+    return f"`{changes_words(values)}` was not tried again: it failed {times} ({one.reason.rstrip('.')})."
 
 
 def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
@@ -304,9 +305,9 @@ def ordered(
 ) -> list[tuple[Tried, float]]:
     """Return who is to be confirmed, in order; ties are broken by what a configuration costs, never by noise.
 
-    A tie is who cannot be told from the leader and is within the margin of it by its estimate. Of these the
-    one with the least memory comes first (in steps of a tenth above the least, because equal processes
-    differ, too), then fewer threads, then the nearest to the start.
+    A tie is who cannot be told from the leader and is within a quarter of the margin of it by its estimate.
+    Of these the one with the least memory comes first (in steps of a tenth above the least, because equal
+    processes differ, too), then fewer threads, then the nearest to the start.
 
     Args:
         tried: with ln(gain) of the objective, the best first.
@@ -319,7 +320,7 @@ def ordered(
     top = tried[0][1]
 
     def is_tie(one: tuple[Tried, float]) -> bool:
-        return one is tried[0] or (one[0].key in level and top - one[1] <= math.log1p(margin))
+        return one is tried[0] or (one[0].key in level and top - one[1] <= TIE * math.log1p(margin))
 
     ties = [one for one in tried if is_tie(one)]
     least = min((memory for one, _ in ties if (memory := one.value("peak_rss"))), default=0.0)

@@ -153,7 +153,9 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
         return [choices[int(i)] for i in open_]
     if len(taken) < wanted:
         count = min(count, max(wanted - len(taken), BATCH))
-        near = [] if known.tried else _risky(known, open_)[:count]
+        risky = () if known.tried else _risky(known, open_)
+        near = [i for i in risky if np.count_nonzero(known.codes[i]) == 1][:count]
+        open_ = np.setdiff1d(open_, risky) if near else open_  # the others of this look do without
         near = near or _single_changes(known, open_, count)
         taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
         rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
@@ -170,10 +172,9 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
 
 
 def _risky(known: Known, open_: Iterable[int]) -> list[int]:
-    """Return who changes nothing but a setting that some models fail with: the first look shows it."""
+    """Return who changes a setting that some models fail with: the first look tries it alone."""
     risky = [axis for axis, one in enumerate(known.space.axes) if one.name in RISKY]
-    single = np.count_nonzero(known.codes, axis=1) == 1
-    return [i for i in open_ if single[i] and any(known.codes[i][axis] for axis in risky)]
+    return [i for i in open_ if any(known.codes[i][axis] for axis in risky)]
 
 
 def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]:
