@@ -146,7 +146,7 @@ def accuracy(
         "resize": None if resize is None else whole_number("--resize", resize),
         "crop": None if crop is None else whole_number("--crop", crop),
         "channels": channels,
-        "scale": None if scale is None else share("--scale", scale),
+        "scale": None if scale is None else _numbers("--scale", scale)[0],
         "mean": None if mean is None else _numbers("--mean", mean),
         "std": None if std is None else _numbers("--std", std),
     }

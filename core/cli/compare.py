@@ -68,7 +68,8 @@ MOST_CANDIDATES = 7
 class Limit:
     """What `--fail-if-slower` found: candidates (trials) that are slower than allowed, or may be."""
 
-    limit: float
+    limit: float  # a share, as it was understood
+    passed: bool  # nobody is slower by more, and of nobody it is open
     broken: list[str]
     open: list[str]
 
@@ -159,7 +160,7 @@ def compare(
         refuse_beside_import([models, candidate, baseline, continue_, fail_if_slower], given)
         show_imported(Store(), import_, wanted="summary", json_=json_)
         return
-    limit = None if fail_if_slower is None else _limit(fail_if_slower)
+    limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
     progress = Progress(sys.stderr, quiet=quiet)
     if continue_ is not None:
@@ -233,15 +234,6 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     return kinds.more_generations(
         store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
     )
-
-
-def _limit(text: str) -> float:
-    value = share("--fail-if-slower", text)
-    if not 0 <= value < 10:
-        raise SpecError(
-            f"`--fail-if-slower` takes a share of 0 or more, but got `{text[:40]}`.", hint="Write 0.02 or 2%."
-        )
-    return value
 
 
 def _run(store: Store, job: Job, progress: Progress, *, json_: bool) -> Comparison:
@@ -323,7 +315,8 @@ def held(race: Comparison, limit: float) -> Limit:
         still_open.discard(one["candidate"])
         if high < least:
             broken.append(one["candidate"])
-    return Limit(limit=limit, broken=broken, open=[trial for trial in candidates if trial in still_open])
+    left = [trial for trial in candidates if trial in still_open]
+    return Limit(limit=limit, passed=not broken and not left, broken=broken, open=left)
 
 
 def _document(store: Store, race: Comparison, limit: Limit | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -434,7 +435,7 @@ def seconds(flag: str, text: str) -> int:
 
 
 def share(flag: str, text: str) -> float:
-    """Read a share: `0.02` or `2%`.
+    """Read a share: `0.02` or `2%`. Without `%` it is below 1, because a bare `5` may mean 5 % or 500 %.
 
     Raises:
         SpecError: it is none.
@@ -443,10 +444,19 @@ def share(flag: str, text: str) -> float:
     try:
         value = float(digits.removesuffix("%"))
     except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
         raise SpecError(
-            f"`{flag}` takes a share, but got `{text[:40]}`.", hint="Write for example 0.02 or 2%."
-        ) from None
-    return value / 100 if digits.endswith("%") else value
+            f"`{flag}` takes a share of 0 or more, but got `{text[:40]}`.",
+            hint="Write for example 0.02 or 2%.",
+        )
+    if digits.endswith("%"):
+        return value / 100
+    if value >= 1:
+        hint = f"Write `{flag} {value:g}%`"
+        hint += f", or `{flag} {value / 100:g}`." if value < 100 else "."
+        raise SpecError(f"`{flag}` takes a share below 1 or a percentage, but got `{text[:40]}`.", hint=hint)
+    return value
 
 
 def _number(flag: str, text: str) -> float:

@@ -157,8 +157,8 @@ def _request(
     against: Path | None,
     fail_if_slower: str | None,
 ) -> Request:
-    allowed = _share("--margin", margin)
-    limit = None if fail_if_slower is None else _share("--fail-if-slower", fail_if_slower)
+    allowed = share("--margin", margin)
+    limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
     if limit is not None and against is None:
         raise SpecError(
             "`--fail-if-slower` needs to know slower than what.", hint="Add --against BASELINE.json."
@@ -173,13 +173,6 @@ def _request(
         baseline=None if against is None else read(against),
         fail_if_slower=limit,
     )
-
-
-def _share(flag: str, text: str) -> float:
-    value = share(flag, text)
-    if not 0 <= value < 10:
-        raise SpecError(f"`{flag}` takes a share of 0 or more, but got `{text[:40]}`.", hint="Write 5%.")
-    return value
 
 
 def _measures(no_measure: bool, record: Path | None, against: Path | None) -> bool:

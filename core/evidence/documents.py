@@ -527,6 +527,7 @@ class ChangeRecord(TypedDict):
     raw: QuotientRecord | None  # before the speed of the CPUs was taken into account
     cpus: float | None  # speed of a core now over then
     limit: float  # slower by this share is too slow
+    passed: NotRequired[bool]  # it is surely not slower by more
     state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
     why: str
     changed: list[str]  # what is not the same as then

@@ -115,7 +115,8 @@ class Change:
 
     def to_dict(self) -> ChangeRecord:
         """Plain JSON data."""
-        return cast(ChangeRecord, {**asdict(self), "changed": list(self.changed)})
+        passed = self.state == "HOLDS"
+        return cast(ChangeRecord, {**asdict(self), "passed": passed, "changed": list(self.changed)})
 
 
 # --- two ratios ---------------------------------------------------------------------------------------------

@@ -388,6 +388,7 @@ def _document(held: Opened, request: Request, machine: wire.Environment, found: 
     )
     return {
         "state": state,
+        "passed": state == "CONFIRMED",
         "file": request.label,
         "model": {"name": held.name, "sha256": held.spec.model.sha256 or ""},
         "recorded_trial": held.trial or None,

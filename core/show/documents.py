@@ -108,6 +108,7 @@ class Limit(TypedDict):
     """What `--fail-if-slower` found."""
 
     limit: float  # slower by this share is too slow
+    passed: bool  # nobody surely is, and of nobody it is open
     broken: list[str]  # trials that are surely slower
     open: list[str]  # trials that may be
 
@@ -500,6 +501,7 @@ class VerifyDocument(TypedDict):
     """What a recorded configuration does on this machine."""
 
     state: Literal["CONFIRMED", "FAILED", "UNDECIDED"]  # exit code 0, 1, 3
+    passed: bool  # everything that was asked for is confirmed
     file: str
     model: NamedModel
     recorded_trial: str | None  # where it was measured
@@ -678,6 +680,10 @@ class LookRecord(TypedDict):
     values: dict[str, float]
     error: str
     breach: str
+    launches: NotRequired[int]  # fresh processes that the gain by medians rests on
+    df: NotRequired[float | None]  # degrees of freedom of that standard error; null: not known
+    splits: NotRequired[float]  # by which the 5 % of its interval are divided: interim analyses
+    level: NotRequired[float | None]  # ln(seconds a row) of the default in the same race
 
 
 class TriedRecord(TypedDict):

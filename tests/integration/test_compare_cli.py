@@ -190,7 +190,7 @@ def test_a_limit_is_broken_held_or_open(
     interval: tuple[float | None, float | None], broken: bool, still_open: bool
 ) -> None:
     assert held(race(one=interval), 0.02) == Limit(
-        limit=0.02, broken=["one"] * broken, open=["one"] * still_open
+        limit=0.02, passed=not (broken or still_open), broken=["one"] * broken, open=["one"] * still_open
     )
 
 
@@ -200,7 +200,7 @@ def test_a_doubtful_verdict_and_a_missing_one_leave_the_limit_open(doubt: dict[s
     assert found.result is not None
     found.result["contrasts"][0] |= doubt
     del found.result["contrasts"][1]
-    assert held(found, 0.02) == Limit(limit=0.02, broken=[], open=["one", "two"])
+    assert held(found, 0.02) == Limit(limit=0.02, passed=False, broken=[], open=["one", "two"])
 
 
 def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:
@@ -414,6 +414,7 @@ def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None
         for one in document["contrasts"]
         if (one["candidate"], one["baseline"]) == (candidate["trial"], baseline)
     )
+    assert (document["fail_if_slower"]["limit"], document["fail_if_slower"]["passed"]) == (0.05, False)
     if not contrast["holds"]:
         assert document["fail_if_slower"]["open"] == [candidate["trial"]]
         assert done.code == EXIT_UNDECIDED
@@ -496,6 +497,7 @@ def test_a_baseline_that_is_known_to_be_impossible_is_refused_at_once(
         (("--candidate", "preset:no"), "Unknown preset"),
         (("--candidate", "preset:edge", "--fail-if-slower", "a lot"), "takes a share"),
         (("--candidate", "preset:edge", "--fail-if-slower", "-1%"), "0 or more"),
+        (("--candidate", "preset:edge", "--fail-if-slower", "5"), "below 1 or a percentage"),
     ],
 )
 def test_wrong_usage_is_told_in_words(cli: CommandLine, mlp: str, args: tuple[str, ...], words: str) -> None:

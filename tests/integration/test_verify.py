@@ -638,6 +638,7 @@ def test_junit_has_a_case_for_each_question(line: CommandLine, rebuilt: Callable
         (("--fail-if-slower", "5%"), "slower than what"),
         (("--no-measure", "--record", "x.json"), "contradict each other"),
         (("--margin", "wide"), "takes a share"),
+        (("--margin", "5"), "below 1 or a percentage"),
         (("--against", "nowhere.json"), "cannot be read"),
     ],
 )

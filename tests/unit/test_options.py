@@ -56,14 +56,24 @@ def test_what_is_no_duration_is_refused_with_its_option(text: str) -> None:
         seconds("--budget", text)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("0.02", 0.02), ("2%", 0.02), ("2 %", 0.02), ("1", 1.0)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0.02", 0.02), ("2%", 0.02), ("2 %", 0.02), ("0", 0.0), ("150%", 1.5)]
+)
 def test_a_share_is_a_number_or_a_percentage(text: str, expected: float) -> None:
     assert share("--margin", text) == pytest.approx(expected)
 
 
-def test_a_share_that_is_none_is_refused() -> None:
-    with pytest.raises(SpecError, match="`--margin` takes a share"):
-        share("--margin", "much")
+@pytest.mark.parametrize("text", ["much", "", "-0.1", "-5%", "nan", "inf%"])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="`--margin` takes a share of 0 or more"):
+        share("--margin", text)
+
+
+@pytest.mark.parametrize(("text", "instead"), [("5", "5%`, or `--margin 0.05"), ("1", "1%"), ("250", "250%")])
+def test_five_without_a_percent_sign_is_not_taken_for_500_percent(text: str, instead: str) -> None:
+    with pytest.raises(SpecError, match="takes a share below 1 or a percentage") as refused:
+        share("--margin", text)
+    assert instead in refused.value.hint
 
 
 def test_the_engine_of_a_configuration_stays_unless_another_is_given() -> None:

@@ -271,7 +271,7 @@ def live_state(**changes: Any) -> dict[str, Any]:
         "spent_s": 12.0,
         "ends_at": time.time() + 30.0,
         "budget_s": 60.0,
-        "best": {"changes": {"intra_op_num_threads": 1}, "gain": invented.gain(1.25)},
+        "best": {"changes": {"intra_op_num_threads": 1}, "gain": invented.gain(1.25), "launches": 6},
         "front": found["front"],
         "points": [{"label": "intra_op_num_threads 1", "ratio": 1.25, "memory": 8e6}],
         "course": found["course"],
