@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
+from core.evidence.tried import best_told
 from core.evidence.verdict import Verdict, words
 from core.run.job import FINISHED, WAITING_QUIET, Status
 from core.run.scheduler import Scheduler
@@ -146,7 +147,7 @@ def _searching(status: Status, live: Mapping[str, Any]) -> str:
     parts = [f"{status.what}: {live['doing']} ({status.stage})" if live["doing"] else status.what]
     parts.append(f"{live['tried']} tried")
     if (best := live["best"]) is not None:
-        parts.append(f"best so far {best['gain']['ratio']:.2f}×")
+        parts.append(f"best so far {best_told(best)}")
     left_s = live["ends_at"] - time.time()
     return " · ".join([*parts, f"about {left_s:.0f} s left"] if left_s >= 1 else parts)
 

@@ -166,13 +166,21 @@ def ratios_told(
     return ratio
 
 
+def best_told(best: Mapping[str, Any]) -> str:
+    """Return `told_words` of the best so far, as the live state of a search holds it."""
+    gain = best["gain"]
+    return told_words(
+        Told(ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"])
+    )
+
+
 def told_words(one: Told) -> str:
-    """Return a gain with how sure it is: `1.33× [1.29, 1.36]`, or how few launches it rests on."""
+    """Return a gain with how sure it is: `1.33×, 95 % [1.29, 1.36]`, or how few launches it rests on."""
     if one.low is None or one.high is None:
         return f"about {one.ratio:.2f}× ({one.launches} launch{'es' * (one.launches != 1)}, no interval yet)"
     if one.high / one.low > WIDEST:
         return "not known yet"
-    return f"{one.ratio:.2f}× [{one.low:.2f}, {one.high:.2f}]"
+    return f"{one.ratio:.2f}×, 95 % [{one.low:.2f}, {one.high:.2f}]"
 
 
 def _reach(look: Look, gain: Gain, objective: Mapping[str, float], among: int) -> float | None:

@@ -301,7 +301,7 @@ def test_an_interval_of_medians_is_not_sold_as_one_of_a_tail() -> None:
 
 def test_an_interval_beyond_a_factor_of_two_either_way_tells_nothing() -> None:
     assert told_words(Told(ratio=1.2, low=0.5, high=2.9, launches=5)) == "not known yet"
-    assert told_words(Told(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20× [1.10, 1.30]"
+    assert told_words(Told(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20×, 95 % [1.10, 1.30]"
 
 
 def test_controls_that_differ_widen_what_launches_are_thought_to_differ_by() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.tried import Told, told_words
+from core.evidence.tried import best_told
 from core.run.job import Status
 from core.spec.question import question_from_dict
 from core.spec.space import changes_words
@@ -85,9 +85,7 @@ def best_words(live: Mapping[str, Any]) -> tuple[str, str]:
     best = live["best"]
     if best is None:
         return "Nothing tried yet", "The first looks show what a configuration costs."
-    gain = best["gain"]
-    one = Told(ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"])
-    return f"Best so far {told_words(one)}", f"{changes_words(best['changes'])} · final only at the end"
+    return f"Best so far {best_told(best)}", f"{changes_words(best['changes'])} · final only at the end"
 
 
 def tried_words(live: Mapping[str, Any]) -> str:
