@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core.evidence.statistics import t_quantile
 from core.evidence.tried import Look, Tried
 from core.run.search import optuna_export
 from core.run.search.optuna_export import ITSELF, export, study_name
@@ -39,6 +40,13 @@ def look(gain: float, spread: float | None = 0.01, **changes: Any) -> Look:
     return Look(**(facts | changes))
 
 
+WINNER = {
+    "changes": {"intra_op_num_threads": 1},
+    "trial": "t9",
+    "gain": {"metric": "latency_p50", "ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "verdict": "FASTER"},
+}
+
+
 def record(*tried: Tried, **changes: Any) -> StudyRecord:
     facts: dict[str, Any] = {
         "id": "0123456789abcdef",
@@ -49,13 +57,15 @@ def record(*tried: Tried, **changes: Any) -> StudyRecord:
         "model_sha256": builders.SHA,
         "created_at": 0.0,
         "tried": [one.to_dict() for one in tried],
-        "answer": {"outcome": "FOUND", "winner": {"changes": {"intra_op_num_threads": 1}}},
+        "answer": {"outcome": "FOUND", "winner": WINNER},
     }
     return StudyRecord(**(facts | changes))
 
 
 ONE = Tried(
-    changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.2), look(1.2, stage="heat", trial="t2"))
+    changes={"intra_op_num_threads": 1},
+    key="a",
+    looks=(look(1.2), look(1.2, stage="heat", trial="t2", launches=6, df=5.0, splits=7.0)),
 )
 XNN = Tried(changes={"providers": ["XnnpackExecutionProvider"]}, key="b", looks=(look(0.8, None),))
 BAD = Tried(changes={"intra_op_num_threads": 2}, key="c", looks=(look(1, gains={}, error="It crashed."),))
@@ -104,7 +114,9 @@ def test_a_trial_says_what_its_number_rests_on(url: str) -> None:
     export(record(ONE, XNN), url)
     one, xnn = opened(url).trials
     low, high = one.user_attrs["interval"]
-    assert (low, high) == pytest.approx((1.2 * math.exp(-0.01386), 1.2 * math.exp(0.01386)), rel=1e-4)
+    reach = 0.01 * t_quantile(1 - 0.05 / 7 / 2, 5.0)  # of its elimination round, for seven interim analyses
+    assert (low, high) == pytest.approx((1.2 * math.exp(-reach), 1.2 * math.exp(reach)))
+    assert (one.user_attrs["launches"], xnn.user_attrs["launches"]) == (6, 1)
     assert one.user_attrs["stages"] == ["screen", "heat"]
     assert one.user_attrs["trial"] == "t2"
     assert one.user_attrs["values"] == {"latency_p50": pytest.approx(1e-3 / 1.2)}
