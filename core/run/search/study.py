@@ -628,7 +628,7 @@ class Search:
         margin = self.base.protocol.margin
         everybody = list(self.tried.values())
         effects, pairs = answers.effects(known, launch_spread(self.differences))
-        self.notes += [answers.dropped_words(one, self.space) for one in dropped(known) if one.failures]
+        self.notes += [answers.dropped_words(one, self.space) for one in dropped(known)]
         if not self.confirmed and not self.settled:
             self.notes.append("The time ended before anything was confirmed; give it more (`--budget`).")
         winner = self.winner
