@@ -233,9 +233,17 @@ def _share(metric: str, value: str) -> Any:
     """`output_error<=1%` is a plain number in the table."""
     if METRICS[metric].quantity == "number":
         try:
-            return float(value[:-1]) / 100 if value.endswith("%") else float(value)
+            number = float(value.removesuffix("%"))
         except ValueError:
             return value
+        if value.endswith("%"):
+            return number / 100
+        if number >= 1:
+            raise SpecError(
+                f"A limit on `{metric}` is a share below 1 or a percentage, but got `{value[:40]}`.",
+                hint=f"Write {number:g}% or {number / 100:g}.",
+            )
+        return number
     return value
 
 

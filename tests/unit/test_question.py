@@ -250,3 +250,9 @@ def test_presets_are_questions(name: str) -> None:
 def test_every_strategy_is_told_in_words() -> None:
     assert all(STRATEGIES.values())
     assert all(question_from_dict({"strategy": name}).strategy == name for name in STRATEGIES)
+
+
+def test_a_limit_of_five_is_not_taken_for_500_percent() -> None:
+    with pytest.raises(SpecError, match="below 1 or a percentage") as refused:
+        parse_limits(["output_error<=5"])
+    assert refused.value.hint == "Write 5% or 0.05."
