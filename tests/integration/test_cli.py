@@ -100,6 +100,7 @@ def example(setting: Knob) -> tuple[list[str], Any]:
         "image_mean": (["0.5,0.25"], (0.5, 0.25)),
         "image_std": (["0.5,0.25"], (0.5, 0.25)),
         "cpus": (["0-3,6"], "0-3,6"),
+        "tolerance": (["200%"], 2.0),
     }
     if setting.name in special:
         values, wanted = special[setting.name]
