@@ -67,7 +67,8 @@ from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
 from core.run.sweet_spot import Standing, standing
 from core.run.trial import check_before, resolve_trial
-from core.show.sheets import Sheet, races
+from core.show import sweep_words
+from core.show.sheets import Line, Sheet, races
 from core.show.sheets import trials as sheets
 from core.show.table import Table, csv_text, md_text
 from core.spec import spec_from_dict
@@ -402,6 +403,9 @@ class _Sweep:
     def table(self) -> Table:
         return races.points(self.rows(), self.standing())
 
+    def verdict(self) -> str:
+        return sweep_words.sentence(self.rows(), self.standing())
+
     def document(self) -> dict[str, Any]:
         stands = self.standing()
         return {
@@ -410,6 +414,8 @@ class _Sweep:
             "comparison": self.race.to_dict() if self.race is not None else None,
             "line_s": stands.line_s,
             "percentile": stands.percentile,
+            "best": None if stands.best is None else dict(stands.best.values),
+            "verdict": self.verdict(),
             "points": [
                 self._point(point, row, stands) for point, row in zip(self.points, self.rows(), strict=True)
             ],
@@ -489,7 +495,7 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     elif kind == "md":
         print_lines([md_text(found.table())])
     else:
-        print_parts([found.table()])
+        print_parts([found.table(), Line(found.verdict(), apart=True)])
     ended = found.ended()
     errors = [one.trial.error for one in ended if one.trial.error is not None]
     if errors:

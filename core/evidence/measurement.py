@@ -168,7 +168,8 @@ def latency_summary(
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
     A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
-    take in all. From five processes on the intervals hold for new processes; below, they know rounds only.
+    take in all. The interval of the mean holds for new processes from two on, those of the percentiles from
+    five on; below, they know rounds only.
 
     Args:
         latencies_s: in run order.
@@ -176,9 +177,12 @@ def latency_summary(
         processes: which process made each round; None: one made them all.
     """
     made = None if rounds is None else len(rounds)
-    if rounds is not None and processes is not None and len(set(processes)) >= MIN_BLOCKS:
-        latencies_s, rounds = _by_process(latencies_s, rounds, processes)
+    count = 0 if rounds is None or processes is None else len(set(processes))
     mean = mean_estimate(latencies_s, rounds)
+    if rounds is not None and processes is not None and count > 1:
+        by_process = _by_process(latencies_s, rounds, processes)
+        mean = mean_estimate(*by_process, least=2)
+        latencies_s, rounds = by_process if count >= MIN_BLOCKS else (latencies_s, rounds)
     summary: dict[str, Any] = {
         **_fields("mean_s", mean),
         "std_s": standard_deviation(latencies_s),
@@ -192,6 +196,8 @@ def latency_summary(
         summary |= _fields(name, estimate)
         if estimate is None:
             needs[name] = percentile_needs(latencies_s, p, rounds, made=made)
+    if count:
+        summary["processes"] = count
     summary["needs_runs"] = {name: need.runs for name, need in needs.items()}
     summary["needs_rounds"] = {name: need.rounds for name, need in needs.items() if need.rounds}
     return cast(Latency, summary)

@@ -165,14 +165,19 @@ def _t_of(clusters: int) -> float:
     return t_quantile(1 - (1 - CONFIDENCE) / 2, clusters - 1)
 
 
-def mean_estimate(samples: Sequence[float], rounds: Sequence[int] | None = None) -> Estimate:
+def mean_estimate(
+    samples: Sequence[float], rounds: Sequence[int] | None = None, *, least: int = MIN_BLOCKS
+) -> Estimate:
     """Estimate the mean with a 95 % interval from the means of the rounds, or of contiguous blocks.
 
-    Arguments and errors as for `percentile_estimate`.
+    Args:
+        samples: as for `percentile_estimate`, like its errors.
+        rounds: as for `percentile_estimate`.
+        least: clusters that an interval needs; Student's t makes it as wide as few clusters deserve.
     """
     value = math.fsum(samples) / len(samples)
     clusters = _clusters(len(samples), rounds)
-    if len(clusters) < MIN_BLOCKS:
+    if len(clusters) < max(2, least):
         return Estimate(value=value, low=None, high=None)
     half = _t_of(len(clusters)) * math.sqrt(_variance_of_mean(samples, clusters))
     return Estimate(value=value, low=max(0.0, value - half), high=value + half)

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from core import wire
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
 from core.run.axes import (
     BATCH,
@@ -89,7 +90,8 @@ class Measured:
     grade: str = ""  # of that comparison
     contrast: Mapping[str, Any] | None = None  # against ONNX Runtime's default, in the same rounds
     is_default: bool = False  # it is that default, which the others were put against
-    ties: frozenset[str] | None = None  # trials that race ranks with it; None: it ranks nobody
+    processes: int | None = None  # that made its runs; None: an earlier version did not say
+    between: bool = True  # its throughput interval holds for new processes
 
     @property
     def ranked(self) -> bool:
@@ -102,8 +104,11 @@ class Measured:
         return self.latency is not None and self.state == "CANCELLED"
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
-        """Rows per second at the bounds of the mean latency; None where the runs carry no interval."""
-        if not self.rows or not self.latency:
+        """Rows per second at the bounds of the mean latency; None where the runs carry no interval.
+
+        Rounds of one process know nothing of the next one, so that what they tell is no interval.
+        """
+        if not self.rows or not self.latency or not self.between:
             return None, None
         low, high = self.latency.get("mean_s_low"), self.latency.get("mean_s_high")
         return (self.rows / high if high else None), (self.rows / low if low else None)
@@ -271,9 +276,10 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         point: what was asked.
         trial: that measured it.
         reused: whether it was measured before this sweep.
-        race: the comparison that `trial` ran in, with the verdict on it and its ties.
+        race: the comparison that `trial` ran in, with the verdict on it.
     """
     result = trial.facts
+    processes, between = _processes(result)
     complete = trial.state in ("COMPLETE", "CANCELLED") and bool(result.get("latency"))
     return Measured(
         values=point.values,
@@ -296,8 +302,18 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         grade=result.get("grade") or "",
         contrast=_against_default(trial.id, race),
         is_default=_has_default(race) and race.baseline == trial.id,
-        ties=_ties(trial.id, race),
+        processes=processes,
+        between=between,
     )
+
+
+def _processes(result: Mapping[str, Any]) -> tuple[int | None, bool]:
+    """How many processes made the runs, and whether the interval of the mean knows how these differ."""
+    own = (result.get("latency") or {}).get("processes")
+    if own is not None:
+        return own, own > 1
+    made = result.get("generations")  # of a version that took rounds as clusters below five processes
+    return made, made is None or made >= MIN_BLOCKS
 
 
 def _has_default(race: Comparison | None) -> TypeGuard[Comparison]:
@@ -310,11 +326,6 @@ def _against_default(trial: str, race: Comparison | None) -> Mapping[str, Any] |
         return None
     own = (one for one in race.result["contrasts"] if one["candidate"] == trial)
     return next((one for one in own if one["baseline"] == race.baseline), None)
-
-
-def _ties(trial: str, race: Comparison | None) -> frozenset[str] | None:
-    ranks = race.facts.get("ranks") or () if race is not None else ()
-    return next((frozenset(one["ties"]) for one in ranks if one["trial"] == trial), None)
 
 
 def join(points: Sequence[Point], known: Known) -> list[Measured]:

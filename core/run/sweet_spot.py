@@ -1,19 +1,21 @@
-"""Which point of a sweep is best: under a latency line, with all that cannot be told from it; and the front.
+"""Which point of a sweep is best: under a latency line, with what is inconclusive against it; and the front.
 
-Pure functions over the points of `sweep`. Seconds throughout.
+One statistic decides, is shown and is drawn: rows per second over all runs, with the 95 % interval of that
+point, and one percentile of the latency with its own. Pure functions over the points of `sweep`. Seconds
+throughout.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from core.evidence.metrics.intervals import Z
-from core.evidence.tried import Gain
+from core.evidence.statistics import MIN_BLOCKS
 from core.run.axes import Values
-from core.run.search.answer import dominates
 from core.run.sweep import Measured
+
+BEST, LEVEL, INCONCLUSIVE = "best", "level with the best", "inconclusive"  # places of a point
 
 
 def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p95_s", "p50_s")) -> str:
@@ -25,58 +27,66 @@ def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p
     return wanted[-1]
 
 
-def best_under(points: Iterable[Measured], line_s: float, percentile: str) -> list[Measured]:
-    """Return the points of highest throughput whose `percentile` is at or under `line_s`.
-
-    Args:
-        points: of any state; those count that may be ranked and whose runs support the percentile.
-        line_s: the latency line, seconds.
-        percentile: "p50_s", "p90_s", "p95_s", "p99_s" or "mean_s".
-
-    Returns:
-        The point with the highest throughput and those that cannot be told apart from it, the lowest latency
-        first: where throughput does not decide, latency does. Empty when no point is under the line.
-    """
-    under = [
-        one
-        for one in points
-        if one.ranked
-        and one.throughput_per_s is not None
-        and (value := (one.latency or {}).get(percentile)) is not None
-        and value <= line_s
-    ]
-    return fastest(under, percentile)
+def has_few_processes(point: Measured) -> bool:
+    """Whether too few processes made its runs for latency intervals that hold for new processes."""
+    return point.processes is not None and point.processes < MIN_BLOCKS
 
 
-def fastest(points: Iterable[Measured], percentile: str) -> list[Measured]:
-    """Return the point of highest throughput and its ties, the lowest `percentile` first."""
-    ranked = [one for one in points if one.ranked and one.throughput_per_s is not None]
-    if not ranked:
-        return []
-    top = max(ranked, key=lambda one: one.throughput_per_s or 0.0)
-    level = [one for one in ranked if one is top or tied(one, top)]
-    return sorted(level, key=lambda one: (one.latency or {}).get(percentile) or math.inf)
+# --- two points ---------------------------------------------------------------------------------------------
 
 
-def tied(one: Measured, other: Measured) -> bool:
-    """True where the throughputs of two points cannot be told apart.
+def surely_faster(one: Measured, other: Measured) -> bool:
+    """True where the whole interval of rows per second lies above that of the other."""
+    low, high = one.throughput_interval()[0], other.throughput_interval()[1]
+    return low is not None and high is not None and low > high
 
-    Of one race, its ranks say so: pairs of blocks of the same rounds. Of two races, and of a race too large
-    to rank, only the intervals are left, which are wider.
-    """
-    if one.race == other.race and other.ties is not None:
-        return one.trial in other.ties
+
+def surely_quicker(one: Measured, other: Measured, percentile: str) -> bool:
+    """True where the whole interval of the latency lies below that of the other, and both know processes."""
+    if has_few_processes(one) or has_few_processes(other):
+        return False
+    high, low = _latency(one, f"{percentile}_high"), _latency(other, f"{percentile}_low")
+    return high is not None and low is not None and high < low
+
+
+def level_with(one: Measured, other: Measured, margin: float) -> bool:
+    """True where even the farthest ends of both intervals of rows per second lie within the margin."""
     low, high = one.throughput_interval()
     other_low, other_high = other.throughput_interval()
-    if low is None or high is None or other_low is None or other_high is None:
-        return True
-    return low <= other_high and other_low <= high
+    if not (low and high and other_low and other_high):
+        return False
+    return max(high / other_low, other_high / low) <= 1 + margin
+
+
+def dominates(one: Measured, other: Measured, percentile: str) -> bool:
+    """True where a point is surely better in one quantity, and by its value no worse in the other.
+
+    The quantities are rows per second and the percentile. So nothing dominates the point of most rows per
+    second, neither of all points nor of those under a line.
+    """
+    a, b = _latency(one, percentile), _latency(other, percentile)
+    if a is None or b is None or one.throughput_per_s is None or other.throughput_per_s is None:
+        return False
+    if one.throughput_per_s < other.throughput_per_s or a > b:
+        return False
+    return surely_faster(one, other) or surely_quicker(one, other, percentile)
+
+
+def _latency(point: Measured, name: str) -> float | None:
+    value: float | None = (point.latency or {}).get(name)
+    return value
+
+
+# --- a point and the line -----------------------------------------------------------------------------------
 
 
 def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
-    """True where even the upper bound of the percentile's 95 % interval is at or under the line."""
-    high = (point.latency or {}).get(f"{percentile}_high")
-    return high is not None and high <= line_s
+    """True where even the upper bound of the percentile's 95 % interval is at or under the line.
+
+    Never of a point whose processes are too few for an interval that holds for the next one.
+    """
+    high = _latency(point, f"{percentile}_high")
+    return high is not None and high <= line_s and not has_few_processes(point)
 
 
 def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | None:
@@ -85,51 +95,32 @@ def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | Non
     Args:
         point: of any state.
         line_s: the latency line, seconds; None: there is none.
-        percentile: as for `best_under`.
+        percentile: "p50_s", "p90_s", "p95_s", "p99_s" or "mean_s".
     """
-    value = (point.latency or {}).get(percentile)
+    value = _latency(point, percentile)
     return None if line_s is None or value is None else value > line_s
 
 
 def astride(point: Measured, line_s: float | None, percentile: str) -> bool:
     """Whether the 95 % interval of a point holds the line, so that which side it is on is not sure."""
-    known = point.latency or {}
-    low, high = known.get(f"{percentile}_low"), known.get(f"{percentile}_high")
+    low, high = _latency(point, f"{percentile}_low"), _latency(point, f"{percentile}_high")
     return line_s is not None and low is not None and high is not None and low <= line_s <= high
 
 
 # --- throughput against latency -----------------------------------------------------------------------------
 
 
-def front(points: Sequence[Measured], percentile: str, *, margin: float) -> list[Measured]:
-    """Return the points that none surely dominates: as good in both respects and, with 95 %, better in one.
+def front(points: Sequence[Measured], percentile: str) -> list[Measured]:
+    """Return the points that no other dominates, of those that may be ranked and support the percentile.
 
-    As for a search's front, but from the intervals of each point, which are wider than those of a ratio
-    within rounds: a point is rather kept than dropped. One configuration stands once.
-
-    Args:
-        points: of any state; those count that may be ranked and whose runs support the percentile.
-        percentile: of the latency.
-        margin: relative difference that counts as none.
+    One configuration stands once.
     """
-    gains: list[tuple[Measured, Mapping[str, Gain]]] = []
-    for one in points:
-        value = (one.latency or {}).get(percentile)
-        if one.ranked and one.same is None and value and one.throughput_per_s:
-            low, high = one.throughput_interval()
-            own = {"objective": (math.log(one.throughput_per_s), _error(low, high))}
-            bounds = ((one.latency or {}).get(f"{percentile}_{end}") for end in ("low", "high"))
-            gains.append((one, {**own, "latency": (-math.log(value), _error(*bounds))}))
-    return [
+    known = [
         one
-        for one, own in gains
-        if not any(dominates(other, own, math.log1p(margin)) for _, other in gains if other is not own)
+        for one in points
+        if one.ranked and one.same is None and one.throughput_per_s and _latency(one, percentile)
     ]
-
-
-def _error(low: float | None, high: float | None) -> float | None:
-    """Standard error of the logarithm, by its 95 % interval."""
-    return None if not low or not high else math.log(high / low) / 2 / Z
+    return [one for one in known if not any(dominates(other, one, percentile) for other in known)]
 
 
 # --- all of it at once --------------------------------------------------------------------------------------
@@ -141,22 +132,28 @@ class Standing:
 
     percentile: str
     line_s: float | None
-    level: tuple[Measured, ...]  # the best, then those that cannot be told from it; nothing: none is best
+    margin: float  # relative difference that counts as none
+    best: Measured | None  # most rows per second, under the line where there is one; None: none is
+    level: tuple[Measured, ...]  # surely within the margin of the best
+    inconclusive: tuple[Measured, ...]  # the intervals leave open which of the two has more rows per second
+    unranked: tuple[Measured, ...]  # with numbers, but of a race that was rejected or cancelled
     over: frozenset[str]  # names of points over the line
     open: frozenset[str]  # of those whose interval holds it
     front: frozenset[str]
 
-    @property
-    def best(self) -> Measured | None:
-        """The best point: under the line where there is one."""
-        return self.level[0] if self.level else None
-
     def place(self, point: Measured) -> str:
-        """Return "best", "level with the best", or nothing."""
-        if any(_name(point.values) == _name(one.values) for one in self.level[:1]):
-            return "best"
+        """Return `BEST`, `LEVEL`, `INCONCLUSIVE`, or nothing: surely fewer rows per second, or not judged.
+
+        A point that is the best under another name is level with it.
+        """
+        if self.best is not None and _name(point.values) == _name(self.best.values):
+            return BEST
         own = _name(point.same if point.same is not None else point.values)
-        return "level with the best" if any(own == _name(one.values) for one in self.level) else ""
+        best = () if self.best is None else (self.best,)
+        for place, points in ((LEVEL, (*best, *self.level)), (INCONCLUSIVE, self.inconclusive)):
+            if any(own == _name(one.values) for one in points):
+                return place
+        return ""
 
     def is_in(self, point: Measured, names: frozenset[str]) -> bool:
         """Whether a point is one of `over`, `open` or `front`."""
@@ -165,6 +162,10 @@ class Standing:
 
 def _name(values: Values) -> str:
     return repr(sorted(values.items()))
+
+
+def _names(points: Iterable[Measured], holds: Callable[[Measured], bool | None]) -> frozenset[str]:
+    return frozenset(_name(one.values) for one in points if holds(one))
 
 
 def standing(
@@ -180,12 +181,32 @@ def standing(
     """
     name = percentile or supported_percentile(points)
     own = [one for one in points if one.same is None]
-    level = fastest(own, name) if line_s is None else best_under(own, line_s, name)
+    judged = [
+        one
+        for one in own
+        if one.ranked
+        and one.throughput_per_s is not None
+        and (line_s is None or beyond(one, line_s, name) is False)
+    ]
+    best = min(judged, key=lambda one: _most_rows_first(one, name), default=None)
+    others = [] if best is None else [one for one in judged if one is not best]
+    level = [one for one in others if best is not None and level_with(one, best, margin)]
     return Standing(
         percentile=name,
         line_s=line_s,
+        margin=margin,
+        best=best,
         level=tuple(level),
-        over=frozenset(_name(one.values) for one in points if beyond(one, line_s, name)),
-        open=frozenset(_name(one.values) for one in points if astride(one, line_s, name)),
-        front=frozenset(_name(one.values) for one in front(points, name, margin=margin)),
+        inconclusive=tuple(
+            one for one in others if best is not None and one not in level and not surely_faster(best, one)
+        ),
+        unranked=tuple(one for one in own if one.latency is not None and not one.ranked),
+        over=_names(points, lambda one: beyond(one, line_s, name)),
+        open=_names(points, lambda one: astride(one, line_s, name)),
+        front=_names(front(points, name), lambda _: True),
     )
+
+
+def _most_rows_first(point: Measured, percentile: str) -> tuple[float, float]:
+    latency = _latency(point, percentile)
+    return -(point.throughput_per_s or 0.0), math.inf if latency is None else latency

@@ -126,7 +126,7 @@ class SweepPointHead(TypedDict):
     values: dict[str, Any]  # what varies -> what this point sets
     reused: bool  # measured before
     state: str  # of its trial; REFUSED: no configuration allows it, NEW: nobody measured it
-    place: str  # "best", "level with the best", or nothing
+    place: str  # "best", "level with the best" (surely within the margin), "inconclusive", or nothing
     over_line: bool  # its percentile is over the line
     front: bool  # no other has surely more throughput at no more latency, or less at no less throughput
     same_as: dict[str, Any] | None  # values of the point that was measured in its place; null: it was itself
@@ -150,6 +150,8 @@ class SweepDocument(TypedDict):
     comparison: Race | None  # null: everything was known before
     line_s: float | None  # the latency line; null: there is none
     percentile: str  # that the line applies to, "p95_s"
+    best: dict[str, Any] | None  # values of the point with most rows/s, under the line where there is one
+    verdict: str  # which point is best, and against which it is inconclusive, in words
     points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
 
 

@@ -143,7 +143,7 @@ def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bo
     ]
     if moved:
         parts.append(
-            f"the highest class agrees in {error['top1_agreement']:.1%} of {_rows(error)}, where "
+            f"the highest class agrees in {error['top1_agreement']:.1%} of {rows_of(error)}, where "
             f"{allowed.top1_agreement:.0%} must"
         )
     if odd := error.get("not_finite"):
@@ -172,9 +172,10 @@ def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
     return enough and agreement < least
 
 
-def _rows(error: wire.OutputError) -> str:
+def rows_of(error: wire.OutputError) -> str:
+    """Return how many rows the share of equal classes is of, "7 rows"; an earlier version did not say."""
     rows = error.get("rows")
-    return "the rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
+    return "an unknown number of rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
 
 
 def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
@@ -275,7 +276,7 @@ def error_in_words(result: Mapping[str, Any]) -> str:
     Why that is not known, where they could not be compared or say nothing; "" for a result of an earlier
     version.
     """
-    judged, error = result.get("guard"), result.get("output_error") or {}
+    judged, error = result.get("guard"), cast(Any, result.get("output_error") or {})
     if judged is None:
         return ""
     if error.get("max_rel") is None or judged["breach"] is None:
@@ -287,7 +288,7 @@ def error_in_words(result: Mapping[str, Any]) -> str:
     if error["cosine"] is not None:
         parts.append(f"cosine {error['cosine']:.6f}")
     if error["top1_agreement"] is not None:
-        parts.append(f"highest class agrees in {error['top1_agreement']:.1%} of the rows")
+        parts.append(f"highest class agrees in {error['top1_agreement']:.1%} of {rows_of(error)}")
     if error.get("not_finite"):
         parts.append(f"{error['not_finite']:,} values infinite or not a number on both sides")
     of, allowed = (judged["reference"] or {}).get("model", "the reference"), judged["tolerance"]

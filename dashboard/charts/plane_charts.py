@@ -6,8 +6,9 @@ come in, milliseconds are drawn.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import plotly.graph_objects as go
 
 from core.run.axes import Axis, point_name, value_words
 from core.run.sweep import REFUSED, Measured
-from core.run.sweet_spot import Standing
+from core.run.sweet_spot import BEST, INCONCLUSIVE, LEVEL, Standing
 from core.wire.units import brief, significant
 from dashboard.charts import (
     FONT_PX,
@@ -33,7 +34,7 @@ from dashboard.charts import (
 )
 from dashboard.charts.curve_charts import STATISTICS, axis_title, key_of, value_of
 
-Mark = Literal["", "best", "level", "over", "lost"]
+Mark = Literal["", "best", "level", "inconclusive", "over", "lost"]
 CELL_PX, FRAME_PX = 44, 130
 WITH_NUMBERS = 12  # cells on a side up to which each says its number
 LIGHT, DARK = "#DCE9F5", "#08457E"  # few and many rows per second; told apart in grey, too
@@ -92,6 +93,14 @@ def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Stand
     )
 
 
+_MARKS: Mapping[str, Mark] = {BEST: "best", LEVEL: "level", INCONCLUSIVE: "inconclusive"}
+_PLACES = {
+    BEST: "the best",
+    LEVEL: "its throughput is within the margin of the best, with 95 %",
+    INCONCLUSIVE: "inconclusive against the best: the 95 % intervals of the throughput overlap",
+}
+
+
 def _cell(point: Measured, across: Axis, up: Axis, standing: Standing) -> Cell:
     place = standing.place(point)
     over = standing.is_in(point, standing.over)
@@ -101,7 +110,7 @@ def _cell(point: Measured, across: Axis, up: Axis, standing: Standing) -> Cell:
     elif over:
         mark = "over"
     elif place:
-        mark = "best" if place == "best" else "level"
+        mark = _MARKS[place]
     is_open = standing.is_in(point, standing.open)
     rate = point.throughput_per_s
     return Cell(
@@ -120,7 +129,8 @@ def _text(point: Measured, rate: float | None, mark: Mark, *, is_open: bool) -> 
     if rate is None:
         return {"FAIL": "failed", REFUSED: "refused"}.get(point.state, "")
     shown = f"{significant(rate, 3)}"
-    return f"★ {shown}" if mark == "best" else f"{shown} ?" if is_open else shown
+    sign = {"best": "★ ", "level": "= "}.get(mark, "")
+    return f"{sign}{shown} ?" if is_open else f"{sign}{shown}"
 
 
 def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_open: bool) -> str:
@@ -132,11 +142,7 @@ def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_op
         *head,
         f"throughput: {_with_interval(point, 'throughput', 'rows/s')}",
         f"{name}: {_with_interval(point, standing.percentile, 'ms')}",
-        *(
-            ["the best" if place == "best" else "its throughput cannot be told from the best"]
-            if place
-            else []
-        ),
+        *([_PLACES[place]] if place else []),
         *(["over the line"] if over else []),
         *(["its interval holds the line: which side is not sure"] if is_open else []),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
@@ -179,9 +185,12 @@ def plane(info: Plane) -> go.Figure:
         hoverinfo="skip",
         showlegend=False,
     )
-    _add_stripes(figure, [one for one in info.cells if one.mark == "level"])
+    _add_stripes(figure, [one for one in info.cells if one.mark == "inconclusive"])
     _add_crosses(figure, [one for one in info.cells if one.mark == "over"], info.over_label)
-    _add_frame(figure, [one for one in info.cells if one.mark == "best"])
+    _add_frames(
+        figure, [one for one in info.cells if one.mark == "level"], "=: within the margin of the best", 2
+    )
+    _add_frames(figure, [one for one in info.cells if one.mark == "best"], "★ best", 4)
     _add_lost(figure, [one for one in info.cells if one.mark == "lost"], small=small)
     if small:
         _add_numbers(figure, [one for one in info.cells if one.rate is not None])
@@ -213,7 +222,7 @@ def _add_stripes(figure: go.Figure, cells: Sequence[Cell]) -> None:
             strokes.append(
                 (cell.x - HALF + low, cell.y - HALF + high, cell.x - HALF + high, cell.y - HALF + low)
             )
-    name = "hatched: cannot be told from the best"
+    name = "hatched: inconclusive against the best"
     _add_lines(figure, strokes, name=name, line={"color": PALETTE[1], "width": 1.3})
 
 
@@ -229,17 +238,13 @@ def _add_crosses(figure: go.Figure, cells: Sequence[Cell], name: str) -> None:
     _add_lines(figure, strokes, name=name, line={"color": MUTED, "width": 2})
 
 
-def _add_frame(figure: go.Figure, cells: Sequence[Cell]) -> None:
+def _add_frames(figure: go.Figure, cells: Sequence[Cell], name: str, width: int) -> None:
+    strokes = []
     for one in cells:
         left, right, low, high = one.x - HALF, one.x + HALF, one.y - HALF, one.y + HALF
-        figure.add_scatter(
-            x=[left, right, right, left, left],
-            y=[low, low, high, high, low],
-            mode="lines",
-            name="★ best",
-            hoverinfo="skip",
-            line={"color": PALETTE[1], "width": 4},
-        )
+        corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
+        strokes += [(*start, *end) for start, end in itertools.pairwise(corners)]
+    _add_lines(figure, strokes, name=name, line={"color": PALETTE[1], "width": width})
 
 
 def _add_lost(figure: go.Figure, cells: Sequence[Cell], *, small: bool) -> None:

@@ -30,7 +30,6 @@ def point(threads: int, batch: int, *, p95_s: float, rate: float, **changes: Any
         "throughput_per_s": rate,
         "providers": ("CPUExecutionProvider",),
         "race": "race",
-        "ties": frozenset(),
     }
     return Measured(**(facts | changes))
 
@@ -39,10 +38,10 @@ def rows() -> list[Measured]:
     lost = {"state": "FAIL", "latency": None, "throughput_per_s": None, "error": "It crashed."}
     return [
         point(1, 1, p95_s=0.001, rate=1000),
-        point(1, 8, p95_s=0.004, rate=2000, ties=frozenset({"t2-8"})),
+        point(1, 8, p95_s=0.004, rate=2000),
         point(1, 32, p95_s=0.020, rate=2200),
         point(2, 1, p95_s=0.0008, rate=1200),
-        point(2, 8, p95_s=0.003, rate=2100, ties=frozenset({"t1-8"})),
+        point(2, 8, p95_s=0.003, rate=2100),
         point(2, 32, p95_s=0.1, rate=1, **lost),
     ]
 
@@ -50,11 +49,18 @@ def rows() -> list[Measured]:
 def test_a_plane_says_what_is_best_level_over_the_line_and_lost() -> None:
     info = plane_info(rows(), AXES, standing(rows(), line_s=0.005, margin=0.02))
     marks = {(one.x, one.y): one.mark for one in info.cells}
-    assert marks == {(0, 0): "", (0, 1): "level", (0, 2): "over", (1, 0): "", (1, 1): "best", (1, 2): "lost"}
+    assert marks == {
+        (0, 0): "",
+        (0, 1): "inconclusive",
+        (0, 2): "over",
+        (1, 0): "",
+        (1, 1): "best",
+        (1, 2): "lost",
+    }
     assert (info.columns, info.rows) == (["1", "2"], ["1", "8", "32"])
     cells = {one.point: one for one in info.cells}
     assert cells["threads 2, batch 8"].text == "★ 2,100"
-    assert "cannot be told from the best" in cells["threads 1, batch 8"].hover
+    assert "inconclusive against the best" in cells["threads 1, batch 8"].hover
     assert "It crashed." in cells["threads 2, batch 32"].hover
     assert cells["threads 2, batch 32"].text == "failed"
     assert info.over_label == "crossed out: p95 over the line of 5 ms"
@@ -64,7 +70,7 @@ def test_a_plane_is_drawn_with_a_legend_that_names_its_marks_and_with_something_
     figure = plane(plane_info(rows(), AXES, standing(rows(), line_s=0.005, margin=0.02)))
     names = [one.name for one in figure.data if one.name and one.showlegend is not False]
     assert names == [
-        "hatched: cannot be told from the best",
+        "hatched: inconclusive against the best",
         "crossed out: p95 over the line of 5 ms",
         "★ best",
         "failed or refused",

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from core.run.axes import axes_of_study, point_name
-from core.run.sweet_spot import fastest, supported_percentile
+from core.run.sweet_spot import standing
+from core.show import sweep_words
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why, find
 from core.show.table import md_plain
+from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
 from dashboard.report.figures import plots
@@ -135,16 +137,12 @@ def test_a_short_id_is_enough_and_a_pair_is_an_explanation(store: Store, kinds: 
 
 
 def best_of(curve: Curve) -> str:
-    """The best point in the words of the page, with all that cannot be told from it."""
-    level = fastest(curve.points, supported_percentile(curve.points))
-    assert level
-    if len(level) == 1:
-        return f"Highest throughput: {point_name(level[0].values)}."
-    others = "; ".join(point_name(one.values) for one in level[1:])
-    return (
-        f"Level at the highest throughput: {point_name(level[0].values)}. Its throughput cannot be told "
-        f"apart from {others}; it has the lowest latency of them."
-    )
+    """The best point in the words of the page, with all that is inconclusive against it."""
+    stands = standing(curve.points, line_s=None, margin=DEFAULT_MARGIN)
+    assert stands.best is not None
+    said = sweep_words.sentence(curve.points, stands)
+    assert f"throughput: {point_name(stands.best.values)}: " in said
+    return said
 
 
 # --- a race that must not be believed, and one from elsewhere ----------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -24,13 +25,28 @@ from core.run.axes import (
     default_values,
     parse_values,
     parse_vary,
+    point_name,
     study_name,
 )
 from core.run.study import Found, Known
 from core.run.sweep import Measured, Point, configurations, expand, join, measured, so_far, with_values
-from core.run.sweet_spot import best_under, fastest, front, standing, supported_percentile, surely_under
+from core.run.sweet_spot import (
+    BEST,
+    INCONCLUSIVE,
+    LEVEL,
+    dominates,
+    front,
+    standing,
+    supported_percentile,
+    surely_faster,
+    surely_quicker,
+    surely_under,
+)
+from core.show import sweep_words
+from core.show.sheets import races
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
+from dashboard.charts import plane_charts
 from tests import builders
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
@@ -68,7 +84,6 @@ def complete(
     p95_s: float | None,
     throughput: float,
     high: float | None = None,
-    ties: Sequence[str] = (),
 ) -> Measured:
     return Measured(
         values={BATCH: batch},
@@ -80,7 +95,6 @@ def complete(
         latency={"p50_s": 0.001, "p95_s": p95_s, "p95_s_high": high},
         throughput_per_s=throughput,
         race="race",
-        ties=frozenset(ties),
     )
 
 
@@ -252,47 +266,25 @@ def test_a_failed_point_has_an_error_and_no_numbers() -> None:
     assert one.throughput_interval() == (None, None)
 
 
+def best_of(points: Sequence[Measured], line_s: float | None = None, percentile: str = "p95_s") -> Any:
+    return standing(points, line_s=line_s, percentile=percentile, margin=0.02).best
+
+
 def test_the_best_point_has_the_highest_throughput_under_the_line() -> None:
     points = [
         complete(1, p95_s=0.001, throughput=1000),
         complete(8, p95_s=0.0026, throughput=3120),
         complete(16, p95_s=0.005, throughput=3300),
     ]
-    assert best_under(points, 0.003, "p95_s") == [points[1]]
-    assert best_under(points, 0.005, "p95_s") == [points[2]]  # exactly on the line counts
-    assert best_under(points, 0.0005, "p95_s") == []
-    assert fastest(points, "p95_s") == [points[2]]
+    assert best_of(points, 0.003) is points[1]
+    assert best_of(points, 0.005) is points[2]  # exactly on the line counts
+    assert best_of(points, 0.0005) is None
+    assert best_of(points) is points[2]
 
 
 def test_a_point_whose_runs_do_not_carry_the_percentile_is_never_best() -> None:
     points = [complete(1, p95_s=0.001, throughput=10), complete(64, p95_s=None, throughput=9999)]
-    assert best_under(points, 1.0, "p95_s") == [points[0]]
-
-
-def test_of_points_that_tie_in_their_race_the_lower_latency_stands_first() -> None:
-    points = [
-        complete(1, p95_s=0.001, throughput=100, ties=["trial-2"]),
-        complete(2, p95_s=0.002, throughput=104, ties=["trial-1"]),
-        complete(4, p95_s=0.004, throughput=90),
-    ]
-    assert best_under(points, 1.0, "p95_s") == [points[0], points[1]]
-    assert best_under(points, 0.0015, "p95_s") == [points[0]]
-
-
-def test_points_of_two_races_are_told_apart_by_their_intervals_alone() -> None:
-    def of(race: str, *, mean_s: float, half: float) -> Measured:
-        return replace(
-            complete(1, p95_s=mean_s, throughput=1 / mean_s),
-            race=race,
-            latency={"p95_s": mean_s, "mean_s_low": mean_s - half, "mean_s_high": mean_s + half},
-        )
-
-    near = [of("a", mean_s=0.0010, half=0.0001), of("b", mean_s=0.0011, half=0.0001)]
-    far = [of("a", mean_s=0.0010, half=0.0001), of("b", mean_s=0.0020, half=0.0001)]
-    unknown = [complete(1, p95_s=0.001, throughput=1000), replace(near[1], latency={"p95_s": 0.0011})]
-    assert len(fastest(near, "p95_s")) == 2
-    assert fastest(far, "p95_s") == [far[0]]
-    assert len(fastest(unknown, "p95_s")) == 2
+    assert best_of(points, 1.0) is points[0]
 
 
 def test_a_point_of_a_rejected_race_is_never_best() -> None:
@@ -300,8 +292,10 @@ def test_a_point_of_a_rejected_race_is_never_best() -> None:
         complete(1, p95_s=0.001, throughput=10),
         replace(complete(8, p95_s=0.001, throughput=99), grade="F"),
     ]
-    assert best_under(points, 1.0, "p95_s") == [points[0]]
-    assert fastest(points[1:], "p95_s") == []
+    assert best_of(points, 1.0) is points[0]
+    assert best_of(points[1:]) is None
+    assert standing(points, line_s=None, margin=0.02).unranked == (points[1],)
+    assert "Not ranked, because the race was rejected or cancelled: batch 8." in words_of(points)
 
 
 def test_surely_under_needs_the_upper_bound_under_the_line() -> None:
@@ -446,13 +440,122 @@ def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measu
     return replace(complete(batch, p95_s=p95_s, throughput=throughput), latency={**latency, **bounds})
 
 
-def test_the_front_leaves_out_only_who_is_surely_dominated() -> None:
+def words_of(points: Sequence[Measured], line_s: float | None = None) -> str:
+    return sweep_words.sentence(points, standing(points, line_s=line_s, margin=0.02))
+
+
+def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -> None:
+    """Of the interval that is shown, and not by p95: a point with half the rows is no tie of it."""
+    small = around(4, p95_s=0.0003, throughput=12_828, half=0.03)
+    large = around(8, p95_s=0.0005, throughput=20_709, half=0.03)
+    wide = around(16, p95_s=0.0004, throughput=17_000, half=0.4)
+    stands = standing([small, large, wide], line_s=None, margin=0.02)
+    assert stands.best is large
+    assert [stands.place(one) for one in (small, large, wide)] == ["", BEST, INCONCLUSIVE]
+    assert words_of([small, large, wide]) == (
+        "Highest measured throughput: batch 8: 20,709 rows/s (95 % CI 20,106 to 21,349). "
+        "Inconclusive against batch 16: the 95 % intervals overlap or are not known."
+    )
+    assert standing([small, large, wide], line_s=0.0004, margin=0.02).best is wide
+
+
+def test_only_what_both_intervals_hold_within_the_margin_is_level() -> None:
+    top = around(8, p95_s=0.004, throughput=4000, half=0.002)
+    near = around(4, p95_s=0.002, throughput=3970, half=0.002)
+    open_ = around(2, p95_s=0.001, throughput=3990, half=0.02)
+    stands = standing([top, near, open_], line_s=None, margin=0.02)
+    assert [stands.place(one) for one in (top, near, open_)] == [BEST, LEVEL, INCONCLUSIVE]
+    assert "Within ±2 % of it, with 95 %: batch 4." in words_of([top, near, open_])
+
+
+def test_what_has_no_interval_is_inconclusive() -> None:
+    points = [complete(8, p95_s=0.004, throughput=4000), complete(1, p95_s=0.001, throughput=1)]
+    stands = standing(points, line_s=None, margin=0.02)
+    assert [stands.place(one) for one in points] == [BEST, INCONCLUSIVE]
+    assert "batch 8: 4,000 rows/s (no interval)" in words_of(points)
+
+
+def scattered(seed: int) -> list[Measured]:
+    """A grid of points whose values and widths have nothing to do with each other."""
+    draw = random.Random(seed)
+    found = []
+    for batch in range(1, draw.randint(2, 5)):
+        for threads in (1, 2, 4):
+            one = around(
+                batch,
+                p95_s=draw.uniform(1, 3) * 1e-3,
+                throughput=draw.uniform(1000, 3000),
+                half=draw.choice([0.001, 0.02, 0.1, 0.3]),
+            )
+            changes: dict[str, Any] = draw.choice(
+                [{}, {}, {}, {}, {"grade": "F"}, {"between": False}, {"processes": 3}, {"state": "CANCELLED"}]
+            )
+            found.append(
+                replace(one, values={BATCH: batch, THREADS: threads}, trial=f"{batch}-{threads}", **changes)
+            )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_is_named_best_is_surely_dominated_by_nothing_that_is_drawn(seed: int) -> None:
+    """In the sentence, the table, the plane, and throughput against latency alike."""
+    points = scattered(seed)
+    line_s = random.Random(-seed).choice([None, 0.0015, 0.002, 0.0025])
+    stands = standing(points, line_s=line_s, margin=0.02)
+    axes = [
+        Axis(name=name, values=tuple({one.values[name]: 0 for one in points})) for name in (THREADS, BATCH)
+    ]
+    cells = {one.point: one for one in plane_charts.plane_info(points, axes, stands).cells}
+    tradeoff = plane_charts.tradeoff_info(points, axes, stands)
+    spots = {spot.point: spot for spots in tradeoff.groups.values() for spot in spots}
+    table = races.points(points, stands)
+    marks = [row[[one.name for one in table.columns].index("best")] for row in table.rows]
+    said = sweep_words.sentence(points, stands)
+    best = [one for one in points if point_name(one.values) in said.split(" rows/s")[0] and one.ranked]
+    if stands.best is None:
+        assert not [one for one in points if one.ranked and (not line_s or one.latency["p95_s"] <= line_s)]
+        assert "★" not in "".join(marks)
+        return
+    assert best == [stands.best]
+    name = point_name(stands.best.values)
+    assert cells[name].text.startswith("★")
+    assert marks[points.index(stands.best)] == "★"
+    assert name in [one.point for one in tradeoff.front]
+    for other in points:
+        drawn, at = cells[point_name(other.values)], spots[point_name(other.values)]
+        allowed = other.ranked and (line_s is None or at.ms <= line_s * 1e3)
+        own = spots[name]
+        apart = None not in (own.rate_low, own.rate_high, at.rate_low, at.rate_high)
+        assert not (allowed and apart and at.rate_low > own.rate_high)
+        if not allowed or other is stands.best:
+            assert drawn.mark in ("best", "over", "")
+            continue
+        overlaps = not apart or at.rate_high >= own.rate_low
+        assert (drawn.mark in ("inconclusive", "level")) == overlaps
+        assert (marks[points.index(other)] == "? ★") == (drawn.mark == "inconclusive")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_front_leaves_out_only_who_is_surely_worse_in_one_and_no_better_in_the_other(seed: int) -> None:
+    points = scattered(seed)
+    kept = front(points, "p95_s")
+    assert kept
+    for one in points:
+        better = [other for other in points if other.ranked and dominates(other, one, "p95_s")]
+        assert (one in kept) == (one.ranked and not better)
+        for other in better:
+            assert surely_faster(other, one) or surely_quicker(other, one, "p95_s")
+            assert not surely_faster(one, other)
+            assert not surely_quicker(one, other, "p95_s")
+
+
+def test_the_front_keeps_what_the_intervals_leave_open() -> None:
     fast = around(1, p95_s=0.001, throughput=1000, half=0.01)
     large = around(8, p95_s=0.004, throughput=4000, half=0.01)
     worse = around(4, p95_s=0.005, throughput=2000, half=0.01)
-    assert front([fast, large, worse], "p95_s", margin=0.02) == [fast, large]
+    assert front([fast, large, worse], "p95_s") == [fast, large]
     unsure = around(4, p95_s=0.0041, throughput=3900, half=0.2)
-    assert front([fast, large, unsure], "p95_s", margin=0.02) == [fast, large, unsure]
+    assert front([fast, large, unsure], "p95_s") == [fast, large, unsure]
 
 
 def test_points_stand_under_over_and_astride_the_line() -> None:
@@ -473,9 +576,46 @@ def test_a_point_that_is_another_stands_where_that_stands_and_once_on_the_front(
     top = around(8, p95_s=0.004, throughput=4000, half=0.01)
     twin = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
     stands = standing([top, twin], line_s=None, margin=0.02)
-    assert stands.level == (top,)
+    assert (stands.best, stands.level, stands.inconclusive) == (top, (), ())
     assert stands.place(twin) == "level with the best"
     assert [stands.is_in(one, stands.front) for one in (top, twin)] == [True, False]
+
+
+# --- how many processes an interval knows -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "processes", "has"),
+    [
+        ({"processes": 1}, 1, False),  # rounds of one process: no interval for the next one
+        ({"processes": 2}, 2, True),
+        ({"generations": 4}, 4, False),  # an earlier version took rounds as clusters
+        ({"generations": 5}, 5, True),
+        ({}, None, True),
+    ],
+)
+def test_an_interval_that_knows_rounds_of_few_processes_is_none(
+    made: dict[str, int], processes: int | None, has: bool
+) -> None:
+    done = trial(BASE, rows=8)
+    facts: dict[str, Any] = {**(done.result or {})}
+    facts["latency"] = {**facts["latency"], **{k: v for k, v in made.items() if k == "processes"}}
+    facts |= {k: v for k, v in made.items() if k == "generations"}
+    one = measured(Point(values={BATCH: 8}, spec=BASE), replace(done, result=facts), reused=False)
+    assert one.processes == processes
+    assert (one.throughput_interval() != (None, None)) == has
+
+
+def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> None:
+    few = replace(around(8, p95_s=0.001, throughput=4000, half=0.01), processes=3)
+    assert (
+        "Few processes: 3 launches of batch 8. Throughput intervals are wide, and latency intervals hold for "
+        "these processes only: 5 launches are needed, so measure longer." in words_of([few])
+    )
+    assert not surely_under(few, 1.0, "p95_s")
+    enough = replace(few, processes=5)
+    assert "Few processes" not in words_of([enough])
+    assert surely_under(enough, 1.0, "p95_s")
 
 
 # --- the race of a sweep ----------------------------------------------------------------------------------
@@ -505,13 +645,12 @@ def known(trials: Sequence[Trial], race: Comparison | None) -> Known:
     return {one.key: Found(trial=one, race=race, reused=False) for one in trials}
 
 
-def test_a_point_carries_its_verdict_against_the_default_and_its_ties() -> None:
+def test_a_point_carries_its_verdict_against_the_default() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
     trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
     default = in_race(BASE, "default")
     rows = join(points, known(trials, race([*trials, default])))
     assert [row.contrast and row.contrast["ratio"] for row in rows] == [1.5, 1.5]
-    assert [row.ties for row in rows] == [frozenset({"other"})] * 2
     assert [(row.race, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
 
 
@@ -530,12 +669,3 @@ def test_a_verdict_against_another_baseline_is_none_against_the_default() -> Non
     own, pinned = in_race(point.spec, "t"), in_race(BASE, "pinned")
     (row,) = join([point], known([own], race([own, pinned], last_role="baseline")))
     assert row.contrast is None
-
-
-def test_a_race_that_ranks_nobody_leaves_the_ties_open() -> None:
-    (point,) = expand(BASE, [axis(BATCH, [8])], info())
-    own, default = in_race(point.spec, "t"), in_race(BASE, "default")
-    (row,) = join([point], known([own], race([own, default], ranks=[])))
-    assert row.ties is None
-    (alone,) = join([point], known([own], None))
-    assert (alone.ties, alone.contrast) == (None, None)

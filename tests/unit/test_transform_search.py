@@ -115,6 +115,11 @@ def test_the_largest_extreme_and_the_mean_of_means_count() -> None:
     assert result["top1_agreement"] == 0.75
 
 
+def test_the_share_of_equal_classes_is_that_of_all_rows() -> None:
+    result = merged([error(top1_agreement=1.0, rows=6), error(top1_agreement=0.5, rows=2)])
+    assert (result["top1_agreement"], result["rows"]) == (7 / 8, 8)
+
+
 def test_one_pair_that_cannot_be_compared_makes_the_whole_so() -> None:
     bad = error(max_abs=None, max_rel=None, difference="shapes differ")
     assert merged([error(), bad])["difference"] == "shapes differ"

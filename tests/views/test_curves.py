@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -127,8 +128,8 @@ def test_the_best_point_under_a_typed_line_is_named_in_words(
     assert "Set a latency line" in texts(at)
     at.number_input(key="curves.line.number").set_value(2.0).run()
     (found,) = [one.value.replace("\\", "") for one in at.success]
-    assert "Best under the line: **batch 8: " in found
-    assert "rows/s at p95 1.4" in found
+    assert "Best under the line of 2 ms: **batch 8: " in found
+    assert re.search(r"rows/s \(95 % CI [\d,]+ to [\d,]+\) at p95 1\.4", found)
     assert list(table(at)["Best"]) == ["", "★", ""]
     assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
     at.number_input(key="curves.line.number").set_value(0.1).run()
@@ -296,7 +297,7 @@ def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
     at = open_race(open_page, mlp, race)
     assert "Measured on a busy machine: chromium and 2 others used 1.6 cores." in texts(at)
     assert set(table(at)["Machine"]) == {builders.BUSY}
-    assert "rows/s at p95" in texts(at)
+    assert re.search(r"rows/s \(95 % CI .*\) at p95", texts(at))
     assert "ms · busy machine" in texts(at)
     assert "4.3" in table(at)["Per row, against ORT default"][1]
     assert not at.error
@@ -343,24 +344,44 @@ def test_a_finished_sweep_goes_on_under_its_name(
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
 
-def test_points_that_cannot_be_told_apart_share_the_first_place(
+def widened(trial: Trial, half: float, **changes: Any) -> None:
+    """Let the interval of a trial's mean be so wide, as a share."""
+    result: dict[str, Any] = {**(state.store().trial(trial.id).result or {})}
+    mean = result["latency"]["mean_s"]
+    latency = {**result["latency"], "mean_s_low": mean * (1 - half), "mean_s_high": mean * (1 + half)}
+    state.store().update_trial(trial.id, result={**result, "latency": latency, **changes})
+
+
+def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    """Ranks of medians and a lower latency decide nothing: the rows per second that are shown do."""
+    race, trials = put_race(mlp, machine, sizes=(1, 8, 16, 32))
+    ids = [one.id for one in trials]
+    ranks = [{"trial": one, "rank": 1, "ties": [other for other in ids if other != one]} for one in ids]
+    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    widened(trials[2], 0.5)
+    at = open_race(open_page, mlp, race)
+    assert "Highest measured throughput: **batch 32: " in texts(at)
+    assert "Inconclusive against batch 16: the 95 % intervals overlap or are not known." in texts(at)
+    at.number_input(key="curves.line.number").set_value(10.0).run()
+    assert list(table(at)["Best"]) == ["", "", "? ★", "★"]
+    (said,) = [one.value for one in at.info if "Best under the line" in one.value]
+    assert "batch 32" in said
+    assert len(at.success) == 0  # green is what is sure
+
+
+def test_a_sweep_of_few_launches_says_what_its_intervals_know(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     race, trials = put_race(mlp, machine)
-    ids = [one.id for one in trials]
-    ranks = [
-        {"trial": ids[2], "rank": 1, "ties": [ids[1]]},
-        {"trial": ids[1], "rank": 1, "ties": [ids[2]]},
-        {"trial": ids[0], "rank": 3, "ties": [ids[3]]},
-        {"trial": ids[3], "rank": 3, "ties": [ids[0]]},
-    ]
-    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    for one in trials:
+        widened(one, 0.01, generations=3)
     at = open_race(open_page, mlp, race)
-    assert "Level at the highest throughput: **batch 8: " in texts(at)
-    assert "cannot be told apart from batch 32; it has the lowest latency of them" in texts(at)
-    at.number_input(key="curves.line.number").set_value(10.0).run()
-    assert list(table(at)["Best"]) == ["", "★", "= ★"]
-    assert "cannot be told apart from batch 32" in at.success[0].value
+    assert "Few processes: 3 launches of batch 1; batch 8; batch 32." in texts(at)
+    assert "batch 32: " in texts(at)
+    assert "rows/s (no interval)" in texts(at)
+    assert list(table(at)["Best"]) == ["? ★", "? ★", "★"]
 
 
 def test_a_rejected_race_names_no_best_point(
@@ -513,7 +534,7 @@ def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
     at.session_state["curves.point"] = "threads 2, batch 16"
     at.run()
     assert at.button(key="curves.use").label == "Use threads 2, batch 16 in Tune"
-    assert "Per row, against ONNX Runtime's default" in texts(at)
+    assert "Median latency per row, against ONNX Runtime's default" in texts(at)
     assert {one.label for one in at.metric} >= {"p50", "p95", "Throughput", "Peak memory"}
     at.button(key="curves.line_here").click().run()
     assert at.number_input(key="curves.line.number").value > 0

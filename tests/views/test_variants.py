@@ -41,6 +41,7 @@ GOOD: dict[str, Any] = {
     "mean_rel": 0.004,
     "cosine": 0.99991,
     "top1_agreement": 1.0,
+    "rows": 7,
     "difference": "",
 }
 
@@ -300,7 +301,7 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     said = texts(at)
     assert "├─\u00a0slim" in said
     assert "└─\u00a0slim-int8" in said
-    assert "same top-1: 100 %" in said
+    assert "same top-1: 100 % of 7 rows" in said
     assert any(one.value == "1.2 %" for one in at.markdown)
     assert "(-75 %)" in said
     badges = [one.value for one in at.markdown if "badge" in str(one.value)]
@@ -430,6 +431,7 @@ def test_what_was_done_and_found_is_shown(open_page: Open, mlp: ModelRecord) -> 
     metrics = {one.label: one.value for one in at.metric}
     assert metrics["Largest error"] == "1.2 %"
     assert metrics["Cosine"] == "0.999910"
+    assert metrics["Same top-1"] == "100 % of 7 rows"
 
 
 def test_a_remedy_makes_the_chain_again_with_that_option(

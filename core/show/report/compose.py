@@ -12,8 +12,8 @@ from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
 from core.run.search import found_by
-from core.run.sweet_spot import fastest, supported_percentile
-from core.show import emit, standings, verdict
+from core.run.sweet_spot import standing
+from core.show import emit, standings, sweep_words, verdict
 from core.show.format import duration, when
 from core.show.report import File, Price, Report, Section, cost
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
@@ -21,6 +21,7 @@ from core.show.sheets import Fact, Line, Note, Part, Sheet, differences, races, 
 from core.show.sheets import trials as sheets
 from core.show.words import STATE_WORDS, changes_in_words
 from core.spec import yaml_from_spec
+from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store
 from core.wire.errors import TunerError
@@ -158,12 +159,10 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     race, points = about.race, about.points
     busy = {race.id: words} if (words := verdict.busy_words(race.result)) else {}
     rejected = _rejected(race.facts)
-    level = fastest(points, supported_percentile(points))
-    said = "Its points are not ranked." if any(one.latency for one in points) else "No point came through."
-    if level:
-        said = f"{races.highest(level)}: {point_name(level[0].values)}.{races.level_words(level)}"
+    stands = standing(points, line_s=None, margin=float(race.protocol.get("margin") or DEFAULT_MARGIN))
+    said = sweep_words.sentence(points, stands)
     labels = {one.trial: point_name(one.values) for one in points}
-    parts: list[Part] = [*sheets.grade(race.facts), races.points(points, busy=busy)]
+    parts: list[Part] = [*sheets.grade(race.facts), races.points(points, stands, busy)]
     return {
         "kind": "Curve",
         "id": race.id,

@@ -11,7 +11,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import look
 from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
-from core.run.sweet_spot import Standing
+from core.run.sweet_spot import BEST, INCONCLUSIVE, LEVEL, Standing
 from core.show import cells, settings
 from core.show.format import provider
 from core.show.sheets import Line, Note, Sheet
@@ -34,9 +34,8 @@ from core.spec import spec_from_dict
 from core.store import Deletion, Marks
 from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK, WARNING, breach
-from core.wire.units import size
+from core.wire.units import size, span
 
-HIGHEST, LEVEL = "Highest throughput", "Level at the highest throughput"
 OUTPUTS_HELP = (
     "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
     "compared."
@@ -316,12 +315,13 @@ def points(
         (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
         (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
         (Column("rows/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
+        (Column("rows/s, 95 %", right=True, on="terminal"), _rate_interval),
         (
-            Column("rows/s low", "number", key="rows_per_s_low", on="none"),
+            Column("rows/s low", "number", key="rows_per_s_low", on="browser"),
             lambda one: one.throughput_interval()[0],
         ),
         (
-            Column("rows/s high", "number", key="rows_per_s_high", on="none"),
+            Column("rows/s high", "number", key="rows_per_s_high", on="browser"),
             lambda one: one.throughput_interval()[1],
         ),
         (
@@ -351,13 +351,16 @@ def points(
         (Column("error", key="error", on="browser"), lambda one: one.error),
         (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
         drop=("p95", "trial", "95 % interval"),
-        solid=("95 % interval",),
+        solid=("95 % interval", "rows/s, 95 %"),
     )
 
 
-BEST_HELP = "★: the best under the line, or of all; = ★: its throughput cannot be told from the best's."
+BEST_HELP = (
+    "By rows/s. ★: the best under the line, or of all; = ★: surely within the margin of the best; ? ★: "
+    "inconclusive against the best, because the 95 % intervals overlap."
+)
 SAME_HELP = "The point whose numbers these are: a setting has no effect here, so both are one configuration."
-_MARKS = {"best": "★", "level with the best": "= ★", "": ""}
+_MARKS = {BEST: "★", LEVEL: "= ★", INCONCLUSIVE: "? ★", "": ""}
 
 
 def _number(value: object) -> Value:
@@ -371,6 +374,11 @@ def _same_as(one: Measured) -> str:
 def _interval(one: Measured) -> str | None:
     known = one.latency
     return None if known is None else interval(known.get("p50_s_low"), known.get("p50_s_high"))
+
+
+def _rate_interval(one: Measured) -> str | None:
+    low, high = one.throughput_interval()
+    return None if one.throughput_per_s is None else span(low, high) if low or high else "not known"
 
 
 def _p95(one: Measured) -> Value:
@@ -555,16 +563,3 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
         remarks.append(trial.state)
     remarks += [trial.error["message"]] if trial.error is not None else []
     return "; ".join([*remarks, *([marks_in_words(own)] if own else [])])
-
-
-def highest(level: Sequence[Measured]) -> str:
-    """Return what the first of these is: the fastest point of a sweep, or one of several that may be."""
-    return HIGHEST if len(level) < 2 else LEVEL
-
-
-def level_words(level: Sequence[Measured]) -> str:
-    """Return which points are level with the first, and why it stands first; empty: none is."""
-    if len(level) < 2:
-        return ""
-    others = "; ".join(point_name(row.values) for row in level[1:])
-    return f" Its throughput cannot be told apart from {others}; it has the lowest latency of them."

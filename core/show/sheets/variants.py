@@ -20,7 +20,7 @@ from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
 from core.wire.doors import native_code
 from core.wire.errors import SpecError
-from core.wire.guard import ADVICE, MARK
+from core.wire.guard import ADVICE, MARK, rows_of
 from core.wire.units import DASH, clipped, significant, size
 
 Verdicts = Mapping[str, Mapping[str, Any]]
@@ -172,9 +172,15 @@ def error_text(error: wire.OutputError) -> str:
 
 
 def agreement_text(error: wire.OutputError) -> str:
-    """How often the largest class is the same; empty where no output holds classes."""
+    """How often the largest class is the same, and of how many rows; empty where no output holds classes."""
+    share = agreement_share(error)
+    return f"same top-1: {share}" if share else ""
+
+
+def agreement_share(error: wire.OutputError) -> str:
+    """The share of rows whose largest class is the same, with their number: "100 % of 7 rows"."""
     agreement = error["top1_agreement"]
-    return "" if agreement is None else f"same top-1: {percent(agreement)}"
+    return "" if agreement is None else f"{percent(agreement)} of {rows_of(error)}"
 
 
 def size_text(facts: Facts) -> str:

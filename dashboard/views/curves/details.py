@@ -124,7 +124,7 @@ def _said_of(row: Measured, stands: Standing) -> list[str]:
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
-        found.append(f"Per row, against ONNX Runtime's default: {words.verdict(row.contrast)}")
+        found.append(f"Median latency per row, against ONNX Runtime's default: {words.verdict(row.contrast)}")
     if stands.is_in(row, stands.over):
         found.append("Over the latency line.")
     if stands.is_in(row, stands.open):

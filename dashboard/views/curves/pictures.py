@@ -87,8 +87,8 @@ def _lines(shown: Shown, stands: Standing) -> None:
             f"Throughput over {x} for {count} points.",
         )
     st.caption(
-        "Bands: 95 % intervals, with each round as one cluster. Hollow markers: measured in an earlier race "
-        "and reused. ✕: failed or refused. Click a point for its details."
+        "Bands: 95 % intervals, with each process as one cluster. Hollow markers: measured in an earlier "
+        "race and reused. ✕: failed or refused. Click a point for its details."
     )
 
 
@@ -106,7 +106,8 @@ def _plane(shown: Shown, stands: Standing) -> None:
         "" if stands.line_s is None else "Crossed out: over the line; ?: its 95 % interval holds the line. "
     )
     st.caption(
-        f"Colour and number: rows per second. ★: the best. Hatched: cannot be told from the best. {line}"
+        "Colour and number: rows per second. ★: the best. =: within the margin of it, with 95 %. Hatched: "
+        f"inconclusive against the best, because the intervals overlap. {line}"
         "Click a cell for its details."
     )
 
@@ -125,8 +126,8 @@ def _tradeoff(shown: Shown, stands: Standing) -> None:
             f"Throughput against {name} of {len(shown.rows)} points.",
         )
     st.caption(
-        "Bars: 95 % intervals. Ringed: the front, of points that no other dominates; one is dominated where "
-        "another is as good in both and, with 95 %, better in one. Click a point for its details."
+        "Bars: 95 % intervals. Ringed: the front, of points that no other dominates: it would be surely "
+        "better in one, its interval apart, and no worse in the other. Click a point for its details."
     )
 
 

@@ -11,8 +11,7 @@ from core.evidence.verdict import is_rejected
 from core.run.axes import PERCENTILE_NAMES, point_name
 from core.run.sweep import REFUSED, Measured
 from core.run.sweet_spot import Standing, standing, supported_percentile, surely_under
-from core.show import verdict
-from core.show.sheets import races
+from core.show import sweep_words, verdict
 from core.wire.guard import MARK, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
@@ -199,25 +198,23 @@ def _line_from(widget: str) -> None:
 
 
 def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, str]) -> None:
-    """Name the best point; where others cannot be told apart from it, say so."""
-    level, line_s, percentile = stands.level, stands.line_s, stands.percentile
+    """Name the best point, and against which it is inconclusive."""
+    best, line_s, percentile = stands.best, stands.line_s, stands.percentile
     name = curve_charts.STATISTICS[percentile]
     if not any(row.ranked for row in complete):
         return
-    if not level:
+    if best is None:
         line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
         st.warning(
-            f"No point has a {name}{line}." + _unsupported(complete, percentile), icon=":material/block:"
+            _joined(f"No point has a {name}{line}.", [_unsupported(complete, percentile)]),
+            icon=":material/block:",
         )
         return
-    best = level[0]
+    text = f"{sweep_words.head(stands)}: **{_in_words(best, percentile, busy)}**."
+    remarks = [sweep_words.others(stands), sweep_words.few_processes(complete)]
     if line_s is None:
-        text = f"{races.highest(level)}: **{_in_words(best, percentile, busy)}**."
-        text += format.plain(races.level_words(level))
-        st.info(
-            f"{text} Set a latency line to find the best point that still answers in time.",
-            icon=":material/info:",
-        )
+        remarks.append("Set a latency line to find the best point that still answers in time.")
+        st.info(_joined(text, remarks), icon=":material/info:")
         return
     sure = surely_under(best, line_s, percentile)
     words = (
@@ -226,13 +223,15 @@ def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, 
         else f"Its {name} is under the line of {brief(line_s * 1e3)} ms, but the 95 % interval reaches above "
         "it or is not known: measure with more effort before relying on it."
     )
-    text = f"Best under the line: **{_in_words(best, percentile, busy)}**."
-    text += f"{format.plain(races.level_words(level))} {words}"
-    text += _unsupported(complete, percentile)
-    if sure:
+    text = _joined(text, [remarks[0], words, remarks[1], _unsupported(complete, percentile)])
+    if sure and not stands.inconclusive:
         st.success(text, icon=":material/check_circle:")
     else:
         st.info(text, icon=":material/help:")
+
+
+def _joined(text: str, remarks: Sequence[str]) -> str:
+    return " ".join([text, *(format.plain(one) for one in remarks if one)])
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
@@ -240,13 +239,13 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
     if not missing:
         return ""
     names = "; ".join(point_name(row.values) for row in missing)
-    return f" Not judged, because their runs do not support a {curve_charts.STATISTICS[percentile]}: {names}."
+    return f"Not judged, because their runs do not support a {curve_charts.STATISTICS[percentile]}: {names}."
 
 
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
     latency = f"{curve_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
-    text = f"{point_name(row.values)}: {format.rate(row.throughput_per_s)} at {latency}"
+    text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
     text += f" · {verdict.BUSY}" if busy.get(row.race) else ""
     return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))

@@ -149,9 +149,9 @@ def _numbers(facts: sheets.Facts) -> None:
         )
         st.metric(
             "Same top-1",
-            sheets.percent(error["top1_agreement"]),
-            help="How often the largest class is the same. On random feeds, where classes lie close "
-            "together, this is a hard test; the Accuracy page counts right answers.",
+            sheets.agreement_share(error) or format.DASH,
+            help="A check: how often the largest class is the same on random feeds, where classes lie close "
+            "together. A few rows are no estimate of accuracy: the Accuracy page counts right answers.",
         )
 
 

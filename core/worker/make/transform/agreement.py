@@ -70,7 +70,7 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
         if one["difference"]:
             return one
     cosines = [one["cosine"] for one in errors if one["cosine"] is not None]
-    shares = [one["top1_agreement"] for one in errors if one["top1_agreement"] is not None]
+    shares = [(one["top1_agreement"], one.get("rows") or 1) for one in errors]
     void = sorted(set.intersection(*(set(one.get("void", ())) for one in errors)))
     error: wire.OutputError = {
         "max_abs": max(one["max_abs"] or 0.0 for one in errors),
@@ -78,7 +78,7 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
         "max_rel": max(one["max_rel"] or 0.0 for one in errors),
         "mean_rel": statistics.fmean(one["mean_rel"] or 0.0 for one in errors),
         "cosine": min(cosines) if cosines else None,
-        "top1_agreement": statistics.fmean(shares) if shares else None,
+        "top1_agreement": _share_of_all(shares),
         "difference": "",
         "rows": sum(one.get("rows", 0) for one in errors),
         "not_finite": sum(one.get("not_finite", 0) for one in errors),
@@ -86,6 +86,12 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
     if void:
         error["void"] = void
     return error
+
+
+def _share_of_all(shares: Sequence[tuple[float | None, int]]) -> float | None:
+    """The share of all rows, by the share and the number of rows of each feed; None: none has classes."""
+    known = [(share, rows) for share, rows in shares if share is not None]
+    return sum(share * rows for share, rows in known) / sum(rows for _, rows in known) if known else None
 
 
 def all_zero(outputs: Outputs) -> bool:

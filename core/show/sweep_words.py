@@ -1,0 +1,75 @@
+"""How the points of a sweep stand, in words: on the page, on a terminal and in a report. Pure.
+
+A point is named with the quantity that decides, rows per second, and with its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from core.evidence.statistics import MIN_BLOCKS
+from core.run.axes import point_name
+from core.run.sweep import Measured
+from core.run.sweet_spot import Standing, has_few_processes
+from core.wire.units import DASH, brief, significant, span
+
+NAMED = 6  # points in one sentence
+
+
+def rate(point: Measured) -> str:
+    """Return rows per second with the 95 % interval."""
+    if point.throughput_per_s is None:
+        return DASH
+    low, high = point.throughput_interval()
+    known = f"95 % CI {span(low, high)}" if low or high else "no interval"
+    return f"{significant(point.throughput_per_s, 4)} rows/s ({known})"
+
+
+def head(stands: Standing) -> str:
+    """Return what the best point is."""
+    if stands.line_s is not None:
+        return f"Best under the line of {brief(stands.line_s * 1e3)} ms"
+    return "Highest measured throughput" if stands.inconclusive else "Highest throughput"
+
+
+def others(stands: Standing) -> str:
+    """Return what cannot be put below the best, and what was not ranked; empty: nothing."""
+    margin = f"{100 * stands.margin:g} %"
+    parts = (
+        (stands.inconclusive, "Inconclusive against {}: the 95 % intervals overlap or are not known."),
+        (stands.level, "Within ±" + margin + " of it, with 95 %: {}."),
+        (stands.unranked, "Not ranked, because the race was rejected or cancelled: {}."),
+    )
+    return " ".join(text.format(_listed(points)) for points, text in parts if points)
+
+
+def few_processes(points: Iterable[Measured]) -> str:
+    """Say that points were launched too seldom for intervals that hold for the next launch; empty: none."""
+    few = [one for one in points if one.ranked and one.same is None and has_few_processes(one)]
+    if not few:
+        return ""
+    least = min(one.processes or 0 for one in few)
+    return (
+        f"Few processes: {least} launch{'es' * (least != 1)} of {_listed(few)}. Throughput intervals are "
+        f"{'not known' if least < 2 else 'wide'}, and latency intervals hold for these processes only: "
+        f"{MIN_BLOCKS} launches are needed, so measure longer."
+    )
+
+
+def sentence(points: Sequence[Measured], stands: Standing) -> str:
+    """Return all of it as plain text."""
+    if not any(one.latency for one in points):
+        return "No point came through."
+    if stands.best is not None:
+        said = f"{head(stands)}: {point_name(stands.best.values)}: {rate(stands.best)}."
+    elif stands.line_s is not None and any(one.ranked for one in points):
+        said = f"No point is at or under the line of {brief(stands.line_s * 1e3)} ms."
+    else:
+        said = "Its points are not ranked."
+    return " ".join(part for part in (said, others(stands), few_processes(points)) if part)
+
+
+def _listed(points: Sequence[Measured]) -> str:
+    names = [point_name(one.values) for one in points[:NAMED]]
+    more = [f"{len(points) - NAMED} more"] if len(points) > NAMED else []
+    return "; ".join([*names, *more])
