@@ -166,8 +166,8 @@ def remarks(difference: Difference) -> list[str]:
     if end.raced:
         notes.append(
             f"The whole {'row' if end.per_row else 'run'}: the baseline's p50, {ms(end.baseline_s)}, and "
-            f"that p50 divided by the ratio of the paired rounds, {ms(end.candidate_s)}, for the candidate. The "
-            f"candidate's own p50, over all its measurements, is {ms(end.candidate_p50_s)}."
+            f"that p50 divided by the ratio of the paired rounds, {ms(end.candidate_s)}, for the candidate. "
+            f"The candidate's own p50, over all its measurements, is {ms(end.candidate_p50_s)}."
         )
     if difference.instrument_s > LEAST_INSTRUMENT_S:
         own = ms(difference.instrument_s, 2)

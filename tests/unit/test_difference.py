@@ -431,7 +431,8 @@ def test_a_p50_is_the_stored_one_and_what_the_ratio_says_has_another_name() -> N
     told = remarks(differ(of=end(920, 545, candidate_p50_s=560 * US)))
     assert told[1] == (
         "The whole run: the baseline's p50, 0.9200 ms, and that p50 divided by the ratio of the paired "
-        "rounds, 0.5450 ms, for the candidate. The candidate's own p50, over all its measurements, is 0.5600 ms."
+        "rounds, 0.5450 ms, for the candidate. The candidate's own p50, over all its measurements, is "
+        "0.5600 ms."
     )
 
 
