@@ -17,6 +17,7 @@ from core.evidence.profile_sentence import sentence
 from core.run import kinds
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
 from core.show.sheets.differences import explained as sheet
+from core.show.verdict import to_continue
 from core.store import Store
 from core.wire.errors import ErrorRecord
 
@@ -36,8 +37,8 @@ def why(
     """Show where the difference of two results comes from.
 
     Both configurations are profiled in turns, in passes of their own, and their nodes are matched through
-    ONNX Runtime's fusions. The parts, the unexplained one included, add up to the difference of the two p50.
-    Two that never raced together have no verdict: it is said how to race them.
+    ONNX Runtime's fusions. The parts, the unexplained one included, add up to the difference that the ratio
+    of their rounds says. Where it is not decided which one is faster, it is said how to find out.
     """
     store = Store()
     of = pair(store, baseline, candidate)
@@ -47,9 +48,9 @@ def why(
         error = _explain(store, of, quiet=quiet)
         found = explained(store, of) if error is None else None
     if json_:
-        print_json(_document(of, found, error))
+        print_json(_document(of, found, error, _race(store, of, found)))
     elif found is not None:
-        print_sheet(sheet(of, found, top=top))
+        print_sheet(sheet(of, found, top=top, race=_race(store, of, found)))
     if error is not None:
         complain(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
@@ -67,8 +68,16 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
         raise
 
 
-def _document(of: Pair, found: Difference | None, error: ErrorRecord | None) -> dict[str, Any]:
+def _race(store: Store, of: Pair, found: Difference | None) -> str:
+    """The comparison to measure longer; empty: none can be, or nothing is open."""
+    return to_continue(store, of) if found is not None and not found.end.decided else ""
+
+
+def _document(
+    of: Pair, found: Difference | None, error: ErrorRecord | None, race: str = ""
+) -> dict[str, Any]:
     names = {"baseline": of.baseline.id, "candidate": of.candidate.id}
     if found is None:
         return {**names, "state": "FAIL", "error": error}
-    return {**names, "state": "COMPLETE", "error": None, "sentence": sentence(found), **found.to_dict()}
+    said = {"sentence": sentence(found), "measure_longer": race or None}
+    return {**names, "state": "COMPLETE", "error": None, **said, **found.to_dict()}

@@ -1,9 +1,9 @@
 """Why two results differ: where the time between them goes, and what is left unexplained.
 
-The rows of a `Difference` add up to the p50 of each result, and so their differences to the difference of the
-two: time in nodes, time outside of them, and what the results have that the profiled passes have not. Nodes
-are matched by `grouping`; `sentence` puts the result into words. Pure; the parent's side only. Times are
-seconds, per run or per row.
+The rows of a `Difference` add up to the whole run of each side, and so their differences to the difference
+of the two: time in nodes, time outside of them, and what the results have that the profiled passes have not.
+Nodes are matched by `grouping`; `sentence` puts the result into words. Pure; the parent's side only. Times
+are seconds, per run or per row.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ _HOST_TIMED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEnd:
-    """The p50 of both results, and what is known of the difference; per run, or per row with `per_row`."""
+    """A whole run of both sides, and what is known of the difference; per run, or per row with `per_row`.
 
-    baseline_s: float
-    candidate_s: float
+    Two that raced differ by what the ratio of their paired rounds says, because that ratio decides: the
+    baseline stands at its p50, the candidate at that p50 divided by the ratio. The candidate's own p50, over
+    all its measurements, may be another, and even contradict the ratio.
+    """
+
+    baseline_s: float  # its p50
+    candidate_s: float  # raced: the baseline's p50 divided by the ratio; else its own p50
+    candidate_p50_s: float  # as it is stored
     low_s: float | None  # 95 % interval of the difference; None: not known
     high_s: float | None
     verdict: Verdict
@@ -45,6 +51,11 @@ class EndToEnd:
     def difference_s(self) -> float:
         """Candidate minus baseline: below zero the candidate is faster."""
         return self.candidate_s - self.baseline_s
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known which side is faster, or that none is; else no part is shown."""
+        return self.verdict != Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +142,14 @@ class Difference:
         return part.difference_s / whole if whole else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; every row, group and move with its `difference_s` and `share`."""
+        """Plain JSON data; every row, group and move with its `difference_s` and `share`.
+
+        Without parts where it is not decided which side is faster.
+        """
         data = asdict(self)
         data["end"]["difference_s"] = self.end.difference_s
+        if not self.end.decided:
+            return data | {"rows": [], "groups": [], "moves": []}
         for name in ("rows", "groups", "moves"):
             for plain, part in zip(data[name], getattr(self, name), strict=True):
                 plain |= {"difference_s": part.difference_s, "share": self.share(part)}

@@ -45,7 +45,7 @@ def _nothing_to_explain(difference: Difference) -> str:
     end = difference.end
     if end.verdict == Verdict.EQUIVALENT:
         return f"There is nothing to explain: {end.words}."
-    how = "" if end.raced else " Race them to find out."
+    how = " Measure longer to find out." if end.raced else " Race them to find out."
     return f"There is nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
 
 
@@ -160,8 +160,15 @@ def _moved(difference: Difference) -> str:
 def remarks(difference: Difference) -> list[str]:
     """Say how the numbers were made, and what a reader must know of them."""
     one, other = difference.runs
+    end = difference.end
     runs = f"{one}" if one == other else f"{one} and {other}"
     notes = [f"{difference.passes} passes of each side in turns, {runs} runs each."]
+    if end.raced:
+        notes.append(
+            f"The whole {'row' if end.per_row else 'run'}: the baseline's p50, {ms(end.baseline_s)}, and "
+            f"that p50 divided by the ratio of the paired rounds, {ms(end.candidate_s)}, for the candidate. "
+            f"The candidate's own p50, over all its measurements, is {ms(end.candidate_p50_s)}."
+        )
     if difference.instrument_s > LEAST_INSTRUMENT_S:
         own = ms(difference.instrument_s, 2)
         notes.append(f"{own} were taken off each call of a node as the profiler's own.")

@@ -2,6 +2,7 @@
 
     pair(store, a, b)          the two trials, or why they cannot be explained
     explain_plan(store, …)     what the job `explain` needs
+    known(store, pair)         what the two results say of each other
     race_of(pair)              who races, where the two never did
     explained(store, …)        what it has found, put against the two results; None before
     explained_at(store, …)     when it has looked
@@ -155,7 +156,7 @@ def explained(store: Store, of: Pair) -> Difference | None:
         if turned is None:
             return None
         passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
-    found = difference(passes, end_to_end(of, _protocol(store, of.candidate)))
+    found = difference(passes, known(store, of))
     return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
 
 
@@ -212,6 +213,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     assert baseline_s is not None, of.baseline.id  # `pair` lets no others through
     assert candidate_s is not None, of.candidate.id
     baseline_s, candidate_s = baseline_s / rows[0], candidate_s / rows[1]
+    candidate_p50_s = candidate_s
     found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
     found = found or _apart(of)
@@ -227,6 +229,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     return EndToEnd(
         baseline_s=baseline_s,
         candidate_s=candidate_s,
+        candidate_p50_s=candidate_p50_s,
         low_s=baseline_s * (1 / high - 1) if high else None,
         high_s=baseline_s * (1 / low - 1) if low else None,
         verdict=Verdict[found["verdict"]],
@@ -236,9 +239,9 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     )
 
 
-def raced_together(of: Pair) -> bool:
-    """Whether the two ran in the same rounds, so that there is a ratio of them."""
-    return end_to_end(of).raced
+def known(store: Store, of: Pair) -> EndToEnd:
+    """Put the two results against each other as the race of the candidate was measured; see `end_to_end`."""
+    return end_to_end(of, _protocol(store, of.candidate))
 
 
 def race_of(of: Pair) -> list[Configuration]:

@@ -207,10 +207,11 @@ class PruneDocument(TypedDict):
 
 
 class WhyEnd(TypedDict):
-    """The p50 of both results, and what is known of the difference; per run, or per row with `per_row`."""
+    """A whole run of both sides, and what is known of the difference; per run, or per row with `per_row`."""
 
-    baseline_s: float
-    candidate_s: float
+    baseline_s: float  # its p50
+    candidate_s: float  # raced: the baseline's p50 divided by the ratio of the rounds; else its own p50
+    candidate_p50_s: float  # as it is stored
     difference_s: float  # candidate minus baseline: below zero the candidate is faster
     low_s: float | None  # 95 % interval of the difference; null: not known
     high_s: float | None
@@ -269,8 +270,9 @@ class WhyDocument(TypedDict):
     state: JobState
     error: ErrorRecord | None
     sentence: NotRequired[str]
+    measure_longer: NotRequired[str | None]  # comparison that can be continued; null: none, or no need
     end: NotRequired[WhyEnd]
-    rows: NotRequired[list[WhyRow]]  # largest difference first
+    rows: NotRequired[list[WhyRow]]  # largest difference first; empty where nothing is decided
     groups: NotRequired[list[WhyGroup]]  # largest difference first
     moves: NotRequired[list[WhyMove]]
     seen_s: NotRequired[float]  # the difference of the passes' own runs, without the profiler

@@ -15,9 +15,11 @@ from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color, Verdict, is_rejected, look, parts
+from core.run.explanation import Pair
 from core.show import format, words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
-from core.store import PRUNED
+from core.store import PRUNED, Store
+from core.wire.errors import StoreError
 from core.wire.guard import else_words
 
 Contrast = Mapping[str, Any]
@@ -84,6 +86,18 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
         and len(trials) == len(comparison.contestants)
         and all(one.state == "COMPLETE" and PRUNED not in one.facts for one in trials)
     )
+
+
+def to_continue(store: Store, of: Pair) -> str:
+    """Return the comparison in which both results ran, where it can be measured longer; else nothing."""
+    race = of.candidate.comparison
+    if not race or race != of.baseline.comparison:
+        return ""
+    try:
+        comparison = store.comparison(race)
+    except StoreError:  # deleted since
+        return ""
+    return race if can_go_on(comparison, store.trials_of(race)) else ""
 
 
 def _has_generations(comparison: Comparison) -> bool:

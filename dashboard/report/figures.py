@@ -190,6 +190,8 @@ def _curve(about: Curve) -> Iterator[Plot]:
 
 
 def _why(about: Why) -> Iterator[Plot]:
+    if not about.found.end.decided:
+        return
     unit = "row" if about.found.end.per_row else "run"
     yield Plot(
         title="From the baseline to the candidate",

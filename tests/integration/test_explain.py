@@ -69,6 +69,7 @@ def test_what_was_seen_becomes_a_difference_that_adds_up(tmp_path: Path) -> None
     end = EndToEnd(
         baseline_s=2e-4,
         candidate_s=1e-4,
+        candidate_p50_s=1e-4,
         low_s=None,
         high_s=None,
         verdict=Verdict.FASTER,

@@ -92,7 +92,9 @@ def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair
     done = cli.run("why", pair[0][:8], pair[1][:8], "--top", "2")
     assert done.code == 0
     assert "The candidate takes 0.1" in done.out
-    assert "p50 of the results" in done.out
+    assert "whole run" in done.out
+    assert "p50 of the results" not in done.out
+    assert "The candidate's own p50, over all its measurements, is 0.1" in done.out
     assert "more groups of nodes; --top shows more" in done.out
     assert "The passes ran on another machine" in done.out
     assert "profile" in done.err or done.err == ""
@@ -107,6 +109,10 @@ def test_two_that_never_raced_get_no_ratio_but_the_race(
     assert "they were measured at different times. Race them to find out." in done.out
     assert "× faster" not in done.out
     assert f"Race them: python -m core compare --baseline {pair[0]} --candidate {alone}" in done.out
+    assert "outside the nodes" not in done.out
+    found = cli.run("why", pair[0], alone, "--json").document
+    assert (found["rows"], found["groups"], found["moves"]) == ([], [], [])
+    assert found["measure_longer"] is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from core.evidence.profile_difference import Difference, EndToEnd, Row, differen
 from core.evidence.profile_grouping import UNMATCHED, Group, half_width
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Verdict
+from core.run.explanation import Pair
+from core.show.sheets import Line
+from core.show.sheets import differences as sheets
 from core.wire.errors import WorkerError
 from core.wire.profile import middle_half
 from core.wire.profile_passes import passes_from_dict
@@ -29,6 +32,7 @@ from tests.builders import (
     node,
     passes,
     side,
+    trial,
     unfused,
 )
 from tests.unit import test_profiling as ort
@@ -41,6 +45,7 @@ def end(baseline_us: float = 920, candidate_us: float = 545, **changes: Any) -> 
     facts: dict[str, Any] = {
         "baseline_s": baseline_us * US,
         "candidate_s": candidate_us * US,
+        "candidate_p50_s": candidate_us * US,
         "low_s": None,
         "high_s": None,
         "verdict": verdict,
@@ -110,6 +115,8 @@ def test_whatever_was_seen_the_rows_add_up(
     found = differ(one, other, end(*ends))
     assert sum(row.baseline_s for row in found.rows) == pytest.approx(ends[0] * US)
     assert sum(row.candidate_s for row in found.rows) == pytest.approx(ends[1] * US)
+    tiles = [found.in_nodes, *found.rows[-2:]]
+    assert sum(one.difference_s for one in tiles) == pytest.approx(found.end.difference_s, abs=1e-12)
     by_node = [sum(one.difference_s for one in found.groups), found.in_nodes.difference_s]
     assert by_node[0] == pytest.approx(by_node[1])
 
@@ -387,13 +394,46 @@ def test_equal_results_have_nothing_to_explain() -> None:
     assert said == f"There is nothing to explain: {words}."
 
 
-@pytest.mark.parametrize(("raced", "advice"), [(True, False), (False, True)])
-def test_undecided_results_have_nothing_to_explain_yet(raced: bool, advice: bool) -> None:
+@pytest.mark.parametrize(("raced", "advice"), [(True, "Measure longer"), (False, "Race them")])
+def test_undecided_results_have_nothing_to_explain_yet(raced: bool, advice: str) -> None:
     words = "undecided: between 0.97× and 1.08×"
     said = sentence(differ(of=end(verdict="UNDECIDED", words=words, raced=raced)))
     assert said.startswith("There is nothing to explain yet, because it is not known which one is faster")
     assert words in said
-    assert ("Race them" in said) is advice
+    assert said.endswith(f"{advice} to find out.")
+
+
+def test_undecided_results_have_no_parts_anywhere() -> None:
+    found = differ(of=end(28_190, 41_390, verdict=Verdict.UNDECIDED, words="undecided"))
+    data = found.to_dict()
+    assert (data["rows"], data["groups"], data["moves"]) == ([], [], [])
+    of = Pair(baseline=trial("a" * 12), candidate=trial("b" * 12))
+    sheet = sheets.explained(of, found, top=15, race="cafe")
+    texts = [part.text for part in sheet.parts if isinstance(part, Line)]
+    assert len(texts) == len(sheet.parts)  # no table, no fact, no note
+    assert texts == [sentence(found), "Measure longer: python -m core compare --continue cafe"]
+    last = sheets.explained(of, found, top=15).parts[-1]
+    assert isinstance(last, Line)
+    assert last.text.startswith("Race them: python -m core compare --baseline aaaaaaaaaaaa --candidate bbb")
+
+
+def test_the_table_ends_with_the_sum_of_its_parts() -> None:
+    table = sheets.parts(differ(of=end(1000, 500)), total=True)
+    names = [str(one.name) for one in table.columns]
+    for name in ("baseline", "candidate", "difference"):
+        *parts, whole = [float(row[names.index(name)] or 0) for row in table.rows]
+        assert sum(parts) == pytest.approx(whole)
+    assert table.rows[-1][0] == "whole run"
+
+
+def test_a_p50_is_the_stored_one_and_what_the_ratio_says_has_another_name() -> None:
+    """The ratio of the rounds is 1.69, the two p50 are 920 and 560 µs: the candidate stands at 545 µs."""
+    told = remarks(differ(of=end(920, 545, candidate_p50_s=560 * US)))
+    assert told[1] == (
+        "The whole run: the baseline's p50, 0.9200 ms, and that p50 divided by the ratio of the paired "
+        "rounds, 0.5450 ms, for the candidate. The candidate's own p50, over all its measurements, is "
+        "0.5600 ms."
+    )
 
 
 def test_passes_that_scatter_more_than_the_difference_explain_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.run.explanation import Pair, end_to_end, race_of, raced_together
+from core.run.explanation import Pair, end_to_end, race_of
 from core.store import PRUNED
 from tests import builders
 from tests.builders import MACHINE
@@ -114,6 +114,7 @@ def test_the_times_of_both_sides_never_contradict_their_ratio() -> None:
     candidate = trial("b", 0.0021, contrasts=[stored("b", "a", ratio=1.25)])
     found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=candidate))
     assert found.candidate_s == pytest.approx(0.0016)
+    assert found.candidate_p50_s == pytest.approx(0.0021)
     assert found.difference_s == pytest.approx(-0.0004)
     assert found.low_s is not None
     assert found.high_s is not None
@@ -175,7 +176,7 @@ def test_two_that_did_not_race_have_no_ratio() -> None:
         assert (found.verdict, found.raced) == ("UNDECIDED", False)
         assert (found.low_s, found.high_s) == (None, None)
         assert found.words == "they were measured at different times"
-        assert not raced_together(Pair(baseline=trial("a", 0.002), candidate=trial("b", candidate_s)))
+        assert not end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", candidate_s))).raced
 
 
 def test_two_results_of_rejected_races_of_their_own_decide_nothing() -> None:

@@ -18,6 +18,7 @@ def differ(baseline: Any, candidate: Any, baseline_us: float = 920, candidate_us
     end = EndToEnd(
         baseline_s=baseline_us * US,
         candidate_s=candidate_us * US,
+        candidate_p50_s=candidate_us * US,
         low_s=None,
         high_s=None,
         verdict=Verdict.FASTER,

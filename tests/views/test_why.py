@@ -9,9 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
-from core.run.explanation import pair, passes_path
+from core.run.explanation import known, pair, passes_path
 from core.run.job import Status
 from core.store import ModelRecord
+from core.wire import units
 from core.wire.errors import Cancelled, WorkerError, record_from_error
 from dashboard import state
 from tests import builders, tiny_models
@@ -119,19 +120,19 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     table = at.dataframe[0].value
     assert list(table["Part"])[-2:] == ["outside the nodes", "not seen in the passes"]
     assert "Reorder (inserted)" in set(table["Part"])
-    for column, trial in (("Baseline (ms)", duel.baseline), ("Candidate (ms)", duel.trial)):
-        whole_ms = trial.result["latency"]["p50_s"] * 1e3  # type: ignore[index]
-        assert table[column].sum() == pytest.approx(whole_ms, abs=1e-3)  # each is rounded for the screen
+    end = known(state.store(), pair(state.store(), duel.baseline.id, duel.trial.id))
+    for column, whole_s in (("Baseline (ms)", end.baseline_s), ("Candidate (ms)", end.candidate_s)):
+        assert table[column].sum() == pytest.approx(whole_s * 1e3, abs=1e-3)  # each is rounded for the screen
+    assert f"The candidate's own p50, over all its measurements, is {units.ms(duel.trial.p50_s)}." in said
     assert table["Share"].sum() == pytest.approx(1, abs=1e-3)
     shown = metrics(at)
-    assert set(shown) == {
-        "Difference per run (p50)",
-        "In nodes",
-        "Outside the nodes",
-        "Not seen in the passes",
-    }
+    parts = ["In nodes", "Outside the nodes", "Not seen in the passes"]
+    assert set(shown) == {"Difference per run", *parts}
     assert shown["In nodes"][0].startswith("-0.37")
-    assert shown["Difference per run (p50)"][1].startswith("95 % [")
+    assert shown["Difference per run"][1].startswith("95 % [")
+    ms = {name: float(value.removesuffix(" ms")) for name, (value, _) in shown.items()}
+    assert sum(ms[name] for name in parts) == pytest.approx(ms["Difference per run"], abs=1.6e-4)  # rounded
+    assert table["Difference (ms)"].sum() == pytest.approx(ms["Difference per run"], abs=1e-3)
 
 
 def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
@@ -191,6 +192,7 @@ def test_a_rejected_race_is_not_explained_as_if_it_were_true(open_page: Open, ml
     put_passes(duel.baseline, duel.trial)
     at = open_why(open_page, mlp, duel)
     assert "it is not known which one is faster" in texts(at)
+    _stops_after_the_sentence(at)
     assert f"{reason} Go on with the race, or measure when the machine is quieter." in texts(at)
 
 
@@ -233,7 +235,37 @@ def test_results_of_two_races_have_no_ratio(open_page: Open, mlp: ModelRecord) -
     assert not at.exception
     assert "measured at different times" in texts(at)
     assert "× faster" not in texts(at)
-    assert "95 %" not in str(at.metric[0].delta)
+    _stops_after_the_sentence(at)
+
+
+def _stops_after_the_sentence(at: AppTest) -> None:
+    assert not at.metric
+    assert not at.dataframe
+    assert not at.get("plotly_chart")
+
+
+def test_an_undecided_race_can_be_measured_longer(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The p50 are 28.19 and 28.09 ms, and the ratio of the rounds knows no sign: no part of it is shown."""
+    duel = invented.put_duel(
+        state.store(), mlp, fingerprint="x", latency_s=0.02809, baseline_s=0.02819, half_width=0.5
+    )
+    put_passes(duel.baseline, duel.trial)
+    asked: list[str] = []
+
+    def submit(store: Any, race: str, **how: Any) -> str:
+        asked.append(race)
+        return duel.comparison.id
+
+    invented.queue(monkeypatch, "more_generations", submit)
+    at = open_why(open_page, mlp, duel)
+    assert "Measure longer to find out." in texts(at)
+    _stops_after_the_sentence(at)
+    assert not [one for one in at.button if one.key == "why.race"]
+    at.button(key="why.longer").click().run()
+    assert not at.exception
+    assert asked == [duel.comparison.id]
 
 
 def test_two_that_never_raced_are_raced_by_a_button(
@@ -379,17 +411,20 @@ def test_passes_that_cannot_be_read_can_be_made_again(
 
 def test_two_levels_of_optimization_are_really_explained(open_page: Open, add_model: Add) -> None:
     record = add_model(tiny_models.conv)
-    trials = [
-        invented.put_measured(
-            state.store(),
-            record,
-            invented.spec_for(record, graph_optimization_level=level, intra_op_num_threads=1),
-            fingerprint="x",
-            latency_s=latency_s,
-        )
-        for level, latency_s in (("ORT_DISABLE_ALL", 0.0001), ("ORT_ENABLE_EXTENDED", 0.00008))
-    ]
-    at = open_page("why", model=record, a=trials[0].id, b=trials[1].id)
+    slow, fast = (
+        invented.spec_for(record, graph_optimization_level=level, intra_op_num_threads=1)
+        for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")
+    )
+    duel = invented.put_duel(
+        state.store(),
+        record,
+        spec=fast,
+        baseline=slow,
+        fingerprint="x",
+        latency_s=0.00008,
+        baseline_s=0.0001,
+    )
+    at = open_why(open_page, record, duel)
     at.button(key="why.run").click().run()
     assert state.scheduler().join(120)
     at.run()

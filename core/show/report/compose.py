@@ -243,7 +243,7 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
         "rejected": rejected,
         "result": [
             Section(
-                title="Where the difference comes from",
+                title="Where the difference comes from" if found.end.decided else "What was compared",
                 parts=[
                     Fact("baseline", _asks(of.baseline)),
                     Fact("candidate", _asks(of.candidate)),
@@ -253,7 +253,7 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
         ],
         "cost": _cost(_named(trials, names), price),
         "method": [*_method(race), *_machine(trials)],
-        "caveats": [*remarks(found), *_doubts(trials, race)],
+        "caveats": [*(remarks(found) if found.end.decided else []), *_doubts(trials, race)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }

@@ -20,21 +20,26 @@ _WIDE = 44  # characters of a cell that holds names of nodes
 _MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
 
 
-def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
+def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet:
     """The sentence, the parts, what moved, the nodes, and how to read it all.
+
+    Where it is not decided which side is faster: the sentence, and how to find out.
 
     Args:
         of: the two results.
         found: their difference.
         top: groups of nodes that are listed.
+        race: comparison of both that can be measured longer; empty: none can.
     """
+    said = Line(sentence(found), found.end.verdict.color, apart=True)
+    if not found.end.decided:
+        return Sheet(of.what, [said, Line(_how_to_decide(of, race))])
     hidden = len(found.groups) - top
     first, *others = notes(remarks(found))
     return Sheet(
         of.what,
         [
-            Line(sentence(found), found.end.verdict.color, apart=True),
-            *([] if found.end.raced else [Line(f"Race them: {_race_command(of)}")]),
+            said,
             parts(found, total=True),
             *([moves(found)] if found.moves else []),
             groups(found, most=top),
@@ -45,19 +50,23 @@ def explained(of: Pair, found: Difference, *, top: int) -> Sheet:
     )
 
 
-def _race_command(of: Pair) -> str:
+def _how_to_decide(of: Pair, race: str) -> str:
+    if race:
+        return f"Measure longer: python -m core compare --continue {race}"
     other = " --different-models" if of.different_models else ""
-    return f"python -m core compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
+    return (
+        f"Race them: python -m core compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
+    )
 
 
 # --- the tables ---------------------------------------------------------------------------------------------
 
 
 def parts(found: Difference, *, total: bool = False) -> Table:
-    """The parts of both results; with `total` both results themselves below."""
+    """The parts of both sides; with `total` what they add up to below."""
     end = found.end
     whole = Row(
-        label="p50 of the results",
+        label=f"whole {'row' if end.per_row else 'run'}",
         kind="operator",
         baseline_s=end.baseline_s,
         candidate_s=end.candidate_s,
@@ -67,7 +76,7 @@ def parts(found: Difference, *, total: bool = False) -> Table:
         [*found.rows, *([whole] if total else [])],
         (Column("part", tells=True), label),
         *_times(found),
-        (Column("±", "ms", decimals=_decimals(found.end), help=_HALF_WIDTH), lambda one: one.half_width_s),
+        (Column("±", "ms", decimals=decimals(found.end), help=_HALF_WIDTH), lambda one: one.half_width_s),
         (_SHARE, found.share),
         (Column("nodes", right=True), nodes),
         (Column("clear", on="browser"), lambda one: one.clear),
@@ -105,7 +114,7 @@ def groups(found: Difference, *, most: int | None = None) -> Table:
         (Column("part"), label),
         *_times(found),
         (
-            Column("±", "ms", on="browser", decimals=_decimals(found.end), help=_HALF_WIDTH),
+            Column("±", "ms", on="browser", decimals=decimals(found.end), help=_HALF_WIDTH),
             lambda one: one.half_width_s,
         ),
         (replace(_SHARE, on="browser"), found.share),
@@ -132,7 +141,7 @@ def nodes(one: Row) -> str:
 def _times(found: Difference) -> list[tuple[Column, Callable[[Any], Value]]]:
     """Columns of both times and their difference."""
     per = "row" if found.end.per_row else ""
-    how: Any = {"per": per, "decimals": _decimals(found.end)}
+    how: Any = {"per": per, "decimals": decimals(found.end)}
     return [
         (Column("baseline", "ms", **how), lambda one: one.baseline_s),
         (Column("candidate", "ms", **how), lambda one: one.candidate_s),
@@ -143,7 +152,7 @@ def _times(found: Difference) -> list[tuple[Column, Callable[[Any], Value]]]:
     ]
 
 
-def _decimals(end: EndToEnd) -> int:
+def decimals(end: EndToEnd) -> int:
     """As many as show four digits of the smaller p50 in milliseconds: columns of one precision."""
     return max(0, 3 - math.floor(math.log10(1e3 * min(end.baseline_s, end.candidate_s))))
 

@@ -21,9 +21,9 @@ from core.run.explanation import (
     explained,
     explained_at,
     explanations,
+    known,
     pair,
     race_of,
-    raced_together,
 )
 from core.run.job import Status
 from core.show import settings, verdict
@@ -35,6 +35,7 @@ from core.wire.guard import MARK, breach
 from dashboard import address, format, state
 from dashboard.views.why import results as why_results
 from dashboard.widgets import controls, earlier, head, job_box, report, results
+from dashboard.widgets.protocol import wait_quiet_s
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
@@ -308,15 +309,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, action: Del
         st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
         if found is not None:
             report.offer(lambda: Why(pair=of, found=found), key="why")
-        if not raced_together(of) and st.button(
-            "Race these two",
-            key="why.race",
-            icon=":material/flag_check:",
-            **state.unless_closed(
-                "They never ran in the same rounds, so nobody knows which one is faster. This races them."
-            ),
-        ):
-            _race(of)
+        _offer_to_decide(of)
         st.page_link(
             "views/graph/page.py",
             label="Candidate's graph",
@@ -325,14 +318,35 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, action: Del
         )
 
 
-def _race(of: Pair) -> None:
+def _offer_to_decide(of: Pair) -> None:
+    """Draw the button that finds out which one is faster, where that is not decided."""
+    end = known(state.store(), of)
+    if end.decided:
+        return
+    if race := verdict.to_continue(state.store(), of):
+        name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
+        text = "Adds launches to the comparison of these two. The rounds that there are count with them."
+    else:
+        name, key, icon = "Race these two", "why.race", ":material/flag_check:"
+        text = "They never ran in the same rounds, so nobody knows which one is faster. This races them."
+        if end.raced:
+            text = "Too little of their comparison is kept to measure it longer. This races them anew."
+    if st.button(name, key=key, icon=icon, **state.unless_closed(text)):
+        _decide(of, race)
+
+
+def _decide(of: Pair, race: str) -> None:
     """Queue the race that would tell which one is faster, and show it."""
     try:
-        job = state.race(
-            race_of(of),
-            study=f"why #{secrets.token_hex(4)}",
-            model_name=of.candidate.model_name,
-            different_models=of.different_models,
+        job = (
+            kinds.more_generations(state.store(), race, wait_quiet_s=wait_quiet_s())
+            if race
+            else state.race(
+                race_of(of),
+                study=f"why #{secrets.token_hex(4)}",
+                model_name=of.candidate.model_name,
+                different_models=of.different_models,
+            )
         )
         comparison = state.scheduler().submit(job)
     except TunerError as error:

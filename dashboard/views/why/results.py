@@ -23,6 +23,8 @@ CHART_PX = (
 def result(found: Difference) -> None:
     with st.container(border=True, key="why.sentence"):
         st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
+    if not found.end.decided:
+        return
     _metrics(found)
     _views(found)
     st.info(
@@ -38,13 +40,14 @@ def _metrics(found: Difference) -> None:
     unit = "row" if end.per_row else "run"
     with st.grid(4, min_column_width=200, border=True):
         st.metric(
-            f"Difference per {unit} (p50)",
-            _signed(end.difference_s),
+            f"Difference per {unit}",
+            _signed(found, end.difference_s),
             delta=_interval(found),
             delta_color="off",
             delta_arrow="off",
-            help=f"Candidate {format.ms(end.candidate_s)} minus baseline {format.ms(end.baseline_s)}. The "
-            "other three numbers add up to it.",
+            help=f"From the ratio of the paired rounds: the baseline's p50, {format.ms(end.baseline_s)}, "
+            f"divided by the ratio is {format.ms(end.candidate_s)}. The other three numbers add up to the "
+            "difference.",
         )
         _part(found, "In nodes", nodes, "Nodes that do the same work are put against each other.")
         _part(
@@ -66,7 +69,7 @@ def _part(found: Difference, name: str, row: Row, text: str) -> None:
     share = found.share(row)
     st.metric(
         name,
-        _signed(row.difference_s),
+        _signed(found, row.difference_s),
         delta=None if share is None else f"{share:.0%} of the difference",
         delta_color="off",
         delta_arrow="off",
@@ -78,11 +81,12 @@ def _interval(found: Difference) -> str:
     low, high = found.end.low_s, found.end.high_s
     if low is None or high is None:
         return "interval unknown"
-    return f"95 % [{_signed(low)}, {_signed(high)}]"
+    return f"95 % [{_signed(found, low)}, {_signed(found, high)}]"
 
 
-def _signed(seconds: float) -> str:
-    return format.ms(seconds, 3, signed=True)
+def _signed(found: Difference, seconds: float) -> str:
+    """A time with as many decimals as those in the tables, so that what adds up is seen to."""
+    return f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms"
 
 
 # --- charts and tables ------------------------------------------------------------------------------------
@@ -118,10 +122,10 @@ def _operators(found: Difference) -> None:
                 key="why.sides",
                 alt="Time of both results by part.",
             )
-    _table(sheets.parts(found), "operators")
+    _table(found, sheets.parts(found), "operators")
     st.caption(
-        "All parts together are the p50 of each result. A part is clear where the passes agree on the sign "
-        "of its difference; only clear parts are named on top."
+        "All parts together are the whole run of each side. A part is clear where the passes agree on the "
+        "sign of its difference; only clear parts are named on top."
     )
 
 
@@ -133,7 +137,7 @@ def _nodes(found: Difference) -> None:
         placeholder="all words must occur",
         live="300ms",
     )
-    _table(sheets.groups(found), "nodes", words=words or "")
+    _table(found, sheets.groups(found), "nodes", words=words or "")
     st.caption(
         "One row holds nodes of both sides that do the same work: a fused node stands against all the nodes "
         "of the model that it replaced."
@@ -141,14 +145,14 @@ def _nodes(found: Difference) -> None:
 
 
 def _moves(found: Difference) -> None:
-    _table(sheets.moves(found), "moves")
+    _table(found, sheets.moves(found), "moves")
 
 
-def _table(table: Table, name: str, *, words: str = "") -> None:
+def _table(found: Difference, table: Table, name: str, *, words: str = "") -> None:
     shown = matching(table, words)
     if words:
         together = sum(float(one or 0) for one in column_of(shown, "difference"))
-        st.caption(f"{len(shown.rows)} of {len(table.rows)} rows; together {_signed(together)}.")
+        st.caption(f"{len(shown.rows)} of {len(table.rows)} rows; together {_signed(found, together)}.")
     tables.draw(
         shown, key=f"why.table.{name}", alt=f"Both results by {name}; click a column's title to sort."
     )
