@@ -32,6 +32,7 @@ from core.process.runner import run_job
 from core.run import search as searching
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
+from core.run.search.reading import answer_of, trials_of
 from core.show.emit import emit_yaml
 from core.show.format import duration
 from core.show.sheets import searches
@@ -319,6 +320,7 @@ def _report(store: Store, record: StudyRecord, output: Path | None, *, json_: bo
 
 def searches_document(record: StudyRecord) -> dict[str, Any]:
     """Return what `search --json` prints."""
+    answer: Any = answer_of(record)
     return {
         "study": record.id,
         "state": record.state,
@@ -326,8 +328,8 @@ def searches_document(record: StudyRecord) -> dict[str, Any]:
         "error": record.error,
         "question": record.question,
         "spec": record.spec,
-        **(record.answer or {}),
-        "trials": record.tried,
+        **(answer or {}),
+        "trials": trials_of(record),
     }
 
 

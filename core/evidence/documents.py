@@ -381,7 +381,7 @@ class Confirmed(TypedDict):
 
     trial: str
     comparison: str
-    changes: dict[str, Any]  # what it sets otherwise than where the search started
+    changes: dict[str, Any]  # what it sets otherwise than ONNX Runtime's default
     spec: dict[str, Any]
     gain: GainNumbers  # of the objective
     contrast: ContrastRecord | None  # of the p50 within rounds
@@ -389,6 +389,14 @@ class Confirmed(TypedDict):
     limits: list[LimitJudged]
     measurements: dict[str, float]  # metric -> seconds, bytes, rows a second
     error: str  # why it is no answer; empty: it may be one
+
+
+class FailureGroup(TypedDict):
+    """Configurations of a search that failed, or were wrong, for one reason."""
+
+    count: int
+    reason: str
+    settings: dict[str, Any]  # that all of them have, and none that worked
 
 
 class FrontPoint(TypedDict):
@@ -456,6 +464,10 @@ class SearchResult(TypedDict):
     space: SpaceFacts
     tried: int
     failed: int  # of those
+    failures: NotRequired[list[FailureGroup]]  # why, the most frequent reason first
+    remarks: NotRequired[list[str]]  # what must be known before the answer is read
+    sought: NotRequired[int]  # configurations worth a look; only where the time held fewer
+    enough_s: NotRequired[int]  # time that is enough for those and a confirmation; only where there was less
     winner: Confirmed | None
     default: Confirmed | None  # ONNX Runtime's default in the same race
     others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first

@@ -693,7 +693,7 @@ class LookRecord(TypedDict):
 class TriedRecord(TypedDict):
     """One configuration that a search tried."""
 
-    changes: dict[str, Any]  # what it sets otherwise than the start
+    changes: dict[str, Any]  # what it sets otherwise than ONNX Runtime's default
     key: str
     looks: list[LookRecord]
     twin: bool  # a hidden control

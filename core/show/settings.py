@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.evidence.measurement import Trial, model_words
 from core.show import format
-from core.spec import TrialSpec, asked, changed, effective, spec_from_dict
-from core.spec.knobs import KNOBS, Knob, Value
+from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
+from core.spec.knobs import Knob, Value, knob
 from core.wire.engines import ENGINES
 
 _OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
@@ -35,17 +35,16 @@ def asked_for(trial: Trial) -> list[str]:
 
 def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
     """Return target and `name value` for every setting of `spec` that differs in `other`, in table order."""
-    found: list[tuple[str, str]] = [
-        (k.target, f"{short_name(k)} {text(k.name, own)}")
-        for k in KNOBS
-        if k.name not in _OF_THE_RACE and (own := effective(spec, k.name)) != effective(other, k.name)
-    ]
-    own_options, other_options = _options(spec), _options(other)
-    return found + [
-        ("session", f"{name} {own_options.get(name, 'default')}")
-        for name in dict.fromkeys([*own_options, *other_options])
-        if own_options.get(name) != other_options.get(name)
-    ]
+    found = []
+    for name, value in differing(spec, other).items():
+        if is_provider_option(name):
+            provider, _, option = name.partition(".")
+            own = "default" if value is None else value
+            found.append(("session", f"{format.provider(provider)}.{option} {own}"))
+        elif name not in _OF_THE_RACE:
+            row = knob(name)
+            found.append((row.target, f"{short_name(row)} {text(name, value)}"))
+    return found
 
 
 def short_name(setting: Knob) -> str:
@@ -58,11 +57,3 @@ def text(name: str, value: Value | None) -> str:
     if name == "engine":
         return ENGINES[str(value)].label
     return "default" if value is None else format.value(value)
-
-
-def _options(spec: TrialSpec) -> dict[str, str]:
-    return {
-        f"{format.provider(provider.name)}.{name}": value
-        for provider in spec.session.providers
-        for name, value in provider.options.items()
-    }

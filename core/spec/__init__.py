@@ -461,6 +461,31 @@ def setting(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
     return spec_from_dict(data)
 
 
+def differing(spec: TrialSpec, other: TrialSpec) -> dict[str, Any]:
+    """Return the settings that hold otherwise in `spec` than in `other`: name -> value in `spec`.
+
+    They come in the table's order, options of providers (`CUDAExecutionProvider.use_tf32`) last; None: `spec`
+    leaves to the provider what the other asks for.
+    """
+    found: dict[str, Any] = {
+        k.name: own for k in KNOBS if (own := effective(spec, k.name)) != effective(other, k.name)
+    }
+    own_options, others = _provider_options(spec), _provider_options(other)
+    return found | {
+        name: own_options.get(name)
+        for name in dict.fromkeys([*own_options, *others])
+        if own_options.get(name) != others.get(name)
+    }
+
+
+def _provider_options(spec: TrialSpec) -> dict[str, str]:
+    return {
+        f"{provider.name}.{name}": value
+        for provider in spec.session.providers
+        for name, value in provider.options.items()
+    }
+
+
 def is_provider_option(name: str) -> bool:
     """Whether a name is that of an option of a provider: `CUDAExecutionProvider.use_tf32`."""
     return name.partition(".")[0] in PROVIDER_OPTIONS

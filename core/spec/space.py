@@ -15,13 +15,23 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from core.spec import ModelRef, TrialSpec, effective, is_provider_option, setting, without_effect_where
+from core.spec import (
+    ModelRef,
+    TrialSpec,
+    anchor,
+    differing,
+    effective,
+    is_provider_option,
+    setting,
+    without_effect_where,
+)
 from core.spec.knobs import KNOBS, Place, ProviderOption, Value, knob
 from core.spec.knobs.provider_options import NEEDS_BINDING, worth_options
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
 MOST_DISTINCT = 200_000
+DEFAULT_WORDS = "ONNX Runtime's default"
 SAYS_ITSELF = ("graph_optimization_level", "execution_mode", MODEL)  # settings whose values name them
 
 Choice = tuple[int, ...]  # of each axis the index of its value
@@ -65,8 +75,8 @@ class Space:
         return setting(base, changed) if changed else base
 
     def label(self, choice: Choice) -> str:
-        """Return what a configuration sets otherwise than the start, short: `intra_op_num_threads 1`."""
-        return changes_words(self.changes(choice))
+        """Return what a configuration sets otherwise than ONNX Runtime's default, short."""
+        return changes_words(from_default(self.base, self.changes(choice)))
 
     def canonical(self, asked: Choice) -> Choice:
         """Return the configuration that a combination really is: what has no effect stays as the start's."""
@@ -92,7 +102,7 @@ class Space:
 
 
 def changes_words(changes: Mapping[str, Any]) -> str:
-    """Return settings with their values in one line; "as it starts" where there is none."""
+    """Return settings with their values in one line; that it is the default where there is none."""
     parts = []
     for name, value in changes.items():
         short = name.removeprefix("session.")
@@ -102,7 +112,30 @@ def changes_words(changes: Mapping[str, Any]) -> str:
             parts.append(f"{short} {'+'.join(map(str, value))}")
         else:
             parts.append(str(value) if name in SAYS_ITSELF else f"{short} {value}")
-    return ", ".join(parts) or "as it starts"
+    return ", ".join(parts) or DEFAULT_WORDS
+
+
+def reference(start: TrialSpec) -> TrialSpec:
+    """Return what a search measures against: ONNX Runtime as it comes, without I/O binding."""
+    return setting(anchor(start), {"use_io_binding": None})
+
+
+def from_default(
+    start: TrialSpec, changes: Mapping[str, Any], *, default: TrialSpec | None = None
+) -> dict[str, Any]:
+    """Return all that a configuration sets otherwise than ONNX Runtime's default, wherever its search starts.
+
+    This alone says what a configuration of a search is, because its ratio is one to that default.
+
+    Args:
+        start: from which the search starts.
+        changes: what the configuration sets otherwise than the start.
+        default: that was measured; None: `reference`.
+    """
+    values = {name: _plain(value) for name, value in changes.items()}
+    model = values.pop(MODEL, None)
+    found = differing(setting(start, values) if values else start, default or reference(start))
+    return found if model is None else {MODEL: model, **found}
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -16,6 +15,7 @@ from core.evidence.documents import EffectRecord
 from core.evidence.tried import Tried
 from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
+from core.spec.knobs import KNOBS
 from core.spec.space import changes_words
 from dashboard.charts import MUTED, PAGE, PALETTE, base_figure, plain
 from dashboard.charts.search_charts import LEAST_SHOWN, gain_ticks, tick, times
@@ -25,6 +25,7 @@ LINES = 400  # configurations that are still told apart
 HEIGHT = 380  # pixels
 TITLE_Y = 1.14  # above the axes, which reach from 0 to 1
 FOLDED = 18  # characters of a line of a setting's name
+_DEFAULTS = {one.name: one.default for one in KNOBS}  # of anything else nothing is asked
 SPREAD = 0.05  # of an axis, over which lines through one value lie side by side
 
 
@@ -58,7 +59,7 @@ def parallel_info(
     """Return everything that was tried and has a gain, the best `LINES` of it.
 
     Args:
-        tried: without controls.
+        tried: without controls, as differences from the default.
         ratio_of: the gain that is told of a configuration, as a ratio.
         effects: of the settings, the strongest first: they say which are drawn.
         most: settings.
@@ -66,23 +67,25 @@ def parallel_info(
     found = [(one, ratio) for one in tried if (ratio := ratio_of(one)) is not None and not one.failed]
     found.sort(key=lambda pair: -pair[1])
     found = found[:LINES]
-    start = {one["setting"]: one["against"] for one in effects}
-    varied = dict.fromkeys(name for one, _ in found for name in one.changes)
-    names = [*(name for name in start if name in varied), *(name for name in varied if name not in start)]
-    dimensions = [_dimension(name, [one for one, _ in found], start.get(name)) for name in names[:most]]
+    matter = dict.fromkeys(one["setting"] for one in effects)
+    told = dict.fromkeys(name for one, _ in found for name in one.changes)
+    names = [*(name for name in matter if name in told), *(name for name in told if name not in matter)]
+    every = [_dimension(name, [one for one, _ in found]) for name in names]
+    varied = [one for one in every if len(one.values) > 1]
     gains = [ratio for _, ratio in found]
     low, high = max(LEAST_SHOWN, min(gains, default=1.0)), max(gains, default=1.0)
     return Parallel(
-        dimensions=dimensions,
+        dimensions=varied[:most],
         gains=gains,
         labels=[changes_words(one.changes) for one, _ in found],
         axis=(min(low, high / 1.05), high * 1.01),
-        hidden=max(0, len(names) - most),
+        hidden=max(0, len(varied) - most),
     )
 
 
-def _dimension(name: str, tried: Sequence[Tried], start: Any) -> Dimension:
-    own = [searches.value_words(one.changes.get(name, start)) for one in tried]
+def _dimension(name: str, tried: Sequence[Tried]) -> Dimension:
+    default = _DEFAULTS.get(name)
+    own = [searches.value_words(one.changes.get(name, default)) for one in tried]
     values = sorted(set(own), key=lambda text: (text.isdigit(), int(text) if text.isdigit() else 0, text))
     return Dimension(
         name=name.removeprefix("session."), values=values, at=[values.index(text) for text in own]

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.tried import Tried, ratios_told, tried_from_dict
+from core.evidence.tried import Tried, ratios_told
+from core.run.search.reading import answer_of, tried_of
 from core.run.sweet_spot import supported_percentile
 from core.show import standings, verdict
 from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
@@ -125,9 +126,9 @@ def _profile(trial: Trial) -> Iterator[Plot]:
 
 def _search(about: Search) -> Iterator[Plot]:
     record = about.record
-    answer: Any = record.answer
+    answer: Any = answer_of(record)
     objective = question_from_dict(record.question).objective
-    tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
+    tried = tried_of(record)
 
     ratio_of = ratios_told(objective, answer)
     if answer:

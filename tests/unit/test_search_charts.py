@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -138,16 +139,24 @@ def test_the_course_has_a_marker_for_each_stage() -> None:
 
 
 def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
-    tried = [one("b", 2, 1.2), one("b", 10, 0.9), one("a", True, 1.1), tried_ones()[2]]
-    effects = [
-        {"setting": "a", "value": True, "against": False, "ratio": 2.0, "ratio_low": 1, "ratio_high": 4}
-    ]
+    tried = [one("b", 2, 1.2), one("b", 10, 0.9), one("use_io_binding", True, 1.1), tried_ones()[2]]
+    effects = [{"setting": "use_io_binding", "value": True, "against": False, "ratio": 2.0}]
     info = search_tried_charts.parallel_info(tried, ratio_of, effects, most=1)  # type: ignore[arg-type]
-    assert [axis.name for axis in info.dimensions] == ["a"]
+    assert [axis.name for axis in info.dimensions] == ["use_io_binding"]
     assert info.hidden == 1
     assert info.gains == pytest.approx([1.2, 1.1, 0.9])  # what failed has no line
     assert info.dimensions[0].values == ["off", "on"]
     assert info.dimensions[0].at == [0, 1, 0]
+
+
+def test_what_all_have_in_common_is_no_axis() -> None:
+    """A search that starts elsewhere than at the default has its fixed settings in every configuration."""
+    tried = [
+        replace(found, changes={"enable_mem_reuse": False, **found.changes})
+        for found in (one("b", 2, 1.2), one("b", 10, 0.9))
+    ]
+    info = search_tried_charts.parallel_info(tried, ratio_of, [])
+    assert ([axis.name for axis in info.dimensions], info.hidden) == (["b"], 0)
 
 
 def test_values_are_in_their_order_and_what_is_not_asked_is_the_default() -> None:

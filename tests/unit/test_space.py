@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.spec import ModelRef, without_effect
+from core.spec import ModelRef, setting, without_effect
 from core.spec.knobs import Place
 from core.spec.space import (
     MODEL,
@@ -18,6 +18,8 @@ from core.spec.space import (
     asked_axes,
     changes_words,
     check_left,
+    from_default,
+    reference,
     space,
     without,
     worth_trying,
@@ -74,7 +76,7 @@ def test_no_configuration_sets_what_has_no_effect() -> None:
 def test_what_rules_decides_what_is_left() -> None:
     of = space(BASE, [MODE, INTER])
     assert {of.label(choice) for choice in of.choices} == {
-        "as it starts",
+        "ONNX Runtime's default",
         "ORT_PARALLEL",
         "ORT_PARALLEL, inter_op_num_threads 2",
         "ORT_PARALLEL, inter_op_num_threads 4",
@@ -190,7 +192,32 @@ def test_changes_in_words() -> None:
     assert changes_words(changes) == (
         "intra_op_num_threads 1, intra_op.allow_spinning off, ORT_ENABLE_BASIC, providers A+B"
     )
-    assert changes_words({}) == "as it starts"
+    assert changes_words({}) == "ONNX Runtime's default"
+
+
+def test_a_configuration_is_named_by_all_that_differs_from_the_default_wherever_the_search_starts() -> None:
+    start = builders.spec(
+        session={"graph_optimization_level": "ORT_ENABLE_BASIC", "intra_op_num_threads": 1},
+        workload={"use_io_binding": True},
+    )
+    levels = Axis(name="graph_optimization_level", values=("ORT_ENABLE_BASIC", "ORT_ENABLE_ALL"))
+    of = space(start, [Axis(name="use_io_binding", values=(True, False)), levels])
+    label = {tuple(of.changes(choice)): of.label(choice) for choice in of.choices}
+    assert label == {
+        (): "ORT_ENABLE_BASIC, intra_op_num_threads 1, use_io_binding on",
+        ("use_io_binding",): "ORT_ENABLE_BASIC, intra_op_num_threads 1",
+        ("graph_optimization_level",): "intra_op_num_threads 1, use_io_binding on",
+        ("use_io_binding", "graph_optimization_level"): "intra_op_num_threads 1",
+    }
+
+
+def test_what_differs_from_the_default_is_what_the_spec_asks_for() -> None:
+    start = builders.spec(session={"intra_op_num_threads": 1, "enable_mem_pattern": False})
+    of = space(start, [Axis(name="enable_mem_pattern", values=(False, True)), MODE, ARENA])
+    for choice in of.choices:
+        own = from_default(start, of.changes(choice))
+        assert setting(reference(start), own).key() == of.spec(choice).key()
+    assert from_default(builders.spec(), {MODEL: "int8", "use_io_binding": False}) == {MODEL: "int8"}
 
 
 # --- what a user asks for and forbids -------------------------------------------------------------------

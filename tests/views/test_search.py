@@ -9,12 +9,20 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
+from core.evidence.comparison import same_request
 from core.run import search
+from core.run.search.reading import answer_of
+from core.show.emit import emit_yaml
 from core.show.sheets import searches
+from core.spec import TrialSpec, differing, setting, spec_from_dict, spec_from_yaml
+from core.spec.knobs import KNOBS
 from core.spec.question import PRESETS, question_from_dict
+from core.spec.space import reference
+from core.spec.strict_yaml import load_strict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import SpecError
-from dashboard import fields, state
+from dashboard import contestants, fields, state
+from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
 from dashboard.views.search import answer, form, handing, live
 from tests import tiny_models
@@ -560,3 +568,70 @@ def test_a_search_is_deleted_after_a_question_and_its_confirmed_race_stays(
     assert state.store().studies() == []
     assert record.answer is not None
     assert state.store().trial(record.answer["winner"]["trial"]).state == "COMPLETE"
+
+
+# --- what the answer says first, and where it leads ---------------------------------------------------------
+
+
+def put_elsewhere(record: ModelRecord, machine: wire.Environment) -> StudyRecord:
+    """A search that started at bound inputs and a lower level, and whose winner is not bound."""
+    start = invented.spec_for(
+        record, use_io_binding=True, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1
+    )
+    found = invented.spec_for(record, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1)
+    name, here = "feed" * 4, machine["fingerprint"]
+    duel = invented.put_duel(state.store(), record, spec=found, fingerprint=here, study=name)
+    said = invented.search_answer("FOUND", duel.trial.id, duel.baseline.id)
+    said["winner"] |= {"changes": {"use_io_binding": False}, "spec": duel.trial.spec}
+    return invented.put_study(
+        state.store(), record, fingerprint=here, id=name, spec=start.to_dict(), answer=said
+    )
+
+
+def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    study = put_elsewhere(mlp, machine)
+    found = answer_of(study)
+    assert found is not None
+    assert found["winner"] is not None
+    trial = found["winner"]["trial"]
+    resolved = setting(reference(spec_from_dict(study.spec)), found["winner"]["changes"])
+
+    def same(spec: TrialSpec) -> bool:
+        return same_request(spec, resolved)
+
+    at = open_page("search", model=mlp)
+    words = "ORT_ENABLE_BASIC, intra_op_num_threads 1"
+    assert f"**{words}**".replace("_", "") in texts(at).replace("\\", "").replace("_", "")
+    yaml = emit_yaml(
+        state.store().trial(trial), found=search.found_by(state.store(), state.store().trial(trial))
+    )
+    assert same(spec_from_yaml(yaml))
+    assert load_strict(yaml)["measured"]["found_by_search"]["changes"] == found["winner"]["changes"]
+    at.button(key="search.load").click().run()
+    assert at.title[0].value == "Tune"
+    names = [fields.key(one.name) for one in KNOBS]
+    values = {name: at.session_state[name] for name in names if name in at.session_state}
+    assert same(fields.spec_from_values(values, path=mlp.path, sha256=mlp.sha256, info=mlp.info))
+    at = open_page("compare", model=mlp, trials=trial)
+    entries = [contestants.Entry.from_dict(one) for one in at.session_state[entry_list.ENTRIES]]
+    (taken,) = [one.spec for one in entries if same(one.spec)]
+    assert differing(taken, reference(taken)) == found["winner"]["changes"]
+
+
+def test_what_must_be_known_first_stands_before_the_sentence_and_failures_behind_it(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    said = invented.search_answer("FOUND", "w", "d") | {"remarks": ["A/A control failed: 1 of 3 pairs."]}
+    put(mlp, machine, answer=said)
+    shown = texts(open_page("search", model=mlp))
+    order = [
+        shown.index(text)
+        for text in (
+            "A/A control failed: 1 of 3 pairs.",
+            searches.sentence(said),
+            "1 failed: It ran out of memory",
+        )
+    ]
+    assert order == sorted(order)

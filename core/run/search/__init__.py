@@ -25,6 +25,7 @@ from core.run.prediction import past
 from core.run.race.blocks import SWITCH_S, pace
 from core.run.search.choices import models_of, place_of, space_of
 from core.run.search.plan import LOOKS_SHARE, gain_of
+from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
 from core.run.search.study import Prepared, search_job_work
 from core.run.trial import Resolved, check_before, resolve_trial
@@ -220,7 +221,7 @@ def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
         record = store.study(trial.study)
     except StoreError:
         return None
-    answer = record.answer
+    answer = answer_of(record)
     winner = answer["winner"] if answer is not None else None
     if answer is None or winner is None or winner["trial"] != trial.id:
         return None
@@ -229,6 +230,7 @@ def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
         "study": record.id,
         "objective": answer["objective"],
         "limits": answer["limits"],
+        "changes": winner["changes"],
         "tried": answer["tried"],
         "different_configurations": answer["space"]["distinct"],
         "outcome": answer["outcome"],

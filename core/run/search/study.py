@@ -43,10 +43,10 @@ from core.run.search.choices import Models, make_variants, models_of, place_of, 
 from core.run.search.plan import Known, Step, divided_by, dropped, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
-from core.spec import TrialSpec, anchor, effective, is_provider_option, spec_from_dict
+from core.spec import TrialSpec, effective, is_provider_option, spec_from_dict
 from core.spec.effort import STAGES
 from core.spec.question import Question
-from core.spec.space import MODEL, Choice, Space, changes_words
+from core.spec.space import MODEL, Choice, Space, changes_words, from_default, reference
 from core.spec.targets import TargetSpec
 from core.store import Store, StudyRecord
 from core.store.library import resolve_model
@@ -93,7 +93,7 @@ class Search:
         self.question, self.space = prepared.question, prepared.space
         self.base = prepared.resolved.spec
         self.codes: Codes = np.array(self.space.choices, dtype=np.int16)
-        self.default_spec = anchor(self.base)
+        self.default_spec = reference(self.base)
         self.default = _default_of(self.space, self.default_spec)
         self.strategy = strategy_named(self.question.strategy)
         self.tried: dict[Choice, Tried] = {}
@@ -468,7 +468,7 @@ class Search:
         self.settled = self.outcome in ("FOUND", "REJECTED")
         lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
         if lost and not self.settled:
-            gone = " and ".join(f"`{changes_words(one['changes'])}`" for one in lost)
+            gone = " and ".join(f"`{self._words(one['changes'])}`" for one in lost)
             self.notes.append(f"{gone} looked better before and did not hold in fresh processes.")
 
     def _left_open(self) -> Choice | None:
@@ -549,7 +549,7 @@ class Search:
 
     def _so_far(self) -> str:
         best = self._best()
-        return "" if best is None else f"best so far {told_words(best[1])}: {changes_words(best[0].changes)}"
+        return "" if best is None else f"best so far {told_words(best[1])}: {self._words(best[0].changes)}"
 
     def _best(self) -> tuple[Tried, Told] | None:
         """The best so far; its interval holds for whichever of all that were tried would have been it."""
@@ -558,6 +558,10 @@ class Search:
             if found is not None:
                 return self.tried[choice], found
         return None
+
+    def _words(self, changes: Mapping[str, Any]) -> str:
+        """What a configuration sets otherwise than ONNX Runtime's default, in one line."""
+        return changes_words(from_default(self.base, changes))
 
     def _told(self, one: Tried, *, among: int = 1) -> Told | None:
         confirmed = {said["trial"]: said["gain"] for said in self.confirmed.values()}
@@ -578,14 +582,14 @@ class Search:
             "best": None
             if best is None
             else {
-                "changes": dict(best[0].changes),
+                "changes": from_default(self.base, best[0].changes),
                 "gain": answers.of_told(objective, best[1], self.base.protocol.margin),
                 "launches": best[1].launches,
             },
-            "front": self._front(),
+            "front": [{**one, "changes": from_default(self.base, one["changes"])} for one in self._front()],
             "points": [
                 {
-                    "label": changes_words(one.changes),
+                    "label": self._words(one.changes),
                     "ratio": found.ratio,
                     "memory": one.value("peak_rss"),
                 }
@@ -633,8 +637,7 @@ class Search:
             self.notes.append("The time ended before anything was confirmed; give it more (`--budget`).")
         winner = self.winner
         controls = answers.controls([*everybody, *self.twins], self.self_tests)
-        if remark := answers.failed_controls(controls):
-            self.notes.insert(0, remark)
+        remark = answers.failed_controls(controls)
         return {
             "outcome": self.outcome,
             "margin": margin,
@@ -643,6 +646,7 @@ class Search:
             "space": answers.space_facts(self.space),
             "tried": len(everybody),
             "failed": sum(bool(one.failed) for one in everybody),
+            "remarks": [remark] if remark else [],
             "winner": winner,
             "default": self.default_said,
             "others": [one for one in self.confirmed.values() if one is not winner],

@@ -12,6 +12,7 @@ from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
 from core.run.search import found_by
+from core.run.search.reading import answer_of
 from core.run.sweet_spot import standing
 from core.show import emit, standings, sweep_words, verdict
 from core.show.format import duration, when
@@ -120,7 +121,7 @@ def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
 
 def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     record = about.record
-    answer: Any = record.answer
+    answer: Any = answer_of(record)
     sheet = searches.answered(record)
     state = STATE_WORDS.get(record.state, record.state.lower())
     said = searches.sentence(answer) if answer else f"No answer: {state}."

@@ -6,11 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.evidence.documents import Confirmed, EffectRecord, GainNumbers, LimitJudged, SearchResult
+from core.evidence.documents import (
+    Confirmed,
+    EffectRecord,
+    FailureGroup,
+    GainNumbers,
+    LimitJudged,
+    SearchResult,
+)
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told, tried_from_dict
+from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
 from core.evidence.verdict import Color, Verdict, ratio_text
-from core.show.format import duration, when
+from core.run.search.reading import answer_of, tried_of
+from core.show.format import duration, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, tabulate
 from core.show.words import STATE_WORDS, counted
@@ -35,6 +43,8 @@ COLORS: Mapping[str, Color] = {
 }
 TRIED_SHOWN = 8  # rows of what was tried on a terminal
 EFFECTS_SHOWN = 8
+REASONS_SHOWN = 3  # why configurations failed
+REASON_LIMIT = 160  # characters of a reason
 
 
 def gain_parts(gain: GainNumbers) -> tuple[str, str]:
@@ -105,10 +115,12 @@ def answered(record: StudyRecord) -> Sheet:
     """Return a search with its answer, or how far it came."""
     question = question_from_dict(record.question)
     headline = f"{record.model_name} · search {record.id} · {question.words}"
-    answer: Any = record.answer
+    answer: Any = answer_of(record)
     if answer is None:
         return Sheet(headline, _unfinished(record))
-    parts: list[Part] = [Note(sentence(answer), COLORS[answer["outcome"]])]
+    parts: list[Part] = [Note(line, "orange") for line in answer.get("remarks", ())]
+    parts.append(Note(sentence(answer), COLORS[answer["outcome"]]))
+    parts += [Note(line) for line in first_lines(answer)]
     if (winner := answer["winner"]) is not None:
         parts += _card(winner, answer["default"])
     parts += _tried_facts(record, answer)
@@ -123,9 +135,26 @@ def answered(record: StudyRecord) -> Sheet:
     return Sheet(headline, parts)
 
 
+def first_lines(answer: SearchResult | Mapping[str, Any]) -> list[str]:
+    """Return what belongs to an answer before its details: why configurations failed."""
+    groups = answer.get("failures") or []
+    rest = len(groups) - REASONS_SHOWN
+    more = [f"{counted(rest, 'more reason')} in the table"] if rest > 0 else []
+    return [*map(failure_words, groups[:REASONS_SHOWN]), *more]
+
+
+def failure_words(one: FailureGroup) -> str:
+    """Return how many failed, why, and with what: `11 failed: Invalid rank, all with use_io_binding on`."""
+    reason = short(" ".join(one["reason"].split()).rstrip("."), REASON_LIMIT)
+    shared = (
+        f", {'all ' * (one['count'] > 1)}with {changes_words(one['settings'])}" if one["settings"] else ""
+    )
+    return f"{one['count']} failed: {reason}{shared}"
+
+
 def _unfinished(record: StudyRecord) -> list[Part]:
     state = STATE_WORDS.get(record.state, record.state.lower())
-    seen = [one for one in map(tried_from_dict, record.tried) if not one.twin]
+    seen = tried_of(record)
     found: list[Part] = [Note(f"It has no answer: {state}. {counted(len(seen), 'configuration')} tried.")]
     if record.error is not None:
         found.append(Note(record.error["message"], "orange"))
@@ -265,13 +294,9 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
         most: rows; None: all.
     """
     question = question_from_dict(record.question)
-    rows = [
-        (one, told(one, question.objective, gains_confirmed(record.answer)))
-        for one in map(tried_from_dict, record.tried)
-        if not one.twin
-    ]
+    rows = [(one, told(one, question.objective, gains_confirmed(record.answer))) for one in tried_of(record)]
     rows.sort(key=lambda row: (bool(row[0].failed), -(row[1].ratio if row[1] is not None else -math.inf)))
-    confirmed = {changes_words(one["changes"]): one for one in all_confirmed(record.answer)}
+    confirmed = {changes_words(one["changes"]): one for one in all_confirmed(answer_of(record))}
     return tabulate(
         rows[:most],
         (Column("configuration", key="configuration", tells=True), lambda row: changes_words(row[0].changes)),

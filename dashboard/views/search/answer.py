@@ -8,6 +8,7 @@ import streamlit as st
 
 from core.evidence.documents import Confirmed, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
+from core.run.search.reading import answer_of, tried_of
 from core.show.report.subjects import of_search
 from core.show.sheets import searches
 from core.show.words import STATE_WORDS
@@ -17,7 +18,6 @@ from core.store import StudyRecord
 from dashboard import format, state
 from dashboard.charts import search_charts
 from dashboard.views.search import form, handing
-from dashboard.views.search.grounds import answer_of, tried_of
 from dashboard.widgets import duel, plots, report, results
 
 MORE = "search.more_s"
@@ -87,9 +87,13 @@ def _card(record: StudyRecord, answer: SearchResult) -> None:
         st.space("stretch")
         results.busy_badge(answer)
         results.grade_badge(answer["grade"])
+    for line in answer.get("remarks", ()):
+        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
     st.markdown(format.plain(searches.sentence(answer)))
     if answer["winner"] is not None:
         st.markdown(f":material/tune: **{format.plain(changes_words(answer['winner']['changes']))}**")
+    for line in searches.first_lines(answer):
+        st.markdown(f":material/info: {format.plain(line)}")
     if outcome in MEANS:
         st.markdown(f":material/lightbulb: {MEANS[outcome]}")
     results.busy_note(answer)

@@ -9,7 +9,8 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.documents import SearchResult
-from core.evidence.tried import Tried, ratios_told, tried_from_dict
+from core.evidence.tried import Tried, ratios_told
+from core.run.search.reading import answer_of, tried_of
 from core.show.sheets import Fact, searches
 from core.show.table import csv_text
 from core.spec import spec_from_dict
@@ -27,17 +28,6 @@ FRONT_CHART = "search.front"
 
 PAIRS = 3  # of settings that do more together than each alone
 ROWS = 6  # of the table of what was tried; others scroll
-
-
-def answer_of(record: StudyRecord) -> SearchResult | None:
-    """Return the answer of a search; None: it has none."""
-    answer: SearchResult | None = record.answer  # type: ignore[assignment] # as the search has stored it
-    return answer
-
-
-def tried_of(record: StudyRecord) -> list[Tried]:
-    """Return what a search tried, without its hidden controls."""
-    return [one for one in map(tried_from_dict, record.tried) if not one.twin]
 
 
 def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
