@@ -184,20 +184,6 @@ def measured(contrast: Mapping[str, Any]) -> str:
     return parts({**contrast, "verdict": Verdict.UNDECIDED})[1]
 
 
-def so_far(contrast: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a ratio that is not final and its interval: ("1.31× faster", "95 % [1.10, 1.56]").
-
-    An interval that `ratio_is_known` does not accept gives ("not known yet", "the interval is too wide").
-    """
-    verdict = Verdict.FASTER if contrast["ratio"] >= 1 else Verdict.SLOWER
-    if not contrast.get("ratio_low") or not contrast.get("ratio_high"):
-        size = max(contrast["ratio"], 1 / contrast["ratio"])
-        return f"about {ratio_text(size)}× {verdict.word}", "no interval yet"
-    if not ratio_is_known(contrast["ratio_low"], contrast["ratio_high"]):
-        return NOT_KNOWN, "the interval is too wide"
-    return parts({**contrast, "verdict": verdict})
-
-
 def tick(ratio: float) -> str:
     """Return a tick of an axis whose title says on which side faster lies: 0.8 and 1.25 are "1.25×"."""
     return f"{max(ratio, 1 / ratio):.4g}×"

@@ -17,7 +17,6 @@ from core.evidence.verdict import (
     parts,
     precision_text,
     ratio_is_known,
-    so_far,
     tick,
     words,
 )
@@ -292,14 +291,6 @@ def test_a_verdict_and_what_it_rests_on_are_the_words_of_the_title(changes: dict
     assert words(one) in (f"{short}, {rest}", f"{short}: {rest}", f"{short} ({rest})")
 
 
-def test_a_ratio_so_far_has_the_direction_of_the_title() -> None:
-    assert so_far(contrast()) == ("1.42× faster", "95 % [1.38, 1.46]")
-    assert so_far(contrast(**SLOWER)) == ("2.00× slower", "95 % [1.92, 2.08]")
-    assert so_far(contrast(**UNDECIDED)) == ("1.02× faster", "95 % [0.97, 1.08]")
-    early = contrast(ratio=0.8, ratio_low=None, ratio_high=None)
-    assert so_far(early) == ("about 1.2× slower", "no interval yet")
-
-
 def test_ticks_to_both_sides_of_1_name_the_same_factor() -> None:
     assert tick(1.25) == tick(0.8) == "1.25×"
     assert tick(1.0) == "1×"
@@ -351,7 +342,6 @@ def test_an_interval_wider_than_that_is_told_nowhere_in_numbers(name: str, low: 
         words(one),
         measured(one),
         verdict.short(one),
-        *so_far(one),
         card.headline,
         card.facts[-1],
         *lines,
