@@ -41,14 +41,15 @@ ACTIONS = [  # through auto, 1, 2, 4, 8 threads and back; in between a switch ma
     *(2 * RIGHT),
 ]
 
-# Notes when the glimpse has a ratio that was not there before; that of other settings is never shown.
+# Notes when the glimpse has an interval that was not there before; that of other settings is never shown.
 WATCH = r"""() => {
     const text = () => document.querySelector(".st-key-glimpse")?.innerText ?? "";
     const before = text();
     window.back = 0;
     window.watch?.disconnect();
     window.watch = new MutationObserver(() => {
-        if (text() !== before && /Glimpse: (about )?\d/.test(text())) window.back ||= performance.now();
+        const known = /Glimpse: .*(so far|not known)/.test(text());
+        if (known && text() !== before) window.back ||= performance.now();
     });
     window.watch.observe(document.body, { subtree: true, childList: true, characterData: true });
     return performance.now();

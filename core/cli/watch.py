@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from core.evidence.tried import best_told
-from core.evidence.verdict import Verdict, words
+from core.evidence.verdict import Verdict
 from core.run.job import FINISHED, WAITING_QUIET, Status
 from core.run.scheduler import Scheduler
+from core.show import interim
 from core.store import Store
 from core.wire.units import visible
 
@@ -155,7 +156,7 @@ def _searching(status: Status, live: Mapping[str, Any]) -> str:
 def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the race says so far: of one contestant its interval, of more how many are decided."""
     if len(contrasts) == 1:
-        return [f"· so far {words(contrasts[0])} ·"]
+        return [f"· {interim.sentence(contrasts[0])} ·"]
     decided = sum(one["verdict"] != Verdict.UNDECIDED for one in contrasts)
     return [f"· {decided} of {len(contrasts)} decided so far ·"] if contrasts else []
 

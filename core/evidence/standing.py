@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from core.evidence.contrast import (
     ASSUMED,
@@ -27,7 +28,15 @@ from core.evidence.verdict import Verdict
 
 RICH_ROUNDS = 40  # carry a p99
 LEAST_OF_RIVALS = 3  # generations: two may agree by luck
+SHOWN_FROM = 3  # generations: of fewer, all may have drawn a process that is slow for its whole life
 RICH_S = 5.0  # nobody waits longer than this for one
+
+
+def told(found: Contrast | None) -> dict[str, Any]:
+    """What is told of a contrast while a race runs; without numbers where there is none yet."""
+    if found is None:
+        return {"ratio": None, "ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED.value}
+    return dict(found.to_dict())
 
 
 class Standing:
@@ -55,6 +64,33 @@ class Standing:
         Where the anchor races alone, it stands against its own twin.
         """
         return {index: self._contrast(one) for index, one in self._log_ratios(racing, live).items() if one}
+
+    def interim(
+        self, racing: Sequence[int], live: Collection[int], *, before: int
+    ) -> dict[int, Contrast | None]:
+        """How the contestants of `racing` stand at their last look: what may be shown while a race runs.
+
+        Only whole generations count. The intervals hold with 95 % at all looks together, so that each holds
+        however often somebody looks on; None before the first look, or before the third generation.
+
+        Args:
+            racing: as for `contrasts`.
+            live: as for `contrasts`.
+            before: number of the first generation that is not over.
+        """
+        past = Standing(self.settings)
+        past.prior = self.prior
+        past.medians = {
+            key: {at: value for at, value in rounds.items() if at[0] < before}
+            for key, rounds in self.medians.items()
+        }
+        whole = past._log_ratios(racing, live)
+        found: dict[int, Contrast | None] = {}
+        for index in self._log_ratios(racing, live):
+            units = whole.get(index, [])
+            last = max((look for look in self.looks if SHOWN_FROM <= look <= len(units)), default=0)
+            found[index] = self._contrast(units[:last]) if last else None
+        return found
 
     def p50_s(self, index: int) -> float | None:
         """Median over the medians of all blocks of a contestant so far, in seconds a row."""

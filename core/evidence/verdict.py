@@ -17,6 +17,8 @@ Color = Literal["green", "blue", "orange", "red", "gray"]
 
 MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
 MOST_DIGITS, MOST_DECIMALS = 4, 6
+MOST_FACTOR = 2.0  # either way of the estimate: a ratio whose interval reaches farther is not known yet
+NOT_KNOWN = "not known yet"
 
 
 class Verdict(StrEnum):
@@ -106,6 +108,27 @@ def look(contrast: Mapping[str, Any]) -> tuple[str, Color]:
 # --- words ---------------------------------------------------------------------------------------------
 
 
+def ratio_is_known(low: float | None, high: float | None) -> bool:
+    """Whether an interval is narrow enough to say the ratio in numbers: `high` is at most 4 times `low`.
+
+    Every text that shows a ratio, or bounds of one, asks this first and says `NOT_KNOWN` instead. False
+    without an interval. A direction may be known all the same: [1.2, 6] is faster, by an unknown factor.
+    """
+    return low is not None and high is not None and 0 < low <= high <= MOST_FACTOR**2 * low
+
+
+def precision_is_known(half_width: float | None) -> bool:
+    """Whether a relative half-width belongs to an interval that `ratio_is_known` accepts: at most 75 %."""
+    return half_width is not None and half_width <= (MOST_FACTOR - 1 / MOST_FACTOR) / 2
+
+
+def precision_text(half_width: float | None) -> str:
+    """Return a relative half-width as text: "±1.6 %"; beyond ±75 %, or without one, `NOT_KNOWN`."""
+    if half_width is None or not precision_is_known(half_width):
+        return NOT_KNOWN
+    return f"±{100 * half_width:.2g} %"
+
+
 def ratio_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
     """Return the ratio as text with the digits that its interval supports, four significant ones at most.
 
@@ -119,7 +142,8 @@ def words(contrast: Mapping[str, Any]) -> str:
     """Say a contrast (`Contrast.to_dict()`, or a stored one) in plain English, for screens and commands.
 
     "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
-    (1.004×, 95 % [0.995, 1.013])", "undecided: between 0.97× and 1.08×".
+    (1.004×, 95 % [0.995, 1.013])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not known
+    yet", where the interval is wider than `ratio_is_known` allows.
     """
     short, rest = parts(contrast)
     match _verdict(contrast):
@@ -139,6 +163,9 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
     if low is None or high is None:
         return Verdict.UNDECIDED.word, f"about {ratio_text(ratio)}×; {_why_no_interval(contrast)}"
     verdict = _verdict(contrast)
+    if not ratio_is_known(low, high):
+        what = "ratio" if verdict is Verdict.UNDECIDED else "factor"
+        return verdict.word, f"the {what} is {NOT_KNOWN}"
     if verdict is Verdict.SLOWER:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     places = _decimals(ratio, low, high)
@@ -155,15 +182,6 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
 def measured(contrast: Mapping[str, Any]) -> str:
     """Return what was measured without a verdict, for one that was rejected: "between 0.97× and 1.08×"."""
     return parts({**contrast, "verdict": Verdict.UNDECIDED})[1]
-
-
-def so_far(contrast: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a ratio that is not final and its interval: ("1.31× faster", "95 % [1.10, 1.56]")."""
-    verdict = Verdict.FASTER if contrast["ratio"] >= 1 else Verdict.SLOWER
-    if not contrast.get("ratio_low") or not contrast.get("ratio_high"):
-        size = max(contrast["ratio"], 1 / contrast["ratio"])
-        return f"about {ratio_text(size)}× {verdict.word}", "no interval yet"
-    return parts({**contrast, "verdict": verdict})
 
 
 def tick(ratio: float) -> str:

@@ -1,8 +1,11 @@
-"""Live: the baseline stays warm and frozen, and whatever is wished next races it at once, for a glimpse.
+"""Live: the defaults stay warm and frozen, and whatever is wished next is compared with them at once.
 
-A glimpse is one process of each side and a few rounds. It shows where a setting leads while a slider is
-moved; it has seen no other process, its outputs are not compared, and it is kept nowhere. The machine's turn
-is given back whenever somebody waits, and for good after a minute without a wish.
+A glimpse is a small comparison: launches of a fresh process of the wish, each beside another process of the
+defaults, and a few rounds of each launch. Its interval is that of `Standing.interim`, from the third launch
+on: one process may be slow for its whole life, and its rounds do not show that. Before there is no number.
+What was found stays for as long as Live is on, so that moving back goes on with it; outputs are not compared,
+and nothing is stored. The machine's turn is given back whenever somebody waits, and for good after a minute
+without a wish.
 """
 
 from __future__ import annotations
@@ -12,22 +15,23 @@ import statistics
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from core import wire
-from core.evidence.contrast import Contrast
 from core.evidence.interference import discard_reason
-from core.evidence.record import Entry, Key, Settings
-from core.evidence.standing import Standing
+from core.evidence.record import Entry, Settings
+from core.evidence.standing import SHOWN_FROM, Standing, told
+from core.evidence.verdict import ratio_is_known
 from core.process.runner import Progress
 from core.process.workers import Worker, Workers
 from core.run.comparison import entry_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.prior import prior_of
 from core.run.race.blocks import Pace, pace, park, run_block, start_loaded
+from core.run.race.crew import SEEDS
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import TrialSpec, anchor
 from core.spec.effort import Effort
@@ -35,15 +39,20 @@ from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_err
 
 IDLE_S = 60.0  # without a wish: then it ends
 TICK_S = 0.05  # how late a wish is noticed that came while it gave way
-MOST_WARM = 4  # contestants that stay alive: moving back costs no start
-MOST_REFERENCES = 2  # models and workloads whose default stays alive, with its twin
+MOST_REFERENCES = 2  # models and workloads whose default stays alive
+MOST_KEPT = 64  # wishes, and defaults, of which it is remembered what was found
+MOST_BLOCKS = 256  # of a default from which its latency is taken, the newest
 MOST_TOLD = 32  # visitors whose last glimpse is remembered
-LEAST_ROUNDS, MOST_ROUNDS = 2, 24  # of a glimpse, whose number moves while more come
-LEAST_S, MOST_S = 1.0, 2.5  # that it goes on for; a new wish ends it after its first number
+MOST_VOID = 3  # launches that the counters say must not count, before a glimpse gives up
+LEAST_S, MOST_S = 1.0, 4.0  # that it goes on for; a new wish ends it after its first number
 WARM_CAP_S = 0.5
 MOST_TRAIL = 24
-GLIMPSE = Effort(name="glimpse", target=0.1, budget_s=5, looks=(1,))
-BASELINE, TWIN, CANDIDATE = (0, 0), (0, 1), (1, 0)
+LEAST_LAUNCHES, MOST_LAUNCHES = SHOWN_FROM, 12  # of a wish; an interval is shown from the least on
+GLIMPSE = Effort(
+    name="glimpse", target=0.1, budget_s=5, looks=tuple(range(LEAST_LAUNCHES, MOST_LAUNCHES + 1))
+)
+ROUNDS, LEAST_ROUNDS = 3, 2  # of a launch; fewer do not show what rounds differ by
+BASELINE, CANDIDATE = (0, 0), (1, 0)
 WISH, DEFAULT = "wish", "default"  # the sides of a glimpse
 
 
@@ -123,6 +132,11 @@ class Wishes:
             return True
 
 
+def is_default(spec: TrialSpec) -> bool:
+    """Whether a spec asks for ONNX Runtime's defaults, with which every glimpse compares."""
+    return spec.key() == anchor(spec).key()
+
+
 def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
     """Return the job of a live race that begins with a wish; later ones must have been admitted when put."""
     wishes.put(first)
@@ -151,6 +165,16 @@ class _Warm:
     worker: Worker
     pace: Pace
     rows: int
+    number: int  # of the processes of this live race
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What is known of a wish."""
+
+    standing: Standing
+    launches: int = 0
+    beside: set[int] = field(default_factory=set)  # numbers of the defaults' processes of its launches
 
 
 class _MovedOn(Exception):
@@ -164,12 +188,14 @@ class _Live:
         self.wishes, self.service, self.workers = wishes, service, workers
         self.rng = random.Random(0)  # noqa: S311 - an order of rounds
         self.prior_at = prior_of(service.store, service.environment())
-        # the longest unused first: the default and its twin of a model and a workload, and who was wished
-        self.references: OrderedDict[str, dict[Key, _Warm]] = OrderedDict()
-        self.warm: OrderedDict[str, _Warm] = OrderedDict()
+        # of the default of a model and a workload, the longest unused first: processes, seconds per row
+        self.references: OrderedDict[str, list[_Warm]] = OrderedDict()
+        self.blocks: OrderedDict[str, list[float]] = OrderedDict()
+        self.found: OrderedDict[str, _Found] = OrderedDict()
         self.known_ns: dict[str, int] = {}
         self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> what it is shown
         self.began = 0.0  # the glimpse that is under way
+        self.started = 0  # processes
 
     def run(self) -> int:
         """Show wishes until there was none for a minute, or nobody looks on; return how many were shown."""
@@ -200,10 +226,31 @@ class _Live:
         self._tell(wish, state="starts")
         self.began = time.monotonic()
         references = self._referred_to(wish)
-        candidate = self._warmed(wish)
-        racing = {**references, CANDIDATE: candidate}
-        standing = Standing(
-            Settings(
+        if is_default(wish.spec):
+            for one in references:
+                self._block(wish, one)
+            self._tell_default(wish)
+            return
+        found = self._known(wish)
+        void = 0
+        self._tell_found(wish, found)
+        while found.launches < MOST_LAUNCHES and void < MOST_VOID:
+            void += not self._launch(wish, found)
+            self._tell_found(wish, found)
+            late = time.monotonic() - self.began > MOST_S
+            if found.launches >= LEAST_LAUNCHES and (late or self.wishes.wait):
+                break
+        if found.launches < LEAST_LAUNCHES:
+            raise WorkerError(
+                "Too many rounds of the glimpse were disturbed.",
+                hint="Move the setting again, or press Run.",
+            )
+        self._tell(wish, state="shown")
+
+    def _known(self, wish: Wish) -> _Found:
+        """What is known of a wish, however little."""
+        if wish.key not in self.found:
+            settings = Settings(
                 effort=GLIMPSE,
                 budget_s=MOST_S,
                 margin=wish.spec.protocol.margin,
@@ -212,87 +259,102 @@ class _Live:
                 baseline=0,
                 anchor=0,
             )
-        )
+            self.found[wish.key] = _Found(standing=Standing(settings))
+        self.found.move_to_end(wish.key)
+        while len(self.found) > MOST_KEPT:
+            self.found.popitem(last=False)
+        return self.found[wish.key]
+
+    def _launch(self, wish: Wish, found: _Found) -> bool:
+        """Some rounds of a fresh process of the wish and one of the defaults that it has not met; or none."""
+        reference = self._not_met(wish, found)
+        self._go_on(wish)
+        candidate = self._start(self._entry(wish.spec, wish.label), wish.key, wish)
+        try:
+            rounds = self._rounds(wish, reference, candidate)
+        finally:
+            candidate.worker.kill()
+        found.beside.add(reference.number)
+        if len(rounds) < LEAST_ROUNDS:
+            return False
+        standing, launch = found.standing, found.launches
         standing.prior = self.prior_at(self.known_ns[wish.key] / 1e9)
-        began, rounds, tries = time.monotonic(), 0, 0
-        while rounds < MOST_ROUNDS and tries < 2 * MOST_ROUNDS:
-            tries += 1
-            rounds += self._round(wish, racing, standing, rounds)
-            spent_s = time.monotonic() - began
-            if rounds >= LEAST_ROUNDS or (rounds and spent_s > LEAST_S):
-                self._tell_standing(wish, standing, candidate, rounds)
-                if self.wishes.wait or spent_s > MOST_S:
-                    break
-        if not rounds:
-            raise WorkerError(
-                "Every round of the glimpse was disturbed.", hint="Move the setting again, or press Run."
-            )
-        self._tell(wish, state="shown")
+        for number, (baseline_s, candidate_s) in enumerate(rounds):
+            standing.add(BASELINE, launch, launch * ROUNDS + number, baseline_s)
+            standing.add(CANDIDATE, launch, launch * ROUNDS + number, candidate_s)
+        found.launches += 1
+        return True
+
+    def _rounds(self, wish: Wish, reference: _Warm, candidate: _Warm) -> list[tuple[float, float]]:
+        """Seconds per row of both sides in every round that counts; the counters say which do."""
+        rounds: list[tuple[float, float]] = []
+        for _ in range(2 * ROUNDS):
+            seconds: dict[int, float | None] = {}
+            for one in self.rng.sample([reference, candidate], 2):
+                self._go_on(wish)
+                seconds[one.number] = self._block(wish, one)
+            baseline_s, candidate_s = seconds[reference.number], seconds[candidate.number]
+            if baseline_s is not None and candidate_s is not None:
+                rounds.append((baseline_s, candidate_s))
+            if len(rounds) == ROUNDS:
+                break
+        return rounds
+
+    def _block(self, wish: Wish, one: _Warm) -> float | None:
+        """Run a block and return its median in seconds per row; None: it must not count."""
+        key = anchor(wish.spec).key()
+        references = self.references[key]
+        try:
+            reply = run_block(one.worker, one.pace)
+        except TunerError:
+            one.worker.kill()
+            if one in references:  # it is started anew for the next wish
+                references.remove(one)
+            raise
+        park(one.worker)
+        seconds = statistics.median(reply["latencies_ns"]) / 1e9 / max(1, one.rows)
+        if seconds <= 0 or discard_reason(reply["counters"]):
+            return None
+        if one in references:
+            self.blocks[key] = [*self.blocks.get(key, []), seconds][-MOST_BLOCKS:]
+            self.blocks.move_to_end(key)
+            while len(self.blocks) > MOST_KEPT:
+                self.blocks.popitem(last=False)
+        return seconds
 
     def _go_on(self, wish: Wish) -> None:
         """Leave a glimpse that takes long when its visitor has moved on; a short one leaves its point."""
         if time.monotonic() - self.began > LEAST_S and self.wishes.left_behind(wish):
             raise _MovedOn
 
-    def _round(self, wish: Wish, racing: Mapping[Key, _Warm], standing: Standing, number: int) -> int:
-        """One block of everybody; 0: the counters say that it must not count."""
-        found: dict[Key, float] = {}
-        void = False
-        for key in self.rng.sample(list(racing), len(racing)):
-            self._go_on(wish)
-            one = racing[key]
-            try:
-                reply = run_block(one.worker, one.pace)
-            except TunerError:
-                self._forget(wish, key)
-                raise
-            park(one.worker)
-            seconds = statistics.median(reply["latencies_ns"]) / 1e9 / max(1, one.rows)
-            void = void or seconds <= 0 or bool(discard_reason(reply["counters"]))
-            found[key] = seconds
-        if void:
-            return 0
-        for key, seconds in found.items():
-            standing.add(key, 0, number, seconds)
-        return 1
-
-    def _forget(self, wish: Wish, key: Key) -> None:
-        """A process died: it is started anew for the next wish."""
-        if key == CANDIDATE:
-            self.warm.pop(wish.key).worker.kill()
-        else:
-            for one in self.references.pop(anchor(wish.spec).key()).values():
-                one.worker.kill()
-
     # --- who is warm ----------------------------------------------------------------------------------------
 
-    def _referred_to(self, wish: Wish) -> Mapping[Key, _Warm]:
-        """ONNX Runtime's default and its twin, warm, for the model and the workload of a wish."""
-        spec = anchor(wish.spec)
-        key = spec.key()
+    def _referred_to(self, wish: Wish) -> Sequence[_Warm]:
+        """Warm processes of ONNX Runtime's default, as many as the first number takes launches."""
+        key = anchor(wish.spec).key()
         if key not in self.references and len(self.references) >= MOST_REFERENCES:
-            for one in self.references.popitem(last=False)[1].values():
+            for one in self.references.popitem(last=False)[1]:
                 one.worker.kill()
-        found = self.references.setdefault(key, {})  # of a glimpse that was left it may hold one of the two
+        warm = self.references.setdefault(key, [])  # of a glimpse that was left it may hold some
         self.references.move_to_end(key)
-        missing = [side for side in (BASELINE, TWIN) if side not in found]
-        if missing:
-            entry = self._entry(spec, "ONNX Runtime's default")
-            for side in missing:
-                self._go_on(wish)
-                found[side] = self._start(entry, key, float(wish.spec.protocol.timeout_s))
-        return found
+        while len(warm) < LEAST_LAUNCHES:
+            self._go_on(wish)
+            warm.append(self._start_default(wish))
+        return warm
 
-    def _warmed(self, wish: Wish) -> _Warm:
-        if wish.key in self.warm:
-            self.warm.move_to_end(wish.key)
-            return self.warm[wish.key]
-        if len(self.warm) >= MOST_WARM:
-            self.warm.popitem(last=False)[1].worker.kill()
-        self._go_on(wish)
-        entry = self._entry(wish.spec, wish.label)
-        one = self._start(entry, wish.key, float(wish.spec.protocol.timeout_s))
-        self.warm[wish.key] = one
+    def _start_default(self, wish: Wish) -> _Warm:
+        spec = anchor(wish.spec)
+        return self._start(self._entry(spec, "ONNX Runtime's default"), spec.key(), wish)
+
+    def _not_met(self, wish: Wish, found: _Found) -> _Warm:
+        """A process of the defaults that no launch of a wish has met; the oldest gives way to a fresh one."""
+        warm = self.references[anchor(wish.spec).key()]
+        one = next((one for one in warm if one.number not in found.beside), None)
+        if one is None:
+            self._go_on(wish)
+            one = self._start_default(wish)
+            warm.append(one)
+            warm.pop(0).worker.kill()
         return one
 
     def _entry(self, spec: TrialSpec, label: str) -> Entry:
@@ -300,8 +362,10 @@ class _Live:
         prepared = prepare_trial(resolved, self.service.store, self.service.run)
         return entry_of(label, resolved, prepared)
 
-    def _start(self, entry: Entry, key: str, timeout_s: float) -> _Warm:
-        worker, reply = start_loaded(self.workers, entry, timeout_s, again=key in self.known_ns)
+    def _start(self, entry: Entry, key: str, wish: Wish) -> _Warm:
+        timeout_s = float(wish.spec.protocol.timeout_s)
+        seed, again = self.rng.randrange(SEEDS), key in self.known_ns
+        worker, reply = start_loaded(self.workers, entry, timeout_s, layout_seed=seed, again=again)
         arguments = {"known_ns": self.known_ns.get(key), "cap_s": WARM_CAP_S}
         try:
             warm = worker.ask(wire.WARM, arguments, timeout_s=timeout_s)
@@ -309,48 +373,68 @@ class _Live:
             worker.kill()
             raise
         park(worker)
-        self.known_ns[key] = warm["median_ns"]
-        return _Warm(worker=worker, pace=pace(warm["median_ns"]), rows=reply["batch_size"])
+        if not again:
+            self.known_ns[key] = warm["median_ns"]
+        self.started += 1
+        return _Warm(
+            worker=worker,
+            pace=pace(self.known_ns[key]),
+            rows=reply["batch_size"],
+            number=self.started,
+        )
 
     # --- for who looks on -----------------------------------------------------------------------------------
 
-    def _tell_standing(self, wish: Wish, standing: Standing, candidate: _Warm, rounds: int) -> None:
-        found: Contrast | None = standing.contrasts([0, 1], {0, 1}).get(1)
-        per_row_s = standing.p50_s(1)
-        if found is None or per_row_s is None:
-            return
-        point = {
-            "key": wish.key,
-            "label": wish.label,
-            "p50_s": per_row_s * max(1, candidate.rows),
-            "rows_per_s": 1 / per_row_s,
-        }
-        told = self.told[wish.visitor]
+    def _tell_default(self, wish: Wish) -> None:
+        """The defaults have a point in the trail, where the others are put against it; and no ratio."""
+        self._tell(wish, state="shown", trail=self._trail(wish, ratio=1.0))
+
+    def _tell_found(self, wish: Wish, found: _Found) -> None:
+        """The sentence, the strip and the point of the trail are of this one estimate."""
+        contrast = told(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
+        is_known = ratio_is_known(contrast["ratio_low"], contrast["ratio_high"])
+        after_s = self.told[wish.visitor].get("after_s")
         self._tell(
             wish,
             state="races",
-            **{name: point[name] for name in ("p50_s", "rows_per_s")},
-            contrasts=[
-                {"candidate": WISH, "baseline": DEFAULT, "label": wish.label, **found.to_dict()},
-            ],
-            rounds=rounds,
-            after_s=told.get("after_s") or time.monotonic() - wish.at,
-            trail=[*(one for one in told["trail"] if one["key"] != wish.key), point][-MOST_TRAIL:],
+            contrasts=[{"candidate": WISH, "baseline": DEFAULT, "label": wish.label, **contrast}],
+            launches=found.launches,
+            after_s=after_s or (time.monotonic() - wish.at if is_known else None),
+            trail=self._trail(wish, ratio=contrast["ratio"] if is_known else None),
         )
+
+    def _trail(self, wish: Wish, *, ratio: float | None) -> list[dict[str, Any]]:
+        """The points of a visitor, that of this wish last; it has none while its ratio is not known."""
+        others = [one for one in self.told[wish.visitor]["trail"] if one["key"] != wish.key]
+        if ratio is None:
+            return others
+        key = anchor(wish.spec).key()
+        rows = max(1, self.references[key][0].rows)
+        point = {"key": wish.key, "label": wish.label, "ratio": ratio, "rows": rows, "default": key}
+        return [*others, point][-MOST_TRAIL:]
+
+    def _placed(self, point: dict[str, Any]) -> dict[str, Any]:
+        """A point where its ratio puts it beside the default, as that is known now."""
+        blocks = self.blocks.get(point["default"])
+        if not blocks:
+            return point
+        per_row_s = statistics.median(blocks) / point["ratio"]
+        return {**point, "p50_s": per_row_s * point["rows"], "rows_per_s": 1 / per_row_s}
 
     def _tell(self, wish: Wish, *, state: str, **facts: Any) -> None:
         before = self.told.pop(wish.visitor, {})
         model = wish.spec.model.sha256 or wish.spec.model.path
-        trail = before.get("trail", []) if before.get("model") == model else []
         own = before if before.get("key") == wish.key and state in ("races", "shown") else {}
+        earlier = before.get("trail", []) if before.get("model") == model else []
+        trail = [self._placed(one) for one in facts.get("trail", earlier)]
         self.told[wish.visitor] = {
             **own,
             "key": wish.key,
             "label": wish.label,
             "model": model,
-            "trail": trail,
             "state": state,
             **facts,
+            "trail": [one for one in trail if "p50_s" in one],
         }
         while len(self.told) > MOST_TOLD:
             self.told.popitem(last=False)

@@ -9,6 +9,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from core.evidence.verdict import NOT_KNOWN as NOT_KNOWN
+from core.evidence.verdict import precision_is_known as precision_is_known
+from core.evidence.verdict import precision_text as precision_text
+from core.evidence.verdict import ratio_is_known as ratio_is_known
 from core.wire.units import DASH, significant, span, span_ms
 
 

@@ -25,7 +25,7 @@ TERMS: Mapping[str, str] = {
     "grade": "How fine an answer is: A within 1 %, B within 3 %, C coarser, F not to be believed.",
     "busy machine": "Other programs used the CPUs meanwhile. Ratios stay those of the same rounds; "
     "times are not the configuration's alone.",
-    "glimpse": "What a few rounds of one process of each show. No verdict: another process may differ.",
+    "glimpse": "An estimate from a few launches of fresh processes. No verdict: outputs are not compared.",
     "p50, p95, p99": "Half, 95 % or 99 % of the runs took no longer. A high percentile needs many runs.",
     "per row": "Divided by the batch size: what one input of a batch costs.",
     "throughput": "Rows per second of one session whose runs follow one another.",

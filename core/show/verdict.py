@@ -14,7 +14,17 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import Color, Verdict, is_rejected, look, parts
+from core.evidence.verdict import (
+    NOT_KNOWN,
+    Color,
+    Verdict,
+    is_rejected,
+    look,
+    parts,
+    precision_is_known,
+    precision_text,
+    ratio_is_known,
+)
 from core.run.explanation import Pair
 from core.show import format, words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
@@ -176,12 +186,15 @@ def precision_words(contrast: Contrast, target: float | None) -> str:
     """Say how precisely the ratio is known, beside what was asked for."""
     asked = f" (asked: ±{100 * target:.2g} %)" if target else ""
     half = contrast.get("half_width")
-    return f"no interval{asked}" if half is None else f"known to ±{100 * half:.2g} %{asked}"
+    if half is None:
+        return f"no interval{asked}"
+    known = precision_is_known(half)
+    return f"known to {precision_text(half)}{asked}" if known else f"{NOT_KNOWN}{asked}"
 
 
 def noise_words(contrast: Contrast) -> str:
     """Say what the interval is made of: "between processes ±0.6 %, within ±2.6 %"; empty where unknown."""
-    if is_older(contrast) or contrast.get("half_width") is None:
+    if is_older(contrast) or not precision_is_known(contrast.get("half_width")):
         return ""
     within, between = contrast["within_half_width"], contrast["between_half_width"]
     if within is None or between is None:
@@ -240,9 +253,11 @@ def self_test_lines(comparison: Comparison) -> list[str]:
     lines = []
     for test in comparison.facts.get("self_tests") or []:
         low, high = test.get("ratio_low"), test.get("ratio_high")
-        span = f", 95 % [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
         when = _WHEN.get(test["when"], test["when"])
-        lines.append(f"{when}: {test['ratio']:.3f}×{span}, {counted(test)}")
+        told = f"{test['ratio']:.3f}×"
+        if low is not None and high is not None:
+            told = f"{told}, 95 % [{low:.3f}, {high:.3f}]" if ratio_is_known(low, high) else NOT_KNOWN
+        lines.append(f"{when}: {told}, {counted(test)}")
     return lines
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
-from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, so_far, tick, words
-from core.show import standings
+from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, tick, words
+from core.show import interim, standings
 from core.show import verdict as verdicts
 from dashboard.charts import (
     FONT_PX,
@@ -195,7 +195,7 @@ def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bo
 def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[str, str]:
     """The verdict in a few characters, and what it rests on."""
     if not final:
-        ratio, interval = so_far(contrast)
+        ratio, interval = interim.words(contrast)
         return f"{ratio} so far", interval
     if verdict == REJECTED:
         return Grade.F.word, measured(contrast)
@@ -319,13 +319,16 @@ def _hollow(color: str) -> dict[str, Any]:
     return {"color": "transparent", "borderColor": color, "borderWidth": 2}
 
 
-def live_forest(info: ForestInfo, *, dark: bool = False, hollow: bool = False) -> dict[str, Any]:
+def live_forest(
+    info: ForestInfo, *, dark: bool = False, hollow: bool = False, said: bool = False
+) -> dict[str, Any]:
     """Return the running forest for Apache ECharts, the one chart that is not Plotly's.
 
     Streamlit counts the figure among what a Plotly chart is known by, so that each look replaces the whole
     chart, which goes blank for a moment; that of ECharts moves in place. It comes with Streamlit.
     Its text is painted, so it has to be told whether the page is `dark`.
-    A glimpse is drawn `hollow`. The verdicts of a running race are not final, so they have no colours here.
+    A glimpse is drawn `hollow`. Ratios that are `said` beside it are not written into it.
+    The verdicts of a running race are not final, so they have no colours here.
     Places are logarithms of ratios; the ticks are lines with labels of their own, because no label of an axis
     can be computed.
     """
@@ -379,7 +382,9 @@ def live_forest(info: ForestInfo, *, dark: bool = False, hollow: bool = False) -
         "yAxis": {
             "type": "category",
             "inverse": True,
-            "data": [f"{_shortened(row.label, LABEL_LIMIT)}   {row.short}" for row in rows],
+            "data": [
+                _shortened(row.label, LABEL_LIMIT) + (f"   {row.short}" if not said else "") for row in rows
+            ],
             "axisLabel": {
                 "inside": True,
                 "verticalAlign": "bottom",

@@ -15,8 +15,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import is_rejected, so_far
-from core.show import cells, verdict
+from core.evidence.verdict import is_rejected
+from core.show import cells, interim, verdict
 from core.wire.errors import TunerError
 from core.wire.guard import breach
 from dashboard import charts, format, state
@@ -354,7 +354,7 @@ def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float,
         racing: more rounds may follow.
     """
     st.markdown(format.plain(live_text.words(race, trial_id, field, racing=racing)))
-    found = live_text.contrasts_of(race, trial_id)
+    found = [one for one in live_text.contrasts_of(race, trial_id) if interim.is_known(one)]
     if not found:
         return
     info = compare_charts.of_one(found, field.labels, margin=margin, per_row=field.per_row, final=False)
@@ -370,8 +370,7 @@ def live_ratio(place: DeltaGenerator, trial_id: str, race: Mapping[str, Any] | N
     if not found:
         place.empty()
         return
-    words, interval = so_far(found[0])
-    place.badge(f"{words} so far, {interval}", icon=":material/timer:", color="gray")
+    place.badge(interim.sentence(found[0]), icon=":material/timer:", color="gray")
 
 
 def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:
@@ -391,7 +390,7 @@ def _running_forest(
     info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False, why: str = plots.GROWING
 ) -> None:
     plots.draw_growing(
-        compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow),
+        compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow, said=True),
         key=key,
         height=compare_charts.live_height(info),
         alt=alt,

@@ -16,10 +16,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
-from core.evidence.verdict import so_far
 from core.run import live
 from core.run.job import Status
-from core.show import settings
+from core.show import interim, settings
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -32,6 +31,7 @@ ON = "tune.live"
 VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
 
 SOON_S, LATER_S = 0.15, 3.0  # between two looks: at a race, and at one that rests
+DEFAULT = "ONNX Runtime's default"
 MOVING = ("starts", "races")
 
 
@@ -174,7 +174,9 @@ def _watch(spec: TrialSpec, every_s: float, ratio: DeltaGenerator) -> None:
     if status is None or not state.is_active(status):
         _ended(status)
         return
-    if told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
+    if live.is_default(spec) and not told.get("error"):
+        st.caption(":material/bolt: These are ONNX Runtime's defaults: nothing to compare. Move a setting.")
+    elif told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
         waits = (
             f" behind {format.plain(status.holder)}" if status.state == "WAITING" and status.holder else ""
         )
@@ -198,21 +200,24 @@ def _draw_ratio(told: Mapping[str, Any], place: DeltaGenerator) -> None:
     if not told.get("contrasts") or told.get("error"):
         place.empty()
         return
-    words, interval = so_far(told["contrasts"][0])
-    place.badge(f"glimpse: {words}, {interval}", icon=":material/bolt:", color="gray")
+    place.badge(f"glimpse: {interim.sentence(told['contrasts'][0])}", icon=":material/bolt:", color="gray")
 
 
 def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
     [contrast] = told["contrasts"]
-    words, interval = so_far(contrast)
-    st.markdown(
-        f":material/bolt: **Glimpse: {words}** than ONNX Runtime's default, {interval} · "
-        f"p50 {format.ms(told['p50_s'])} · "
-        f"{format.rate(told['rows_per_s'])}"
-    )
-    labels = {live.WISH: told["label"], live.DEFAULT: "ONNX Runtime's default"}
-    duel.glimpse([contrast], labels, margin=spec.protocol.margin)
-    st.caption("One process of each and a few rounds; outputs are not compared. **Run** confirms it.")
+    said = f":material/bolt: **Glimpse:** {interim.sentence(contrast, DEFAULT)}"
+    point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
+    if point is not None:
+        said += f" · p50 about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
+    st.markdown(said)
+    if interim.is_known(contrast):
+        labels = {live.WISH: told["label"], live.DEFAULT: DEFAULT}
+        duel.glimpse([contrast], labels, margin=spec.protocol.margin)
+    launches = told.get("launches") or 0
+    if contrast["ratio"] is None:
+        st.caption(f"{launches} of {live.LEAST_LAUNCHES} launches that a first interval takes.")
+        return
+    st.caption(f"{launches} launches; outputs are not compared. **Run** confirms it.")
 
 
 def _draw_trail(told: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.verdict import so_far
+from core.show import interim
 from dashboard import format
 
 
@@ -73,12 +73,10 @@ def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) ->
         ]
         parts.append(f"p50 {text} ({'; '.join(beside)})" if beside else f"p50 {text}")
     for one in own:
-        ratio, interval = so_far(one)
-        name = field.labels.get(one["baseline"], "the baseline")
-        parts.append(f"{ratio} than {name} so far, {interval}")
+        parts.append(interim.sentence(one, field.labels.get(one["baseline"], "the baseline")))
     return " · ".join([*parts, "final only at the end"])
 
 
 def contrasts_of(live: Mapping[str, Any], trial: str) -> list[dict[str, Any]]:
-    """Ratios of `trial` alone: a pinned baseline is put against the default as well."""
-    return [one for one in live.get("contrasts") or [] if one["candidate"] == trial and one.get("ratio")]
+    """Ratios of `trial` alone, known or not: a pinned baseline is put against the default as well."""
+    return [one for one in live.get("contrasts") or [] if one["candidate"] == trial]

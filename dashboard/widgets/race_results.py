@@ -11,7 +11,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run.job import Status
-from core.show import standings, verdict
+from core.show import interim, standings, verdict
 from core.show.sheets import races
 from core.store import PRUNED
 from core.wire.errors import TunerError
@@ -100,7 +100,7 @@ def running_text(status: Status) -> str:
 def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) -> None:
     contrasts = [one for one in live.get("contrasts") or [] if one["candidate"] != comparison.baseline]
     against = contrasts[0]["baseline"] if contrasts else comparison.baseline
-    contrasts = [one for one in contrasts if one["baseline"] == against and one.get("ratio")]
+    contrasts = [one for one in contrasts if one["baseline"] == against and interim.is_known(one)]
     if not 0 < len(contrasts) <= LIVE_MOST:
         return
     named = {trial: _with_p50(name, live, trial, field) for trial, name in field.labels.items()}
@@ -115,8 +115,9 @@ def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) 
     )
     unit = " per row" if field.per_row else ""
     st.caption(
-        f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals shrink "
-        "with every generation. The band holds differences that do not matter. Verdicts are given at the end."
+        f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals "
+        "change at each interim analysis. The band holds differences that do not matter. Verdicts are given "
+        "at the end."
     )
     plots.draw_growing(
         compare_charts.live_forest(info, dark=state.is_dark()),

@@ -145,7 +145,8 @@ def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> Non
     option = live_forest(info)
     assert option["xAxis"]["name"] == axis_title(info)
     assert option["yAxis"]["data"][0].endswith("1.42× faster so far")
-    assert option["yAxis"]["data"][2].endswith("about 1.4× slower so far")
+    assert option["yAxis"]["data"][2].endswith("measuring… so far")
+    assert live_forest(info, said=True)["yAxis"]["data"][0] == LABELS["a"]
     ticks = {one["label"]["formatter"]: one["xAxis"] for one in option["series"][0]["markLine"]["data"]}
     assert ticks["1×"] == 0
     assert len(option["series"][0]["markLine"]["data"]) == len(info.ticks)

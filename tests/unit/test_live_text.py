@@ -53,8 +53,8 @@ def test_a_slower_one_has_the_direction_of_the_title() -> None:
 
 def test_what_is_not_known_yet_is_not_invented() -> None:
     assert said(contrasts=[], p50_s={}) == ["generation 3", "9 of about 32 rounds", "final only at the end"]
-    early = {**CONTRAST, "ratio_low": None, "ratio_high": None}
-    assert "about 1.3× faster than ORT default so far, no interval yet" in said(contrasts=[early])
+    early = {**CONTRAST, "ratio": None, "ratio_low": None, "ratio_high": None}
+    assert "speed against ORT default: measuring…" in said(contrasts=[early])
     assert said(p50_s={"a": None, "b": 0.001})[2].startswith("1.31× faster")
     assert live_text.words({}, "a", FIELD, racing=True) == "0 rounds · final only at the end"
 

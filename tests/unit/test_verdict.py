@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +11,15 @@ import pytest
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.contrast import contrast as estimate
 from core.evidence.measurement import Trial
-from core.evidence.verdict import is_rejected, parts, so_far, tick, words
+from core.evidence.verdict import (
+    is_rejected,
+    measured,
+    parts,
+    precision_text,
+    ratio_is_known,
+    tick,
+    words,
+)
 from core.show import verdict
 from core.store import PRUNED
 from tests import builders
@@ -281,14 +291,6 @@ def test_a_verdict_and_what_it_rests_on_are_the_words_of_the_title(changes: dict
     assert words(one) in (f"{short}, {rest}", f"{short}: {rest}", f"{short} ({rest})")
 
 
-def test_a_ratio_so_far_has_the_direction_of_the_title() -> None:
-    assert so_far(contrast()) == ("1.42× faster", "95 % [1.38, 1.46]")
-    assert so_far(contrast(**SLOWER)) == ("2.00× slower", "95 % [1.92, 2.08]")
-    assert so_far(contrast(**UNDECIDED)) == ("1.02× faster", "95 % [0.97, 1.08]")
-    early = contrast(ratio=0.8, ratio_low=None, ratio_high=None)
-    assert so_far(early) == ("about 1.2× slower", "no interval yet")
-
-
 def test_ticks_to_both_sides_of_1_name_the_same_factor() -> None:
     assert tick(1.25) == tick(0.8) == "1.25×"
     assert tick(1.0) == "1×"
@@ -313,3 +315,44 @@ def test_a_self_test_says_what_noise_looks_like_here(test: dict[str, Any], said:
     known = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012}
     assert verdict.self_test_lines(race(self_tests=[known | test])) == [said]
     assert verdict.self_test_lines(race()) == []
+
+
+# --- a ratio that is not known yet ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "known"),
+    [(0.5, 2.0, True), (0.97, 1.08, True), (1e-9, 1e30, False), (0.3, 1.5, False), (None, 2.0, False)],
+)
+def test_a_ratio_is_known_within_a_factor_of_two_either_way(
+    low: float | None, high: float | None, known: bool
+) -> None:
+    assert ratio_is_known(low, high) is known
+
+
+@pytest.mark.parametrize("name", ["UNDECIDED", "FASTER", "SLOWER"])
+@pytest.mark.parametrize(("low", "high"), [(1e-300, 10503e300), (1.01, 41.0), (0.02, 0.99)])
+def test_an_interval_wider_than_that_is_told_nowhere_in_numbers(name: str, low: float, high: float) -> None:
+    half = (high - low) / 2 / math.sqrt(low * high)
+    one = contrast(ratio=1.1, ratio_low=low, ratio_high=high, half_width=half, verdict=name)
+    test = {"when": "during", "ratio": 1.1, "ratio_low": low, "ratio_high": high, "rounds": 5}
+    card = verdict.card(race(one), one)
+    lines = verdict.self_test_lines(race(one, self_tests=[test]))
+    told = [
+        words(one),
+        measured(one),
+        verdict.short(one),
+        card.headline,
+        card.facts[-1],
+        *lines,
+    ]
+    assert "not known yet" in words(one)
+    for text in told:
+        assert not re.search(r"\d×|±\d|\d{4}|e[+-]\d", text.replace(" (asked: ±3 %)", "")), text
+    assert card.noise == ""
+
+
+def test_the_precision_of_such_an_interval_is_not_known_either() -> None:
+    assert precision_text(0.016) == "±1.6 %"
+    assert precision_text(0.75) == "±75 %"
+    assert precision_text(6.2) == precision_text(None) == "not known yet"

@@ -32,7 +32,7 @@ ME = "a visitor"
 def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
     """`Status.live` of a live race that has shown a wish of this visitor."""
     point = {"key": spec.key(), "label": "one thread", "p50_s": 1e-3, "rows_per_s": 1000.0, "ratio": 1.32}
-    facts = {"state": "shown", "contrasts": [CONTRAST], "rounds": 9, "trail": [point]}
+    facts = {"state": "shown", "contrasts": [CONTRAST], "launches": 5, "trail": [point]}
     return {"told": {ME: {**point, **facts, **changes}}}
 
 
@@ -81,18 +81,64 @@ def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
     assert [one.spec.key() for one in asked][-1] == wanted.key()
     number = len(asked)
     said = texts(at)
-    assert "Glimpse: 1.32× faster" in said
-    assert "95 % [1.20, 1.45]" in said
-    assert "outputs are not compared" in said
+    assert "**Glimpse:** 1.32× faster than ONNX Runtime's default so far, 95 % [1.20, 1.45]" in said
+    assert "5 launches; outputs are not compared" in said
     at.run()
     assert len(asked) == number
+
+
+def test_the_defaults_against_themselves_are_said_to_be_that(
+    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+) -> None:
+    jobs(status("live-1", kind="live", live=told(invented.spec_for(mlp), contrasts=[])))
+    said = texts(switch_on(open_page(model=mlp)))
+    assert "These are ONNX Runtime's defaults: nothing to compare" in said
+    assert "Glimpse:" not in said
+    assert "×" not in said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (None, None, "speed against ONNX Runtime's default: measuring…"),
+        (0.96, 1.06, "undecided so far against ONNX Runtime's default: between 0.96× and 1.06×"),
+        (0.2, 5.0, "speed against ONNX Runtime's default: not known yet"),
+    ],
+)
+def test_there_is_no_direction_before_the_interval_has_one(
+    open_page: Open,
+    mlp: ModelRecord,
+    asked: list[live.Wish],
+    jobs: Jobs,
+    low: float | None,
+    high: float | None,
+    expected: str,
+) -> None:
+    wanted = invented.spec_for(mlp, intra_op_num_threads=1)
+    ratio = None if low is None else 1.01
+    contrast = {**CONTRAST, "ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": "UNDECIDED"}
+    now = told(wanted, state="races", contrasts=[contrast], launches=2, trail=[])
+    jobs(status("live-1", kind="live", live=now))
+    at = switch_on(open_page(model=mlp))
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
+    said = texts(at)
+    assert expected in said
+    assert "× faster" not in said
+    assert "× slower" not in said
+    assert "p50 about" not in said
+    assert bool(at.get("echarts_chart")) == (expected.startswith("undecided"))
+    assert ("2 of 3 launches that a first interval takes" in said) == (low is None)
 
 
 def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
     open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
 ) -> None:
-    jobs(status("live-1", kind="live", live=told(invented.spec_for(mlp), p50_s=4.4, rows_per_s=0.2273)))
-    assert "0.2273 rows/s" in texts(switch_on(open_page(model=mlp)))
+    wanted = invented.spec_for(mlp, intra_op_num_threads=1)
+    point = {"key": wanted.key(), "label": "one thread", "p50_s": 4.4, "rows_per_s": 0.2273}
+    jobs(status("live-1", kind="live", live=told(wanted, trail=[point])))
+    at = switch_on(open_page(model=mlp))
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
+    assert "p50 about 4,400 ms · about 0.2273 rows/s" in texts(at)
 
 
 def test_a_result_from_before_is_shown_instead_of_a_glimpse(

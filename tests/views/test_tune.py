@@ -483,8 +483,9 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
         "baseline so far, 95 % [1.1, 1.6] · final only at the end"
     )
     assert "7.7" not in texts(at)
+    assert at.progress[0].text == "rounds · 0.0 s so far", "the line below counts the rounds"
     spec = json.loads(at.get("echarts_chart")[0].proto.spec)
-    assert spec["yAxis"]["data"] == ["this trial   1.3× faster so far"]
+    assert spec["yAxis"]["data"] == ["this trial"], "the sentence above says its ratio"
     assert len(at.get("echarts_chart")) == 1
     assert not at.header
 
@@ -494,7 +495,7 @@ def test_the_first_looks_are_quick_and_those_after_a_ratio_rare(
 ) -> None:
     duel = put_duel(mlp)
     state.store().update_trial(duel.trial.id, state="RUNNING")
-    so_far = {"ratio": 1.31, "ratio_low": None, "ratio_high": None, "verdict": "UNDECIDED"}
+    so_far = {"ratio": 1.31, "ratio_low": 1.28, "ratio_high": 1.34, "verdict": "FASTER"}
     ratio = {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id}
     loading = status(duel.trial.id, stage="load")
     racing = replace(loading, stage="rounds", live={"rounds": 1, "contrasts": [ratio]})
@@ -509,7 +510,7 @@ def test_the_first_looks_are_quick_and_those_after_a_ratio_rare(
         monkeypatch.setattr(state.scheduler(), "status", lambda _, now=now: now)
         at = open_page(model=mlp, trial=duel.trial.id)
     assert asked == [polling.FIRST_S, polling.RACE_S]
-    assert "about 1.3× faster than ORT default so far, no interval yet" in texts(at)
+    assert "1.31× faster than ORT default so far, 95 % [1.28, 1.34]" in texts(at)
 
 
 def test_a_queued_run_says_who_has_the_machine_and_its_place(

@@ -27,7 +27,7 @@ from core import wire
 from core.evidence.documents import Outcome
 from core.evidence.neighbours import between
 from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
-from core.evidence.standing import Standing
+from core.evidence.standing import Standing, told
 from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
@@ -84,7 +84,7 @@ def race(
         on_progress: told each step.
         on_live: told, a few times a second, {"rounds", "generation", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
-            "baseline".
+            "baseline", and numbers as `told` returns them.
         earlier: generations of a race of the same entries, which this one goes on with.
 
     Raises:
@@ -415,13 +415,14 @@ class _Race:
             return
         self.live_at = now
         raced = sorted({index for index, _ in self.standing.medians})
-        found = self.standing.contrasts(raced, raced)
-        generation = self.record.generations[-1].number + 1
+        now_made = self.record.generations[-1].number
+        found = self.standing.interim(raced, raced, before=now_made)
+        generation = now_made + 1
         self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
         self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
         reference = self.standing.reference(raced)
         contrasts = [
-            {"candidate": index, "baseline": reference, "label": self.entries[index].label, **one.to_dict()}
+            {"candidate": index, "baseline": reference, "label": self.entries[index].label, **told(one)}
             for index, one in found.items()
             if index != reference
         ]

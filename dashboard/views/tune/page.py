@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -34,7 +35,7 @@ from dashboard.widgets import (
 )
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import bar, step_text
 
 SETTINGS_PX, MODEL_PX = 360, 240
 PLOT_PX = 270  # what follows the verdict stands on the same screen, or just below it
@@ -329,9 +330,12 @@ def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: Delt
             )
             return
         share, text = bar(status, "this one")
+        racing = status.stage == RACING
+        if racing and status.live:
+            text = step_text(replace(status, total=0))  # the line below counts the rounds
         st.progress(share, text=text)
         if status.live:
-            duel.live(trial.id, status.live, field, margin=margin, racing=status.stage == RACING)
+            duel.live(trial.id, status.live, field, margin=margin, racing=racing)
 
 
 def _is_active(trial: Trial) -> bool:

@@ -1,0 +1,59 @@
+"""A comparison that is not final, in words: one sentence for terminal and pages. Pure.
+
+It takes contrasts as `Standing.interim` makes them: their intervals hold at every update that is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.evidence.verdict import NOT_KNOWN, Verdict, parts, ratio_is_known
+
+MEASURING = "measuring…"
+
+
+def is_known(contrast: Mapping[str, Any]) -> bool:
+    """Whether there is an interval, and it is narrow enough to say anything."""
+    return ratio_is_known(contrast.get("ratio_low"), contrast.get("ratio_high"))
+
+
+def words(contrast: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is known of a ratio and what that rests on, which is empty while nothing is known.
+
+    ("1.31× faster", "95 % [1.10, 1.56]"), ("undecided", "between 0.96× and 1.06×"), ("not known yet", ""),
+    ("measuring…", ""). There is no direction while the interval holds 1.
+    """
+    if contrast.get("ratio_low") is None or contrast.get("ratio_high") is None:
+        return MEASURING, ""
+    verdict = _verdict(contrast)
+    if verdict is Verdict.UNDECIDED and not is_known(contrast):
+        return NOT_KNOWN, ""
+    return parts({**contrast, "verdict": verdict})
+
+
+def sentence(contrast: Mapping[str, Any], against: str = "") -> str:
+    """Say what is known of a ratio so far, and against what.
+
+    "1.31× faster than ORT default so far, 95 % [1.10, 1.56]", "undecided so far against ORT default: between
+    0.96× and 1.06×", "no difference larger than 2 % from ORT default so far (1.004×, 95 % [0.995, 1.013])",
+    "speed against ORT default: measuring…".
+    """
+    head, rest = words(contrast)
+
+    def beside(word: str) -> str:
+        return f" {word} {against}" if against else ""
+
+    if not rest:
+        return f"speed{beside('against')}: {head}"
+    match _verdict(contrast):
+        case Verdict.FASTER | Verdict.SLOWER:
+            return f"{head}{beside('than')} so far, {rest}"
+        case Verdict.EQUIVALENT:
+            return f"{head}{beside('from')} so far ({rest})"
+    return f"{head} so far{beside('against')}: {rest}"
+
+
+def _verdict(contrast: Mapping[str, Any]) -> Verdict:
+    """By the interval: a contrast without a margin is never equivalent."""
+    return Verdict.of(contrast["ratio_low"], contrast["ratio_high"], contrast.get("margin") or 0.0)
