@@ -58,6 +58,13 @@ def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.Wishes]:
     return scheduler.submit(live.job(wishes, wish(spec), model_name="m")), wishes
 
 
+@pytest.fixture
+def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ratio with an interval counts as known, however wide a busy machine makes it."""
+    monkeypatch.setattr(live, "ratio_is_known", lambda low, high: low is not None)
+
+
+@pytest.mark.usefixtures("known_at_once")
 def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,9 +77,6 @@ def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
 
     monkeypatch.setattr(live, "start_loaded", counted)
     monkeypatch.setattr(live, "MOST_S", 0.0)  # each ends with its first number
-    monkeypatch.setattr(
-        live, "ratio_is_known", lambda low, high: low is not None
-    )  # however busy this machine
     first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
     job, wishes = begun(scheduler, first)
     found = told(until(scheduler, job, shown(first.key())))
@@ -89,6 +93,7 @@ def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
     assert sorted(started[9:]) == [DEFAULT, "mine"], "one launch more, beside a process it has not met"
 
 
+@pytest.mark.usefixtures("known_at_once")
 def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler, square: Path) -> None:
     first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
     job, wishes = begun(scheduler, first)
@@ -104,6 +109,7 @@ def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler,
     until(scheduler, job, lambda one: one.state == "COMPLETE")  # nobody looks on: at once, not in a minute
 
 
+@pytest.mark.usefixtures("known_at_once")
 def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, mlp: str) -> None:
     one = asked(mlp, intra_op_num_threads=1)
     larger = one.model_copy(update={"workload": one.workload.model_copy(update={"batch_size": 8})})

@@ -175,20 +175,6 @@ def test_what_would_be_searched_is_told_without_a_race(cli: CommandLine, mlp: st
     assert store_of(cli).studies() == []
 
 
-def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configurations(
-    cli: CommandLine, square: Path
-) -> None:
-    start = ("--no-enable-cpu-mem-arena", "--io-binding")
-    found = answered(cli.run("search", str(square), *start, *FEW, "--json"))
-    assert found["default"] is not None
-    assert "use_io_binding" not in found["default"]["spec"].get("workload", {})  # it is never bound
-    tried = [one["changes"] for one in found["trials"]]
-    assert tried
-    assert {} not in tried  # it races anyway
-    whole = [{}, {"use_io_binding": True}, {"enable_cpu_mem_arena": False}]
-    assert all(one in [*whole, whole[1] | whole[2]] for one in tried)  # each as a difference from the default
-
-
 def test_what_is_fixed_stays_whether_it_would_vary_or_not(cli: CommandLine, mlp: str) -> None:
     fixed = ("--fix", "intra_op_num_threads=1", "--fix", "enable_mem_reuse=off", "--fix", "use_io_binding=on")
     axes = cli.run("search", mlp, "--dry-run", "--json", *fixed).document["axes"]

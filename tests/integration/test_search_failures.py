@@ -1,4 +1,7 @@
-"""Configurations that crash, hang or take more memory than there is, inside a search that runs for real."""
+"""Searches that run for real: configurations that crash, hang or need too much memory, cancels, starts.
+
+Where a test is not about the plan, `planned` says what is done: then it counts no time.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,27 @@ from typing import Any
 
 import pytest
 
-from core.evidence.tried import Tried, tried_from_dict
+from core.evidence.tried import Stage, Tried, tried_from_dict
 from core.process.runner import run_job
 from core.run import search
 from core.run.race import crew
 from core.run.scheduler import Scheduler
 from core.run.search import answer as answers
 from core.run.search import study
-from core.run.search.plan import Step
+from core.run.search.plan import Known, Step, Strategy
+from core.run.search.reading import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from tests import tiny_models
 
 
-def searched(scheduler: Scheduler, model: Path, **asked: Any) -> tuple[Mapping[str, Any], list[Tried]]:
-    """The answer of a search to its end, and all that it tried."""
+def searched(
+    scheduler: Scheduler, model: Path, start: Mapping[str, Any] | None = None, **asked: Any
+) -> tuple[Mapping[str, Any], list[Tried]]:
+    """The answer of a search to its end, and all that it tried; `start` holds parts of its spec."""
     store = scheduler.store
     question = question_from_dict({"budget_s": 12, **asked})
-    spec = spec_from_dict({"model": {"path": str(model)}})
+    spec = spec_from_dict({"model": {"path": str(model)}, **(start or {})})
     prepared = search.prepare(spec, question, store, run_job, scheduler.environment())
     name = scheduler.submit(search.job(prepared))
     scheduler.join()
@@ -35,6 +41,20 @@ def searched(scheduler: Scheduler, model: Path, **asked: Any) -> tuple[Mapping[s
     assert found.state == "COMPLETE", found.error
     assert found.answer is not None
     return found.answer, [tried_from_dict(one) for one in found.tried]
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
+    """Have a search do these stages, each with all configurations that its strategy leaves to it."""
+    left = list(stages)
+
+    def following(known: Known, strategy: Strategy) -> Step | None:
+        if not left:
+            return None
+        stage, everybody = left.pop(0), len(known.space.choices)
+        choices = known.rivals or list(known.tried) or strategy(known, everybody)
+        return Step(stage=stage, choices=choices, budget_s=20, why=stage)
+
+    monkeypatch.setattr(study, "next_step", following)
 
 
 def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: Any, words: str) -> None:
@@ -93,6 +113,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
         do(self, step)
 
     monkeypatch.setattr(study.Search, "_do", cancelled)
+    planned(monkeypatch, "screen", "heat", "confirm")
     vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
     question = question_from_dict({"budget_s": 25, "vary": vary, "warm_start": False})
     spec = spec_from_dict({"model": {"path": str(square)}})
@@ -103,7 +124,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     found = store.study(name)
     assert found.state == "CANCELLED"
     assert found.answer is None
-    assert bool(found.tried) is (stage != "screen")
+    assert len(found.tried) == (0 if stage == "screen" else 3)
     again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
     assert len(again.record.tried) == len(found.tried)
 
@@ -123,3 +144,21 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
     assert answer["outcome"] == "FOUND"
     assert answer["winner"]["comparison"] == asked[1]
     assert answer["others"] == []
+
+
+def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configurations(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(monkeypatch, "screen", "confirm")
+    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
+    bound, without = {"use_io_binding": True}, {"enable_cpu_mem_arena": False}
+    start = {"session": without, "workload": bound, "protocol": {"runs": 60}}
+    answer, tried = searched(scheduler, square, start, vary=vary)
+    assert answer["default"] is not None
+    assert "use_io_binding" not in answer["default"]["spec"].get("workload", {})  # it is never bound
+    assert len(tried) == 3  # the default is everybody's reference anyway
+    [kept] = scheduler.store.studies()
+    told = [one["changes"] for one in trials_of(kept)]
+    assert all(one in told for one in (bound, without, bound | without)), (
+        told
+    )  # as differences from the default

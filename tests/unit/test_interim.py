@@ -103,9 +103,10 @@ def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analy
     models = [clockwork.Model(run_s=0.0008), clockwork.Model()]
     record = clockwork.race(models, 30.0, on_live=heard.append)
     assert len(record.generations) >= 5
-    for one in (one for one in heard if one["rounds"]):
-        [shown] = one["contrasts"]
-        whole = one["generation"] - 1
+    ends = {one["generation"]: number for number, one in enumerate(heard)}  # a launch is told when it is over
+    for number, one in enumerate(heard):
+        [shown] = one["contrasts"] or [told(None)]
+        whole = one["generation"] - (number != ends[one["generation"]])
         if whole < QUICK.looks[0]:
             assert shown["ratio"] is None, "of so few launches nothing is known of their spread"
         else:

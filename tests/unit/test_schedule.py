@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from core.run.race.schedule import (
     rounds_for_p50,
     rounds_of_generation,
 )
+from core.spec.effort import EFFORTS
 from core.wire.errors import BudgetError
 from tests.clockwork import Model, race
 
@@ -359,12 +361,22 @@ def test_an_exact_number_of_runs_is_made_in_eight_generations_whatever_the_budge
 
 
 def test_while_it_runs_it_tells_the_generation_and_what_is_known() -> None:
-    told: list[dict[str, object]] = []
+    told: list[Any] = []
     record = race([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
     assert told[0]["generation"] == 1
     assert told[-1]["generation"] == len(record.generations)
-    (contrast,) = told[-1]["contrasts"]  # type: ignore[misc]
+    (contrast,) = told[-1]["contrasts"]
     assert (contrast["candidate"], contrast["baseline"], contrast["label"]) == (0, 1, "c0")
     assert contrast["ratio"] == pytest.approx(1.5, rel=0.02)
     assert told[-1]["p50_s"] == {0: pytest.approx(0.002, rel=0.03), 1: pytest.approx(0.003, rel=0.03)}
-    assert all(one["rounds"] <= one["predicted_rounds"] for one in told)  # type: ignore[operator]
+    assert all(one["rounds"] <= one["predicted_rounds"] for one in told)
+
+
+def test_what_an_interim_analysis_finds_is_told_as_soon_as_its_last_launch_is_over() -> None:
+    told: list[Any] = []
+    race([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
+    known = [one for one in told for contrast in one["contrasts"] if contrast["ratio"] is not None]
+    first = EFFORTS["quick"].looks[0]
+    assert known[0]["generation"] == first  # and not when the next launch has started, which may never come
+    before = told[: told.index(known[0])]
+    assert {one["generation"] for one in before} == set(range(1, first + 1))

@@ -199,6 +199,7 @@ class _Race:
             rounds: Sequence[int | None] = exact[generation] if exact else ()
             rounds = rounds or self._plan(racing, deadline, generation)
             outcome = self._rounds(rounds, deadline)
+            self._tell_live(0, deadline, before=self.record.generations[-1].number + 1)
             generation += 1
             racing = self._still_standing(racing)
             if outcome is None and not self._answers(racing, references, pending):
@@ -414,12 +415,22 @@ class _Race:
         if now - self.live_at < REPORT_S:
             return
         self.live_at = now
-        raced = sorted({index for index, _ in self.standing.medians})
-        now_made = self.record.generations[-1].number
-        found = self.standing.interim(raced, raced, before=now_made)
-        generation = now_made + 1
-        self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
+        self._tell_live(more, deadline, before=self.record.generations[-1].number)
         self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
+
+    def _tell_live(self, more: int, deadline: float, *, before: int) -> None:
+        """Tell what is known; the last launch is over before the passes that follow it, and is told then.
+
+        Args:
+            more: rounds that this generation still makes.
+            deadline: of this group.
+            before: number of the first generation that is not over.
+        """
+        now = time.monotonic()
+        raced = sorted({index for index, _ in self.standing.medians})
+        found = self.standing.interim(raced, raced, before=before)
+        generation = self.record.generations[-1].number + 1
+        self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
         reference = self.standing.reference(raced)
         contrasts = [
             {"candidate": index, "baseline": reference, "label": self.entries[index].label, **told(one)}
