@@ -9,7 +9,7 @@ p50 is refused, which is told.
 
 How: results are appended to a record (benchmarks/records/budgets.jsonl), a line a race; run it again and it
 goes on where it stopped, models and efforts in turn. What predictions learn from is forgotten with each
-start. `--report` prints the table for README and measures nothing.
+start. `--report` prints the table for docs/benchmarks.md and measures nothing.
 
 Target: no race uses more than its budget, one tenth and a second; of the predictions at least 80 % are within
 ±20 %. Exit code 1: missed; 3: not missed, but the record is not full.
