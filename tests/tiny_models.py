@@ -202,6 +202,14 @@ def rank_unknown(path: Path) -> Path:
     return save(path, [node], [value("x", None)], [value("y", None)])
 
 
+def another_rank(path: Path) -> Path:
+    """`y` is x in the shape that is fed; the file declares rank 2, whatever that is."""
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], "reshape")
+    return save(
+        path, [node], [value("x", ["batch", 4]), value("shape", ["rank"], "int64")], [value("y", ["a", "b"])]
+    )
+
+
 def identity(path: Path, dtype: str, shape: Sequence[Dim] = ("batch", 4)) -> Path:
     """`y = x` for any dtype of `DTYPES`."""
     node = helper.make_node("Identity", ["x"], ["y"], "identity")

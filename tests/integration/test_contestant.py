@@ -140,6 +140,14 @@ def test_a_run_that_fails_names_the_node(tmp_path: Path) -> None:
         assert "onnxruntime_src" not in caught.value.message
 
 
+def test_an_output_of_another_rank_than_declared_names_io_binding(tmp_path: Path) -> None:
+    model = tiny_models.another_rank(tmp_path / "m.onnx")
+    assert len(run(model, values={"shape": [2, 2, 2]})["latencies_ns"]) >= 3
+    with pytest.raises(SpecError, match=r"`y` has rank 3, .* 2: .* I/O binding") as caught:
+        run(model, values={"shape": [2, 2, 2]}, use_io_binding=True)
+    assert "--no-io-binding" in caught.value.hint
+
+
 def test_more_memory_than_there_is_becomes_an_error(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"out of memory when it asked for 512\.0 GiB at once") as caught:
         load(tiny_models.huge_memory(tmp_path / "m.onnx"))
