@@ -157,6 +157,25 @@ def tokens(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
     return save(path, nodes, inputs, [value("y", ["batch", width])], parameters)
 
 
+def decoder(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
+    """A cache that grows: input_ids int64 [batch, sequence], past [batch, past, 8] to present and y [batch, 8].
+
+    The cache may be empty, as before the first token.
+    """
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["e"], "embed", axis=0),
+        helper.make_node("Concat", ["past", "e"], ["present"], "append", axis=1),
+        helper.make_node("ReduceMean", ["present", "one"], ["y"], "mean", keepdims=0),
+    ]
+    return save(
+        path,
+        nodes,
+        [value("input_ids", ["batch", "sequence"], "int64"), value("past", ["batch", "past", width])],
+        [value("present", ["batch", "total", width]), value("y", ["batch", width])],
+        [weights("table", [vocabulary, width]), constant("one", np.array([1], np.int64))],
+    )
+
+
 def transpose_before_matmul(path: Path) -> Path:
     """Two axes swapped, then a MatMul, as in ViT: ORT's layout optimizer crashes on it in float16."""
     nodes = [

@@ -374,7 +374,8 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
     """Return the rows to feed.
 
     Raises:
-        SpecError: the model's batch is fixed at another number, or `dims` contradicts `batch_size`.
+        SpecError: the model's batch is fixed at another number, `dims` contradicts `batch_size`, or
+            it is 0.
     """
     batch, dim = workload.batch_size, info["batch_dim"]
     if dim is None:
@@ -395,6 +396,11 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
         raise SpecError(
             f"`batch_size` is {batch}, but `dims` sets the batch dimension `{dim}` to {in_dims}.",
             hint="Give the batch once.",
+        )
+    if in_dims == 0:
+        raise SpecError(
+            f"The batch must be 1 or more, but `dims` sets the batch dimension `{dim}` to 0.",
+            hint="Feed at least one row; other dimensions may be empty.",
         )
     return batch or in_dims or 1
 
