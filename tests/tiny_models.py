@@ -158,7 +158,7 @@ def tokens(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
 
 
 def decoder(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
-    """A cache that grows: input_ids int64 [batch, sequence], past [batch, past, 8] to present and y [batch, 8].
+    """A growing cache: input_ids int64 [batch, sequence], past [batch, past, 8] to present and y [batch, 8].
 
     The cache may be empty, as before the first token.
     """
