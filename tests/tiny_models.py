@@ -157,6 +157,25 @@ def tokens(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
     return save(path, nodes, inputs, [value("y", ["batch", width])], parameters)
 
 
+def decoder(path: Path, *, vocabulary: int = 50, width: int = 8) -> Path:
+    """A growing cache: input_ids int64 [batch, sequence], past [batch, past, 8] to present and y [batch, 8].
+
+    The cache may be empty, as before the first token.
+    """
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["e"], "embed", axis=0),
+        helper.make_node("Concat", ["past", "e"], ["present"], "append", axis=1),
+        helper.make_node("ReduceMean", ["present", "one"], ["y"], "mean", keepdims=0),
+    ]
+    return save(
+        path,
+        nodes,
+        [value("input_ids", ["batch", "sequence"], "int64"), value("past", ["batch", "past", width])],
+        [value("present", ["batch", "total", width]), value("y", ["batch", width])],
+        [weights("table", [vocabulary, width]), constant("one", np.array([1], np.int64))],
+    )
+
+
 def transpose_before_matmul(path: Path) -> Path:
     """Two axes swapped, then a MatMul, as in ViT: ORT's layout optimizer crashes on it in float16."""
     nodes = [
@@ -200,6 +219,14 @@ def rank_unknown(path: Path) -> Path:
     """Relu of an input that declares no shape at all."""
     node = helper.make_node("Relu", ["x"], ["y"], "relu")
     return save(path, [node], [value("x", None)], [value("y", None)])
+
+
+def another_rank(path: Path) -> Path:
+    """`y` is x in the shape that is fed; the file declares rank 2, whatever that is."""
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], "reshape")
+    return save(
+        path, [node], [value("x", ["batch", 4]), value("shape", ["rank"], "int64")], [value("y", ["a", "b"])]
+    )
 
 
 def identity(path: Path, dtype: str, shape: Sequence[Dim] = ("batch", 4)) -> Path:

@@ -40,6 +40,7 @@ from core.process.runner import run_job
 from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
+from core.run.plan import cannot_feed
 from core.show.sheets import Fact, Line, Sheet, races, things, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
@@ -104,10 +105,13 @@ def inspect_model(
         if load
         else f"{NOT_CHECKED} (--load has ONNX Runtime load it)"
     )
+    why = cannot_feed(record.info)
     if json_:
-        print_json({**record.info, "loads": runs if load else None})
-    else:
-        print_sheet(things.model(record.name, record.info, [Fact("runs", runs), *variants.made(record)]))
+        print_json({**record.info, "loads": runs if load else None, "not_fed": why or None})
+        return
+    facts = [Fact("runs", runs)] if load or not why else []
+    facts += [Fact("not fed", f"ORTune cannot run it. {why}", "orange")] if why else []
+    print_sheet(things.model(record.name, record.info, [*facts, *variants.made(record)]))
 
 
 def export(

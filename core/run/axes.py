@@ -123,9 +123,9 @@ def _check_value(name: str, value: Value | None) -> None:
         _check_varies(row)
         if row.kind == "int" and isinstance(value, int):
             check_range(row, value)
-    elif isinstance(value, int) and not 1 <= value <= MAX_BATCH:
+    elif isinstance(value, int) and not 0 <= value <= MAX_BATCH:
         raise SpecError(
-            f"`1 <= {name} <= {MAX_BATCH}` must hold, but got {value}.",
+            f"`0 <= {name} <= {MAX_BATCH}` must hold, but got {value}.",
             hint="Choose a size in that range.",
         )
 

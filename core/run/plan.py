@@ -21,8 +21,8 @@ from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
 from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
 from core.wire.doors import found_library
 from core.wire.engines import DEFAULT, ENGINES
-from core.wire.errors import SpecError, nearest
-from core.wire.feeding import NO_TEXT_HINT, STRING, no_text
+from core.wire.errors import ModelError, SpecError, nearest
+from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, no_text, not_fed
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -250,7 +250,10 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     Raises:
         SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input, an input
             too large for any machine.
+        ModelError: an input that ORTune cannot feed, such as a sequence.
     """
+    if why := cannot_feed(info):
+        raise ModelError(why, hint=NOT_FED_HINT)
     batch = resolve_batch(workload, info)
     shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
     source, path = _source(workload.feeds)
@@ -282,6 +285,11 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             if name not in shared or sizes[shared[name]] == batch
         },
     }
+
+
+def cannot_feed(info: wire.ModelInfo) -> str:
+    """Return why ORTune cannot run a model: the first input that it cannot feed; empty: it can."""
+    return next((why for one in info["inputs"] if (why := not_fed(one["name"], one["dtype"]))), "")
 
 
 def _sizes(workload: WorkloadSpec, info: wire.ModelInfo, batch: int) -> dict[str, int]:
@@ -374,7 +382,8 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
     """Return the rows to feed.
 
     Raises:
-        SpecError: the model's batch is fixed at another number, or `dims` contradicts `batch_size`.
+        SpecError: the model's batch is fixed at another number, `dims` contradicts `batch_size`, or
+            it is 0.
     """
     batch, dim = workload.batch_size, info["batch_dim"]
     if dim is None:
@@ -395,6 +404,11 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
         raise SpecError(
             f"`batch_size` is {batch}, but `dims` sets the batch dimension `{dim}` to {in_dims}.",
             hint="Give the batch once.",
+        )
+    if in_dims == 0:
+        raise SpecError(
+            f"The batch must be 1 or more, but `dims` sets the batch dimension `{dim}` to 0.",
+            hint="Feed at least one row; other dimensions may be empty.",
         )
     return batch or in_dims or 1
 

@@ -242,4 +242,7 @@ def _run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
 
 
 def _work(spec: TrialSpec) -> float:
-    return float(math.prod(spec.workload.dims.values(), start=spec.workload.batch_size or 1))
+    sizes = (
+        max(1, size) for size in spec.workload.dims.values()
+    )  # an empty cache is no work, not none at all
+    return float(math.prod(sizes, start=spec.workload.batch_size or 1))

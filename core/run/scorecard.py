@@ -25,7 +25,7 @@ from core.run.study import Heat, Study, once
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, SpecError, TunerError
+from core.wire.errors import Cancelled, ModelError, SpecError, TunerError
 
 MOST_AT_ONCE = 7  # candidates of one race: every further one widens all intervals in the same time
 LOOKED_AT = 500  # newest trials of a model that are searched for a configuration
@@ -67,7 +67,7 @@ class Subject:
         """Why the model cannot be fed `rows` rows at once; empty: it can."""
         try:
             feed_plan(self.at_batch(rows).workload, self.record.info)
-        except SpecError as error:
+        except (ModelError, SpecError) as error:
             return error.message
         return ""
 

@@ -532,6 +532,7 @@ class InspectDocument(wire.ModelInfo):
     """A model file."""
 
     loads: str | None  # what ONNX Runtime says of it; null: not asked for with `--load`
+    not_fed: str | None  # why ORTune cannot run it: an input that it cannot feed; null: it can
 
 
 class ExportDocument(wire.ExportReply):

@@ -16,14 +16,14 @@ MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
 
 
 def check_dimension(name: str, size: int) -> None:
-    """Refuse a size that no dimension has.
+    """Refuse a size that no dimension has; 0 is one, that of an empty cache.
 
     Raises:
-        SpecError: below 1, or more than fits into 31 bits.
+        SpecError: below 0, or more than fits into 31 bits.
     """
-    if not 1 <= size <= MAX_DIMENSION:
+    if not 0 <= size <= MAX_DIMENSION:
         raise SpecError(
-            f"A free dimension must lie between 1 and {MAX_DIMENSION}, but `{name}` is {size}.",
+            f"A free dimension must lie between 0 and {MAX_DIMENSION}, but `{name}` is {size}.",
             hint=f"Give `{name}` a size in that range.",
         )
 

@@ -14,10 +14,24 @@ INTEGERS = {
 }  # the smallest, and the end that none reaches
 
 STRING = "string"
+FED_TYPES = frozenset({*INTEGERS, "float16", "bfloat16", "float32", "float64", "bool", STRING})
+NOT_FED_HINT = "Export the model with tensor inputs of such a type."
 NO_TEXT_HINT = (
     'Give it fixed text under "Values of single inputs", or `--feed {name}="some text"`, or a file of lines, '
     "`--feed {name}=@lines.txt`."
 )
+
+
+def not_fed(name: str, dtype: str) -> str:
+    """Say that ORTune cannot feed an input; empty: it can.
+
+    Args:
+        name: of the input.
+        dtype: numpy's name, "bfloat16", "string", or ONNX Runtime's text of another type.
+    """
+    if dtype in FED_TYPES:
+        return ""
+    return f"Input `{name}` is {dtype}; ORTune feeds tensors of numbers, bool and text only."
 
 
 def no_text(name: str) -> str:

@@ -550,6 +550,20 @@ def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path
         assert word in text
 
 
+def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    path = str(tiny_models.sequence_input(tmp_path / "sequence.onnx"))
+    why = ok(cli.run("inspect", path, "--json")).document["not_fed"]
+    assert "seq(tensor(float))" in why
+    text = ok(cli.run("inspect", path)).out
+    assert "cannot run" in text
+    assert "whether it runs" not in text
+    done = cli.run("bench", path)
+    assert done.code == 2
+    assert why in done.err
+
+
 @pytest.mark.filterwarnings("ignore:::torch")
 def test_export_makes_a_checked_model_that_the_library_knows(cli: CommandLine, tmp_path: Path) -> None:
     import torch

@@ -140,6 +140,25 @@ def test_a_run_that_fails_names_the_node(tmp_path: Path) -> None:
         assert "onnxruntime_src" not in caught.value.message
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_an_empty_cache_is_fed(tmp_path: Path, bound: bool) -> None:
+    plan = contestant_plan(tiny_models.decoder(tmp_path / "m.onnx"), batch=1, use_io_binding=bound)
+    plan["feeds"]["inputs"][1]["shape"] = [1, 0, 8]
+    contestant = Contestant()
+    reply = contestant.load(plan)
+    assert [one["shape"] for one in reply["inputs"]] == [[1, 3], [1, 0, 8]]
+    assert [one["shape"] for one in reply["outputs"]] == [[1, 3, 8], [1, 8]]
+    assert len(contestant.block(**QUICK)["latencies_ns"]) >= 3
+
+
+def test_an_output_of_another_rank_than_declared_names_io_binding(tmp_path: Path) -> None:
+    model = tiny_models.another_rank(tmp_path / "m.onnx")
+    assert len(run(model, values={"shape": [2, 2, 2]})["latencies_ns"]) >= 3
+    with pytest.raises(SpecError, match=r"`y` has rank 3, .* 2: .* I/O binding") as caught:
+        run(model, values={"shape": [2, 2, 2]}, use_io_binding=True)
+    assert "--no-io-binding" in caught.value.hint
+
+
 def test_more_memory_than_there_is_becomes_an_error(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"out of memory when it asked for 512\.0 GiB at once") as caught:
         load(tiny_models.huge_memory(tmp_path / "m.onnx"))

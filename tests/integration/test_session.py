@@ -365,6 +365,18 @@ def test_how_much_memory_was_asked_for_is_said() -> None:
     assert "when it asked for 3.0 GiB at once" in error.message
 
 
+def test_an_output_that_grows_under_io_binding_names_it() -> None:
+    error = ort_errors.run_error(
+        "Error in execution: Non-zero status code returned while running NonZero node. Name:'n' "
+        "Status Message: /onnxruntime_src/op_kernel.cc:87 [ONNXRuntimeError] : 2 : The output OrtValue "
+        "provided for output 'boxes' of node 'n' (NonZero) has shape {1,4} but the computed output shape for "
+        "this run is {1,2}. When calling Run() with pre-allocated output OrtValues, supply unallocated ones."
+    )
+    assert isinstance(error, SpecError)
+    assert "`boxes` has shape {1,4} in one run and {1,2} in another" in error.message
+    assert "--no-io-binding" in error.hint
+
+
 @pytest.mark.parametrize("text", ["CUDA failure 2: out of memory ; GPU=0", "std::bad_alloc"])
 def test_running_out_of_memory_is_recognised(text: str) -> None:
     assert isinstance(ort_errors.run_error(text), WorkerError)

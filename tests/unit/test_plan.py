@@ -190,6 +190,11 @@ def test_every_input_gets_a_shape_of_numbers() -> None:
     assert plan["batch_axes"] == {"ids": 0, "mask": 0}
 
 
+def test_a_dimension_may_be_empty_but_no_batch() -> None:
+    assert shapes(feed_plan(workload(dims={"seq": 0}), TOKENS)) == {"ids": [1, 0], "mask": [1, 0]}
+    assert "batch dimension `n` to 0" in refusal(IMAGES, dims={"n": 0}).message
+
+
 def test_a_missing_free_dimension_is_named_with_the_option_that_sets_it() -> None:
     error = refusal(TOKENS)
     assert "`seq` has no size" in error.message
@@ -221,7 +226,7 @@ def test_an_input_no_machine_could_hold_is_refused_before_a_worker_starts() -> N
     st.lists(
         st.lists(st.one_of(st.integers(1, 4), st.sampled_from(["n", "a", "b"])), max_size=4), min_size=1
     ),
-    st.fixed_dictionaries({"a": st.integers(1, 9), "b": st.integers(1, 9)}),
+    st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers(0, 9)}),
     st.integers(1, 9),
 )
 def test_a_plan_has_no_free_dimension_left(

@@ -124,6 +124,11 @@ def test_the_nearest_configuration_predicts_in_proportion_to_the_batch() -> None
     )  # eight rounds of one run, and one before it
 
 
+def test_an_empty_cache_predicts_as_one_of_a_single_row() -> None:
+    asked = spec(workload={"dims": {"past": 0}}, protocol={"runs": 8})
+    assert predict([asked], known()) == predict([spec(protocol={"runs": 8})], known())
+
+
 # --- learning ---------------------------------------------------------------------------------------------
 
 

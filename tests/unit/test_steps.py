@@ -96,8 +96,8 @@ def test_defaults_are_not_shared_between_steps() -> None:
         ("int8_static", {"calibrate_method": "minmax"}, "one of MinMax, Entropy.*Did you mean `MinMax`"),
         ("int4", {"block_size": 48}, "one of 16, 32"),
         ("int4", {"block_size": "32"}, "one of 16, 32"),
-        ("fix_dims", {"dims": {"batch": 0}}, "`batch` must be a whole number from 1"),
-        ("fix_dims", {"dims": {"batch": True}}, "`batch` must be a whole number from 1"),
+        ("fix_dims", {"dims": {"batch": -1}}, "`batch` must be a whole number from 0"),
+        ("fix_dims", {"dims": {"batch": True}}, "`batch` must be a whole number from 0"),
         ("fix_dims", {"dims": ["batch"]}, "dimensions with their sizes"),
         ("metadata", {"notes": "x" * 10_001}, "at most 10000 characters"),
         ("mixed", {"max_rel": 0}, "lies between"),
@@ -265,3 +265,6 @@ def test_a_dimension_must_be_free() -> None:
     with pytest.raises(SpecError) as caught:
         check_chain([Step("fix_dims", {"dims": {"batch": 4}})], info(free_dims=[]))
     assert "all sizes are fixed" in caught.value.hint
+    check_chain([Step("fix_dims", {"dims": {"length": 0}})], info())
+    with pytest.raises(SpecError, match="batch `batch` must be 1 or more"):
+        check_chain([Step("fix_dims", {"dims": {"batch": 0}})], info())

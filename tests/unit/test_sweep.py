@@ -111,7 +111,7 @@ def test_a_list_of_values_is_read_in_order_and_each_value_once() -> None:
         ("0", BATCH, "1 <= batch_size"),
         ("-3", THREADS, "0 <= intra_op_num_threads"),
         ("9" * 40, BATCH, "whole numbers"),
-        ("0,16", "sequence", "1 <= sequence"),
+        ("-1,16", "sequence", "0 <= sequence"),
         (",".join(map(str, range(1, 400))), BATCH, f"at most {MAX_POINTS} points"),
     ],
 )

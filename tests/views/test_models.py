@@ -70,6 +70,11 @@ def test_model_says_that_its_run_was_not_checked_and_a_button_has_it_loaded(
     assert "Not checked" not in texts(at)
 
 
+def test_model_that_cannot_be_fed_says_so(open_page: Open, add_model: Add) -> None:
+    at = open_page("models", model=add_model(tiny_models.sequence_input))
+    assert "seq(tensor(float))" in at.warning[0].value
+
+
 def test_model_that_does_not_load_says_why(open_page: Open, add_model: Add) -> None:
     at = open_page("models", model=add_model(tiny_models.unknown_operator))
     at.button(key="models.load").click().run()

@@ -35,7 +35,6 @@ from core.run.bundle import (
 )
 from core.run.named_files import check_named_files, open_folders
 from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
-from core.spec.checks import check_dimension
 from core.spec.knobs import check_range, knob
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
 from core.wire.doors import expert_allowed
@@ -333,7 +332,7 @@ def _read_manifest(data: bytes) -> Manifest:
 
 def _check_sample(sample: BundledSample) -> None:
     try:
-        check_dimension("rows", sample["rows"])
+        check_range(knob("batch_size"), sample["rows"])
         if (tolerance := sample["tolerance"]) is not None:
             check_range(knob("tolerance"), tolerance)
     except SpecError as error:

@@ -538,8 +538,9 @@ KNOBS: tuple[Knob, ...] = (
         target="workload",
         kind="mapping",
         default={},
-        help="Sizes of the model's other free dimensions, such as `sequence=128`. A dimension "
-        "without a name, or whose placeholder is used twice, is `<input>:<axis>`.",
+        help="Sizes of the model's other free dimensions, such as `sequence=128`; 0 feeds an empty "
+        "tensor, such as a decoder's cache before the first token. A dimension without a name, or whose "
+        "placeholder is used twice, is `<input>:<axis>`.",
     ),
     Knob(
         name="use_io_binding",

@@ -154,7 +154,7 @@ def check_chain(
         _check_end(step, so_far, info)
         _check_precision(step, so_far, info)
         if step.kind == "fix_dims":
-            _check_dims(step, free)
+            _check_dims(step, free, info["batch_dim"])
             free -= set(step.options["dims"])
         so_far.append(step)
 
@@ -223,11 +223,16 @@ def _check_precision(step: Step, before: Sequence[Step], info: ModelInfo) -> Non
         )
 
 
-def _check_dims(step: Step, free: set[str]) -> None:
-    for name in step.options["dims"]:
+def _check_dims(step: Step, free: set[str], batch: str | None) -> None:
+    for name, size in step.options["dims"].items():
         if name not in free:
             listed = sorted(free)
             raise SpecError(
                 f"Fix dimensions: the model has no free dimension `{name}`.{nearest(name, listed)}",
                 hint=f"Choose among {', '.join(listed)}." if listed else "Remove it; all sizes are fixed.",
+            )
+        if size == 0 and name == batch:
+            raise SpecError(
+                f"Fix dimensions: the batch `{name}` must be 1 or more, but got 0.",
+                hint="Feed at least one row; other dimensions may be empty.",
             )

@@ -83,9 +83,9 @@ def _dims(option: Option, value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping) or any(not isinstance(name, str) or not name for name in value):
         raise _wrong(option, "dimensions with their sizes", value)
     for name, size in value.items():
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_DIMENSION:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_DIMENSION:
             raise SpecError(
-                f"The dimension `{name}` must be a whole number from 1 to {MAX_DIMENSION}, but got "
+                f"The dimension `{name}` must be a whole number from 0 to {MAX_DIMENSION}, but got "
                 f"`{str(size)[:40]}`.",
                 hint=f"Give `{name}` a size in that range.",
             )

@@ -143,7 +143,7 @@ STEPS: tuple[StepType, ...] = (
                 label="Sizes",
                 kind="dims",
                 default={},
-                low=1,
+                low=0,
                 high=MAX_DIMENSION,
                 help="Free dimensions with the size that each gets; what is not named stays free.",
             ),

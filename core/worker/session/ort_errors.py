@@ -285,7 +285,27 @@ _MODEL: tuple[Rule, ...] = (
     ),
 )
 
+_UNBIND = "Switch I/O binding off, on the command line with `--no-io-binding`."
+
 _RUN: tuple[Rule, ...] = (
+    (
+        re.compile(r"Invalid rank for output: (\S+) Got: (\d+) Expected: (\d+)"),
+        _spec(
+            r"The output `\1` has rank \2, but the model declares \3: ONNX Runtime refuses that once I/O "
+            r"binding uses the output's memory again.",
+            _UNBIND,
+        ),
+    ),
+    (
+        re.compile(
+            r"output OrtValue provided for output '(.+?)' of node .* has shape (\S+) but .* is (\S+)\."
+        ),
+        _spec(
+            r"The output `\1` has shape \2 in one run and \3 in another: with I/O binding ONNX Runtime uses "
+            r"its memory again.",
+            _UNBIND,
+        ),
+    ),
     (
         re.compile(r"Did not find an arena based allocator .* shrink list: (\S+)"),
         _spec(

@@ -197,7 +197,7 @@ def _fed(record: ModelRecord, listed: Sequence[Entry]) -> None:
             _fed_number(record, "batch_size", "Batch", spec.workload.batch_size or 1, least=1)
         for dim in info["free_dims"]:
             if dim != info["batch_dim"]:
-                _fed_number(record, f"dims.{dim}", dim, spec.workload.dims.get(dim), least=1)
+                _fed_number(record, f"dims.{dim}", dim, spec.workload.dims.get(dim), least=0)
         _fed_number(record, "seed", "Seed", spec.workload.seed, least=0)
         source = "random values" if spec.workload.feeds == "random" else spec.workload.feeds
         st.caption(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from core.run.plan import cannot_feed
 from core.show.sheets import things
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
@@ -168,6 +169,8 @@ def _loading(record: ModelRecord) -> None:
     known = st.session_state.get(LOADS) or {}
     libraries = controls.operators()
     about = " ".join([record.content_sha256, *libraries])
+    if why := cannot_feed(record.info):
+        st.warning(f"ORTune cannot run this model. {format.plain(why)}", icon=":material/block:")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="models.loading"):
         if (words := known.get(about)) is not None:
             st.caption(f":material/check: {words[:1].upper()}{words[1:]}.")

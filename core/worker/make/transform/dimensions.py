@@ -77,9 +77,9 @@ def _checked(given: Mapping[str, Any], info: ModelInfo) -> dict[str, int]:
                 f"The model has no free dimension `{name}`.{nearest(name, free)}",
                 hint=f"Choose among {', '.join(f'`{one}`' for one in free)}.",
             )
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not isinstance(size, int) or isinstance(size, bool) or size < (least := int(name == batch)):
             raise SpecError(
-                f"The dimension `{name}` must be a whole number from 1, but got {size!r}.",
+                f"The dimension `{name}` must be a whole number from {least}, but got {size!r}.",
                 hint="Give its size.",
             )
     return dims

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.feeding import NO_TEXT_HINT, channel_axis, no_text, random_range
+from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, channel_axis, no_text, not_fed, random_range
 from core.worker.session.feeds.archive import opened
 from core.worker.session.feeds.wanted import BFLOAT16, STRING, Wanted
 
@@ -160,13 +160,9 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
 
 def _dtype(declared: SessionInput) -> str:
     kind, _, rest = declared.type.partition("(")
-    dtype = _ORT_TYPES.get(rest.rstrip(")")) if kind == "tensor" else None
-    if dtype is None:
-        raise ModelError(
-            f"Input `{declared.name}` is {declared.type}; ORTune feeds tensors of numbers, bool and text "
-            f"only.",
-            hint="Export the model with tensor inputs.",
-        )
+    dtype = _ORT_TYPES.get(rest.rstrip(")"), declared.type) if kind == "tensor" else declared.type
+    if why := not_fed(declared.name, dtype):
+        raise ModelError(why, hint=NOT_FED_HINT)
     return dtype
 
 
