@@ -51,7 +51,7 @@ class CommandLine:
         self.python = sys.executable  # of commands in a process of their own
         self.mark = secrets.token_hex(8)
         self.environment = {
-            **os.environ,
+            **{name: text for name, text in os.environ.items() if name != "COLUMNS"},  # a pipe tells no width
             "ORTUNE_HOME": str(self.home),
             "ORTUNE_QUEUE": str(self.queue),
             "PYTHONPATH": str(Path(__file__).resolve().parent.parent),

@@ -1,12 +1,16 @@
-"""Columns of text that fit the width they have: cells wrap, and what still does not fit is left out by name.
+"""Text that fits the width it has: cells and sentences wrap, and what still does not fit is left out by name.
 
 The width belongs to a run of the command line: 80 characters where the terminal does not tell it, none where
-`--wide` asks for everything. Without a run there is no limit.
+`--wide` asks for everything. Without a run there is no limit. Sentences are wrapped for a reader only: in a
+pipe or a file each stays one line, so that other programs find it.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -15,21 +19,29 @@ from contextvars import ContextVar
 UNKNOWN_WIDTH = 80
 _NARROWEST = 40  # what is narrower than this no table fits
 _GAP = 2
-_LEAST, _TIGHT = 14, 8  # characters that a column is left before and after others were left out
-_LONGEST_WORD = 24  # a longer one is broken
+_LEAST, _LEAST_CUT, _TIGHT = (
+    14,
+    16,
+    8,
+)  # characters that a column is left before and after others were left out
+_LONGEST_WORD = 44  # a longer one is broken; that of the longest setting is not
+_PHRASE = 3  # words up to a comma that stay together, such as a setting with its value
 
 _width: ContextVar[int | None] = ContextVar("width", default=None)
+_sentences: ContextVar[bool] = ContextVar("sentences", default=False)  # whether they wrap, too
 
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Lay tables out for the terminal that stdout is, as long as this lasts."""
+    """Lay text out for the terminal that stdout is, as long as this lasts; `COLUMNS` says another width."""
     columns = shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns
     token = _width.set(max(_NARROWEST, columns))
+    told = _sentences.set(bool(os.environ.get("COLUMNS")) or sys.stdout.isatty())
     try:
         yield
     finally:
         _width.reset(token)
+        _sentences.reset(told)
 
 
 def widen(wide: bool) -> bool:
@@ -39,8 +51,33 @@ def widen(wide: bool) -> bool:
     return wide
 
 
+def is_limited() -> bool:
+    """Whether there is a width to fit."""
+    return _width.get() is not None
+
+
+def sentence(text: str, *, begin: str = "", indent: int = 0) -> list[str]:
+    """Return a sentence in the lines that it takes; a command in backticks and a path stay in one piece.
+
+    Args:
+        text: the sentence.
+        begin: what stands before it.
+        indent: spaces before each further line.
+    """
+    width = _width.get()
+    if width is None or not _sentences.get():
+        return [f"{begin}{text}".rstrip()]
+    first, *rest = fold(text, width - max(len(begin), indent), hard=False)
+    return [f"{begin}{first}".rstrip(), *(" " * indent + one for one in rest)]
+
+
 def lay_out(
-    cells: Sequence[Sequence[str]], *, left: Set[int], drop: Sequence[str], solid: Sequence[str]
+    cells: Sequence[Sequence[str]],
+    *,
+    left: Set[int],
+    drop: Sequence[str],
+    solid: Sequence[str],
+    cut: bool = False,
 ) -> tuple[list[list[str]], list[str]]:
     """Lay out cells, the head first, in the width that there is: the lines of each row, and those below.
 
@@ -49,6 +86,7 @@ def lay_out(
         left: columns that stand left; the others stand right.
         drop: names of columns that may be left out, the first one first.
         solid: names of columns whose cells are not wrapped.
+        cut: a row is one line: what is too long ends in `…` instead of being wrapped.
     """
     width, head = _width.get(), cells[0]
     natural = [max(len(row[i]) for row in cells) for i in range(len(head))]
@@ -57,7 +95,7 @@ def lay_out(
         return [[_line(row, shown, natural, left)] for row in cells], []
     shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # blank ones hold nothing
     least = [
-        natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], _LEAST)
+        natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], cut=cut)
         for i in range(len(head))
     ]
     hidden = []
@@ -70,14 +108,17 @@ def lay_out(
     _tighten(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
     widths = _shared(natural, least, shown, width)
     stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # what wraps reads from the left
-    found = [_wrapped(row, shown, widths, stand_left) for row in cells]
+    found = [_wrapped(row, shown, widths, stand_left, cut=cut) for row in cells]
     named = f"Left out for lack of width: {', '.join(hidden)}. All columns: --wide."
     return found, textwrap.wrap(f"({named})", width) if hidden else []
 
 
-def _least(natural: int, column: Sequence[str], least: int) -> int:
-    longest = max((len(word) for cell in column for word in cell.split()), default=0)
-    return min(natural, max(least, min(longest, _LONGEST_WORD)))
+def _least(natural: int, column: Sequence[str], *, cut: bool) -> int:
+    """How narrow a column may be while every word of it is whole."""
+    if cut:
+        return min(natural, _LEAST_CUT)
+    longest = max((len(one) for cell in column for word in cell.split() for one in _pieces(word)), default=0)
+    return min(natural, max(_LEAST, min(longest, _LONGEST_WORD)))
 
 
 def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
@@ -104,14 +145,77 @@ def _shared(natural: Sequence[int], least: Sequence[int], shown: Sequence[int], 
     return widths
 
 
-def _wrapped(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left: Set[int]) -> list[str]:
-    parts = {i: textwrap.wrap(row[i], widths[i], break_on_hyphens=False) or [""] for i in shown}
+def _wrapped(
+    row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left: Set[int], *, cut: bool
+) -> list[str]:
+    parts = {i: [_cut(row[i], widths[i])] if cut else fold(row[i], widths[i]) for i in shown}
     height = max(len(part) for part in parts.values())
     padded = {i: [*part, *[""] * (height - len(part))] for i, part in parts.items()}
     filled = [[padded[i][line] if i in padded else "" for i in range(len(row))] for line in range(height)]
     return [_line(one, shown, widths, left) for one in filled]
 
 
+def _cut(text: str, width: int) -> str:
+    """As much of a text as one line holds, whole words if it can, with a sign where there is more."""
+    if len(text) <= width:
+        return text
+    first = fold(text, width - 2)[0]
+    return f"{first} …" if text[len(first)] == " " else f"{text[: width - 1].rstrip(' ,')}…"
+
+
 def _line(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left: Set[int]) -> str:
     cells = (row[i].ljust(widths[i]) if i in left else row[i].rjust(widths[i]) for i in shown)
     return (" " * _GAP).join(cells).rstrip()
+
+
+# --- lines of a text ----------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"(?:[^\s`]*`[^`]*`)+[^\s`]*|\S+")  # what stands in backticks is one word
+_PIECE = re.compile(r"[^/,;=|]*[/,;=|]?")  # where a word may be broken: never inside an identifier
+
+
+def fold(text: str, width: int, *, hard: bool = True) -> list[str]:
+    """Return a text in lines of at most `width` characters, broken at commas where phrases are short.
+
+    Args:
+        text: any.
+        width: of a line, in characters.
+        hard: break a word that is longer than a line; else it stands alone on a longer one.
+    """
+    if len(text) <= width:
+        return [text]
+    lines = [""]
+    for gap, piece in _breakable(text, width, hard=hard):
+        if not lines[-1] or len(lines[-1]) + len(gap) + len(piece) <= width:
+            lines[-1] += f"{gap}{piece}" if lines[-1] else piece
+        else:
+            lines.append(piece)
+    return lines
+
+
+def _breakable(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]]:
+    """Yield what stays together, each with what stands before it on the same line."""
+    for phrase in _phrases(text):
+        for word in [phrase] if len(phrase) <= width else _WORD.findall(phrase):
+            pieces = [word] if len(word) <= width or not hard else _broken(word, width)
+            yield from zip([" ", *[""] * (len(pieces) - 1)], pieces, strict=True)
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """Yield words, and phrases of a few words that end at a comma or with the text."""
+    waiting: list[str] = []
+    words = _WORD.findall(text)
+    for number, word in enumerate(words, 1):
+        waiting.append(word)
+        if word.endswith((",", ";")) or number == len(words):
+            yield from [" ".join(waiting)] if len(waiting) <= _PHRASE else waiting
+            waiting = []
+
+
+def _pieces(word: str) -> list[str]:
+    return [one for one in _PIECE.findall(word) if one]
+
+
+def _broken(word: str, width: int) -> list[str]:
+    """A word in pieces that fit a line."""
+    return [one[at : at + width] for one in _pieces(word) for at in range(0, len(one), width)]

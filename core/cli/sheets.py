@@ -24,6 +24,7 @@ _STYLES: Mapping[Color, str] = {
     "gray": "dim",
 }
 _HEAD = "bold"
+_INDENT = 16  # of what is said of a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def lines(sheet: Sheet) -> list[str]:
 
 def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
     if headline:
-        yield _Styled(visible(headline), _HEAD)
+        yield from _sentence(visible(headline), _HEAD, indent=2)
     before: Part | None = None
     for part in parts:
         begun = before is not None or bool(headline)
@@ -66,14 +67,20 @@ def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
             yield _Styled("")
         match part:
             case Fact():
-                yield _Styled(f"  {part.name:<13} {visible(part.text)}".rstrip(), _style(part.color))
+                begin = f"  {part.name:<13} "
+                yield from _sentence(visible(part.text), _style(part.color), begin=begin, indent=_INDENT)
             case Note():
-                yield _Styled(f"  {visible(part.text)}", _style(part.color))
+                yield from _sentence(visible(part.text), _style(part.color), begin="  ", indent=4)
             case Line():
-                yield _Styled(visible(part.text), _style(part.color))
+                yield from _sentence(visible(part.text), _style(part.color))
             case Table():
                 yield from _table(part)
         before = part
+
+
+def _sentence(text: str, style: str, *, begin: str = "", indent: int = 0) -> Iterator[_Styled]:
+    for one in grid.sentence(text, begin=begin, indent=indent):
+        yield _Styled(one, style)
 
 
 def _stands_apart(part: Part, before: Part | None) -> bool:
@@ -83,12 +90,13 @@ def _stands_apart(part: Part, before: Part | None) -> bool:
 
 
 def _table(one: Table) -> Iterator[_Styled]:
-    columns, rows = as_text(one)
+    columns, rows = as_text(one, short=grid.is_limited())
     laid, below = grid.lay_out(
         [[column.head for column in columns], *([visible(cell) for cell in row] for row in rows)],
         left={number for number, column in enumerate(columns) if column.is_text},
         drop=[column.head for name in one.drop for column in columns if column.name == name],
         solid=[column.head for column in columns if column.name in one.solid],
+        cut=one.cut,
     )
     styles = [_HEAD, *map(_style, one.colors or [None] * len(one.rows))]
     for row, style in zip(laid, styles, strict=True):

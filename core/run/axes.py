@@ -221,13 +221,12 @@ def value_words(value: Value | None) -> str:
 
 def point_name(values: Values) -> str:
     """Name a point in words, `batch 8, threads 2`."""
-    short = {BATCH: "batch", THREADS: "threads"}
     parts = []
     for name, value in values.items():
         text = value_words(value).replace("ExecutionProvider", "")
         row = row_of(name)
         tells_itself = name == MODEL or (row is not None and row.kind not in ("int", "bool"))
-        parts.append(text if tells_itself else f"{short.get(name, name.removeprefix('session.'))} {text}")
+        parts.append(text if tells_itself else f"{name if row is None else row.short} {text}")
     return ", ".join(parts)
 
 

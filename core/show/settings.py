@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from core.evidence.measurement import Trial, model_words
 from core.show import format
+from core.show.words import OTHER_VERSION
 from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
-from core.spec.knobs import Knob, Value, knob
+from core.spec.knobs import KNOBS, Knob, Value, knob
+from core.spec.space import MODEL
 from core.wire.engines import ENGINES
+from core.wire.errors import SpecError
 
 _OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
 
@@ -50,6 +56,45 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
 def short_name(setting: Knob) -> str:
     """Return the name of a setting without what the whole table has in common."""
     return setting.field.removeprefix("session.")
+
+
+def short_words(changes: Mapping[str, Any]) -> str:
+    """Return settings with their values where there is little room: `threads=1, graph=BASIC, arena=off`.
+
+    Args:
+        changes: name of a setting, of a provider's option or of the axis of variants -> value.
+    """
+    return ", ".join(text for name, value in changes.items() for text in _short(name, value))
+
+
+def short_changes(trial: Trial) -> str:
+    """Return what a trial asks for that is not the default where there is little room."""
+    try:
+        spec = spec_from_dict(trial.spec)
+    except SpecError:
+        return OTHER_VERSION
+    changes = {name: asked(spec, name) for name in changed(spec) if name != "provider_options"}
+    options = {
+        f"{one.name}.{key}": value for one in spec.session.providers for key, value in one.options.items()
+    }
+    return short_words(changes | options)
+
+
+def short(name: str) -> str:
+    """Return the short name of a setting or of a provider's option, also of an earlier version."""
+    row = _ROWS.get(name)
+    return name.replace("ExecutionProvider.", ".").removeprefix("session.") if row is None else row.short
+
+
+def _short(name: str, value: Any) -> list[str]:
+    if isinstance(value, dict):
+        begin = "" if name == "dims" else f"{short(name)} "
+        return [f"{begin}{key}={one}" for key, one in value.items()]
+    told = "default" if value is None else format.value(value)
+    return [told if name == MODEL else f"{short(name)}={told.removeprefix('ORT_').removeprefix('ENABLE_')}"]
+
+
+_ROWS: Mapping[str, Knob] = {one.name: one for one in KNOBS}
 
 
 def text(name: str, value: Value | None) -> str:

@@ -31,6 +31,19 @@ _TEXTS = ("text", "id", "moment")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 
 
+class Abridged(str):
+    """A text with a shorter one, which a terminal shows that has no room for all."""
+
+    __slots__ = ("short",)
+    short: str
+
+    def __new__(cls, text: str, short: str) -> Abridged:
+        """Return the text, which carries the shorter one."""
+        made = super().__new__(cls, text)
+        made.short = short
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """What stands in one column, and for whom."""
@@ -74,6 +87,7 @@ class Table:
     rows: Sequence[Sequence[Value]]
     drop: Sequence[str] = ()  # columns that a terminal may leave out for lack of width, the first one first
     solid: Sequence[str] = ()  # columns whose cells a terminal does not wrap
+    cut: bool = False  # a terminal shows each row on one line and cuts what does not fit
     colors: Sequence[Color | None] = ()  # of the rows; empty: none has one
     inset: bool = False  # it belongs to the facts around it
 
@@ -133,14 +147,19 @@ def column_of(table: Table, name: str) -> list[Value]:
 # --- as text ------------------------------------------------------------------------------------------------
 
 
-def as_text(table: Table) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns that a terminal or a document has, and their cells as text."""
+def as_text(table: Table, *, short: bool = False) -> tuple[list[Column], list[list[str]]]:
+    """Return the columns that a terminal or a document has, and their cells as text, shorter if asked."""
     shown = [index for index, one in enumerate(table.columns) if one.is_on("terminal")]
     columns = [table.columns[index] for index in shown]
     rows = [
-        [cell_text(one, row[index]) for one, index in zip(columns, shown, strict=True)] for row in table.rows
+        [cell_text(one, _told(row[index], short=short)) for one, index in zip(columns, shown, strict=True)]
+        for row in table.rows
     ]
     return columns, rows
+
+
+def _told(value: Value, *, short: bool) -> Value:
+    return value.short if short and isinstance(value, Abridged) else value
 
 
 def cell_text(column: Column, value: Value) -> str:

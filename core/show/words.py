@@ -59,12 +59,15 @@ STATE_WORDS: Mapping[str, str] = {  # of trials and races
 }
 
 
+OTHER_VERSION = "settings of another version"
+
+
 def changes_in_words(trial: Trial) -> str:
     """Return what a trial asks for that is not the default; empty: nothing."""
     try:
         return ", ".join(_changes(spec_from_dict(trial.spec)))
     except SpecError:
-        return "settings of another version"
+        return OTHER_VERSION
 
 
 def changes_of(spec: TrialSpec) -> dict[str, str]:

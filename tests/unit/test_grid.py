@@ -12,9 +12,12 @@ from core.cli import grid
 from core.cli.sheets import lines
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
+from core.evidence.tried import Tried
 from core.run.sweep import Measured
-from core.show.sheets import Sheet, races
+from core.show.settings import short_words
+from core.show.sheets import Fact, Sheet, races, searches
 from core.show.table import Column, Table, csv_text, md_text, tabulate, texts
+from core.store import StudyRecord
 from tests import builders
 
 LONG = "/encoder/layer.11/attention/self/query/MatMul_output_0_quantized_with_a_name_that_does_not_end"
@@ -126,7 +129,7 @@ def test_what_is_wrapped_is_all_there_and_what_is_left_out_is_named() -> None:
     head = found["history"][0]
     for word in ("trial", "when", "model", "grade", "changed", "p50 ms", "remark"):
         assert word in head
-    assert "intra_op_num" in found["history"][1]
+    assert "threads=1" in found["history"][1]
     assert "--wide" in " ".join(found["history"])
 
 
@@ -142,6 +145,70 @@ def test_the_width_is_80_where_nobody_tells_it(monkeypatch: pytest.MonkeyPatch) 
     with grid.terminal():
         assert max(map(len, tables()["history"])) <= 80
         assert LONG not in tables()["nodes"][1]
+
+
+SETTINGS: dict[str, Any] = {
+    "graph_optimization_level": "ORT_ENABLE_EXTENDED",
+    "execution_mode": "ORT_PARALLEL",
+    "intra_op_num_threads": 4,
+    "session.intra_op.allow_spinning": False,
+    "enable_cpu_mem_arena": False,
+}
+SHORT = ["graph=EXTENDED", "mode=PARALLEL", "threads=4", "spinning=off", "arena=off"]
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_history_is_one_line_a_trial_and_no_name_in_it_is_broken() -> None:
+    spec = builders.spec(session={"intra_op_num_threads": 4, "graph_optimization_level": "ORT_ENABLE_BASIC"})
+    ended = trial("a" * 16, state="FAIL", result=None, error=FAILED, model_name="tiny_transformer")
+    trials = [*(builders.trial(f"{n:016x}", spec, model_name="tiny_transformer") for n in range(19)), ended]
+    shown = lines(Sheet("", [races.history(trials)]))
+    assert len(shown) <= len(trials) + 3  # the head and what is left out
+    assert max(map(len, shown)) <= 80
+    assert sum("tiny_transformer" in line and "graph=BASIC, …" in line for line in shown) == 19
+    assert "FAIL" in shown[20]
+
+
+@pytest.mark.usefixtures("narrow")
+def test_no_table_of_a_search_breaks_a_setting_or_is_wider_than_its_terminal() -> None:
+    changes = {**SETTINGS, "session.use_device_allocator_for_initializers": "1"}
+    found = StudyRecord(
+        **{"id": "s" * 12, "state": "COMPLETE", "question": {}, "spec": builders.spec().to_dict()},
+        **{"model_name": "m", "model_sha256": "sha", "created_at": 1.0, "answer": None, "wall_s": 1.0},
+        tried=[Tried(changes=one, key=str(one), looks=()).to_dict() for one in ({}, changes)],
+    )
+    shown = lines(Sheet("", [searches.tried(found)]))
+    assert max(map(len, shown)) <= 80
+    for one in [*SHORT, "ONNX Runtime's default", "use_device_allocator_for_initializers"]:
+        assert any(one in line for line in shown), one
+    wide = "".join(csv_text(searches.tried(found)))
+    assert all(
+        name.removeprefix("session.") in wide for name in changes if not name.endswith(("level", "mode"))
+    )
+
+
+@pytest.mark.parametrize("width", [16, 30, 60])
+def test_settings_are_broken_at_commas(width: int) -> None:
+    shown = grid.fold(short_words(SETTINGS), width)
+    assert max(map(len, shown)) <= width
+    assert [one.strip() for line in shown for one in line.split(",") if one.strip()] == SHORT
+
+
+def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "`python -m core bench m.onnx --dim height=320 --dim width=320`"
+    said = Sheet(
+        "A headline of a model",
+        [Fact("hint", f"It has free dimensions of which nobody said a size: {command}.")],
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    with grid.terminal():
+        shown = lines(said)
+    assert max(map(len, shown)) <= 80
+    assert [line.index(command) for line in shown if command in line] == [16]
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr("sys.stdout", io.StringIO())  # a pipe, in which a program looks for it
+    with grid.terminal():
+        assert len(lines(said)) == 2
 
 
 # --- for other programs -----------------------------------------------------------------------------------

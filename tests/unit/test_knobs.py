@@ -456,3 +456,10 @@ def test_what_is_left_out_is_really_there() -> None:
     found = {*dir(onnxruntime.SessionOptions()), *dir(onnxruntime.RunOptions())}
     assert set(NO_SETTING) <= found
     assert {k.name for k in KNOBS if k.target == "attribute"} <= found
+
+
+def test_every_setting_has_a_short_name_of_its_own() -> None:
+    short = [one.short for one in knobs.KNOBS]
+    assert len({*short}) == len(short)
+    assert max(map(len, short)) <= 18
+    assert {knobs.knob("intra_op_num_threads").short, knobs.knob("batch_size").short} == {"threads", "batch"}

@@ -27,7 +27,7 @@ from core.show.standings import (
     ranks,
     reference,
 )
-from core.show.table import Column, Item, Table, Value, tabulate
+from core.show.table import Abridged, Column, Item, Table, Value, tabulate
 from core.show.verdict import busy_words, short_of
 from core.show.words import STATE_WORDS, changes_in_words, counted, interval, verdict
 from core.spec import spec_from_dict
@@ -414,18 +414,20 @@ def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
 
 # --- history ------------------------------------------------------------------------------------------------
 
+_ID_IN_A_LINE = 8  # characters of an id where a trial is one line; commands take 6 or more
+
 
 def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -> Table:
     """One row per trial: what was changed, the verdict and how sure it is, and why it failed.
 
     Args:
-        trials: one a row.
+        trials: one a row; on a terminal that is one line.
         marks: id of a trial -> what a person said of it.
     """
     own = marks or {}
     return tabulate(
         trials,
-        (Column("trial", "id", key="trial"), lambda one: one.id),
+        (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_ID_IN_A_LINE])),
         (Column("when", "moment", key="when", on="terminal"), lambda one: one.created_at),
         (Column("model", key="model", on="terminal"), lambda one: one.model_name),
         (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
@@ -437,7 +439,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("state", on="browser"), lambda one: STATE_WORDS[one.state]),
         (Column("grade", on="terminal"), lambda one: one.facts.get("grade")),
         (Column("grade", key="grade", on="none"), lambda one: one.facts.get("grade")),
-        (Column("changed", on="terminal"), lambda one: changes_in_words(one) or "nothing"),
+        (Column("changed", on="terminal"), _changed_in_short),
         (Column("changed", key="changed", on="none"), changes_in_words),
         (
             Column("machine", on="browser", help=_BUSY_HELP),
@@ -473,6 +475,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
         drop=("rows/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),
+        cut=True,
     )
 
 
@@ -490,6 +493,10 @@ def rescued(files: Sequence[Path]) -> list[Note | Line]:
     """Where results lie that the store had no room for; nothing where there are none."""
     head = "Results that could not be stored yet; the next start with enough disk space takes them back:"
     return [Line(head, "orange"), *(Note(str(path)) for path in files)] if files else []
+
+
+def _changed_in_short(trial: Trial) -> str:
+    return Abridged(changes_in_words(trial) or "nothing", settings.short_changes(trial) or "nothing")
 
 
 def _facts(trial: Trial) -> Mapping[str, Any]:
@@ -561,5 +568,6 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
         remarks.append("damaged on the disk: no number of it is shown")
     elif trial.state != "COMPLETE":
         remarks.append(trial.state)
-    remarks += [trial.error["message"]] if trial.error is not None else []
-    return "; ".join([*remarks, *([marks_in_words(own)] if own else [])])
+    why = [trial.error["message"]] if trial.error is not None else []
+    marked = [marks_in_words(own)] if own else []
+    return Abridged("; ".join([*remarks, *why, *marked]), "; ".join([*remarks, *marked]))

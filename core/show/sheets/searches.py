@@ -18,12 +18,13 @@ from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
 from core.evidence.verdict import Color, Verdict, ratio_text
 from core.run.search.reading import answer_of, tried_of
+from core.show import settings
 from core.show.format import duration, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
-from core.show.table import Column, Table, tabulate
+from core.show.table import Abridged, Column, Table, tabulate
 from core.show.words import STATE_WORDS, counted
 from core.spec.question import OBJECTIVES, question_from_dict
-from core.spec.space import changes_words
+from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
 from core.wire.units import ms, size
 
@@ -258,7 +259,7 @@ def effects(found: Sequence[EffectRecord]) -> Table:
     """Return what each value of a setting does against the start's, over all that was tried."""
     return tabulate(
         found,
-        (Column("setting", key="setting"), lambda one: one["setting"].removeprefix("session.")),
+        (Column("setting", key="setting"), lambda one: _setting(one["setting"])),
         (Column("value", key="value"), lambda one: value_words(one["value"])),
         (Column("against", key="against"), lambda one: value_words(one["against"])),
         (Column("gain", right=True), lambda one: f"{one['ratio']:.2f}×"),
@@ -299,7 +300,10 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     confirmed = {changes_words(one["changes"]): one for one in all_confirmed(answer_of(record))}
     return tabulate(
         rows[:most],
-        (Column("configuration", key="configuration", tells=True), lambda row: changes_words(row[0].changes)),
+        (
+            Column("configuration", key="configuration", tells=True),
+            lambda row: _configuration(row[0]),
+        ),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
         (Column("gain", right=True), lambda row: _gain(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),
@@ -325,6 +329,14 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
         (Column("reason", key="reason", narrow=True), lambda row: row[0].failed),
         drop=("launches", "peak memory", "p50", "reason"),
     )
+
+
+def _configuration(one: Tried) -> str:
+    return Abridged(changes_words(one.changes), settings.short_words(one.changes) or DEFAULT_WORDS)
+
+
+def _setting(name: str) -> str:
+    return Abridged(name.removeprefix("session."), settings.short(name))
 
 
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:

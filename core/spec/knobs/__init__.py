@@ -99,6 +99,11 @@ class Knob(Setting):
         plain = "--" + self.name.removeprefix("session.").replace(".", "-").replace("_", "-")
         return _FLAGS.get(self.name, plain)
 
+    @property
+    def short(self) -> str:
+        """Its name where there is little room: of a configuration in a table, of a point of a sweep."""
+        return _SHORT.get(self.name, self.field.rpartition(".")[2])
+
 
 _FLAGS: Mapping[str, str] = {
     # repeatable options are named after one of their values
@@ -115,6 +120,41 @@ _FLAGS: Mapping[str, str] = {
     "use_io_binding": "--io-binding",
     "protocol.precision": "--effort",
     "budget_s": "--budget",
+}
+
+
+_SHORT: Mapping[str, str] = {
+    "graph_optimization_level": "graph",
+    "disabled_optimizers": "without",
+    "execution_mode": "mode",
+    "execution_order": "order",
+    "use_deterministic_compute": "deterministic",
+    "free_dimension_overrides": "fixed_dims",
+    "intra_op_num_threads": "threads",
+    "inter_op_num_threads": "inter_threads",
+    "session.intra_op.allow_spinning": "spinning",
+    "session.inter_op.allow_spinning": "inter_spinning",
+    "session.intra_op.spin_duration_us": "spin_us",
+    "session.inter_op.spin_duration_us": "inter_spin_us",
+    "session.force_spinning_stop": "spinning_stop",
+    "use_per_session_threads": "own_threads",
+    "session.dynamic_block_base": "block_base",
+    "session.intra_op_thread_affinities": "affinities",
+    "session.set_denormal_as_zero": "denormal_as_zero",
+    "enable_cpu_mem_arena": "arena",
+    "enable_mem_pattern": "mem_pattern",
+    "enable_mem_reuse": "mem_reuse",
+    "memory.enable_memory_arena_shrinkage": "arena_shrinkage",
+    "disable_synchronize_execution_providers": "no_provider_sync",
+    "custom_op_libraries": "operators",
+    "session_config_entries": "session_config",
+    "run_config_entries": "run_config",
+    "batch_size": "batch",
+    "use_io_binding": "io_binding",
+    "protocol.precision": "effort",
+    "budget_s": "budget",
+    "warmup_runs": "warmup",
+    "timeout_s": "timeout",
 }
 
 
