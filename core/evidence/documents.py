@@ -468,6 +468,7 @@ class SearchResult(TypedDict):
     remarks: NotRequired[list[str]]  # what must be known before the answer is read
     sought: NotRequired[int]  # configurations worth a look; only where the time held fewer
     enough_s: NotRequired[int]  # time that is enough for those and a confirmation; only where there was less
+    why_open: NotRequired[str]  # why nothing was confirmed
     winner: Confirmed | None
     default: Confirmed | None  # ONNX Runtime's default in the same race
     others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first

@@ -20,6 +20,7 @@ import numpy as np
 
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
 from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
+from core.run.search.enough import Costs, can_confirm
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
 
@@ -68,6 +69,7 @@ class Known:
     settled: bool = False  # what was confirmed answers the question
     before_s: float = 0.0  # of the time, that had been spent before this search was resumed
     default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
+    costs: Costs | None = None  # of a confirmation, by the last screening; None: not known yet
 
     @property
     def left_s(self) -> float:
@@ -96,9 +98,18 @@ Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried
 
 def next_step(known: Known, strategy: Strategy) -> Step | None:
     """Return what to do next; None: nothing more would change the answer, or the time is over."""
+    if is_too_short(known):
+        return None
     if known.confirmed or known.rivals or known.settled:
         return _confirm(known)
     return _look(known, strategy) or _heat(known) or _confirm(known)
+
+
+def is_too_short(known: Known) -> bool:
+    """Whether nothing was confirmed, and the time that is left holds no confirmation."""
+    if known.costs is None or known.confirmed or known.settled:
+        return False
+    return not can_confirm(known.costs, known.left_s)
 
 
 # --- first looks --------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
         case "REJECTED":
             return "The race that was to confirm the best was rejected: its A/A test lets no verdict stand."
     if winner is None:
-        return "Nothing was confirmed within the time."
+        why, enough = answer.get("why_open"), answer.get("enough_s")
+        more = f" {enough:,} s would be enough." if enough else ""
+        return f"{why or 'Nothing was confirmed.'}{more}"
     short, span = gain_parts(winner["gain"])
     told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
     return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."

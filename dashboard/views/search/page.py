@@ -46,7 +46,8 @@ def page() -> None:
         asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
     space, why_not = _space(asked)
     with bar:
-        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not)
+        short = preview.refusal(model, asked, space) if model and asked and space else ""
+        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not or short)
     with right:
         state.show_kept_error()
         _right(model, record, asked, space, why_not)
