@@ -275,12 +275,17 @@ def load(name: str, folder: Path = RECORDS) -> Truth:
     with gzip.open(folder / TRUTH.format(name=name)) as file:
         data = json.loads(file.read())
     grid = grid_of(name, Path(f"{name}.onnx"))
-    if data["labels"] != [grid.label(choice) for choice in grid.choices]:
+    if _settings(data["labels"]) != _settings([grid.label(choice) for choice in grid.choices]):
         raise SystemExit(f"The record of {name} holds for another grid; measure it again.")
     kept = {
         key: data[key] for key in ("model", "machine", "ratios", "absolute", "start_s", "run_s", "wall_s")
     }
     return Truth(space=grid, **kept)
+
+
+def _settings(labels: Sequence[str]) -> list[frozenset[str]]:
+    """What each configuration sets, in whatever order its label says so; the first one sets nothing."""
+    return [frozenset(label.split(", ")) for label in labels[1:]]
 
 
 def recorded() -> list[str]:

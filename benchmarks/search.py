@@ -4,7 +4,9 @@
 the generations that are open to it, what it costs from what starts and blocks cost; the held-back generations
 say what the choice is worth. Rivals: random looks with the same race and confirmation, Optuna's TPE, and the
 sequential grid (each configuration once, by itself: 10 runs of warm-up and 20 timed ones, absolute medians,
-the smallest wins), which is how other tuners choose.
+the smallest wins), which is how other tuners choose. With `--goal` the search and the sequential grid alone,
+at a tenth of the exhaustive grid's time and at 20 s where that is longer, and all models together: mean
+regret, how often FOUND is said where something is 5 % better or more, and how often of what is no faster.
 
 `live` runs the product's own search on the same grid and scores the answer on the record; `random` is the
 same with random looks, `optuna` and `olive` are the rivals of `rivals.py`, each given the same wall time, the
@@ -19,6 +21,7 @@ printed interval of a gain holds what the whole record says. Raw results with --
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -58,6 +61,7 @@ RIVALS = ("optuna", "olive")
 RIVAL_TIMEOUT = 3  # times its time
 TIMES = (0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time, but no less than the shortest search
 GOAL_S = 20.0  # or a tenth of the grid's time, whichever is longer: what a search is to be good at
+WORTH = 0.05  # a gain that a search is to find
 WARM_UPS, TIMED = 10, 20  # of the sequential grid: Olive's protocol
 FIXED_S = 0.7  # of a race beside its processes, as live ones show
 TARGET_REGRET = 0.02
@@ -133,43 +137,72 @@ def grid_s(truth: Truth) -> float:
 
 
 def replay(truth: Truth, seeds: int, *, everything: bool = True) -> list[dict[str, Any]]:
-    """Return one row for each strategy and time; or, without `everything`, that of the goal alone."""
+    """Return one row for each strategy and time; without `everything` the strategy and times of the goal."""
     machine, rows = machine_of(truth), []
     whole_s = grid_s(truth)
-    budgets_s = {max(float(LEAST_BUDGET_S), share * whole_s) for share in (TIMES if everything else ())}
-    for budget_s in sorted(budgets_s | {max(GOAL_S, TIMES[0] * whole_s)}):
-        share = budget_s / whole_s
+    goal_s = max(GOAL_S, TIMES[0] * whole_s)
+    worth = max(machine.shown) >= math.log1p(WORTH)
+    budgets_s = [max(float(LEAST_BUDGET_S), one * whole_s) for one in (TIMES if everything else TIMES[:1])]
+    for budget_s in sorted({*budgets_s, goal_s}):
+        about = {"share": budget_s / whole_s, "worth": worth}
+        about |= {"tenth": budget_s == budgets_s[0], "goal": budget_s == goal_s}
         for name in STRATEGIES if everything else STRATEGIES[:1]:
             strategy = strategy_named(name)
             found = [_one(machine, strategy, budget_s, seed) for seed in range(seeds)]
             regrets, spent = [run.regret for run in found], [run.spent_s for run in found]
-            said = statistics.fmean(run.said == "FOUND" for run in found)
             covers = [run.covers for run in found if run.covers is not None]
-            row = {"found": said, "covers": sum(covers), "intervals": len(covers)}
-            rows.append(_row(truth, name, share, regrets, spent) | row)
+            sure = [machine.drawn_from(run.chosen) for run in found if run.said == "FOUND"]
+            said = {
+                "found": len(sure) / len(found),
+                "false_found": sum(one <= 0 for one in sure),
+                "covers": sum(covers),
+                "intervals": len(covers),
+            }
+            rows.append(_row(truth, name, regrets, spent) | about | said)
         choices = [sequential(truth, seed, budget_s) for seed in range(seeds)]
         regrets = [machine.best - machine.truths[choice] for choice, _ in choices]
-        rows.append(_row(truth, "sequential grid", share, regrets, [cost_s for _, cost_s in choices]))
+        rows.append(_row(truth, "sequential grid", regrets, [cost_s for _, cost_s in choices]) | about)
     return rows
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    return f"{row['found']:.0%} | {row['covers']} of {row['intervals']}" if "found" in row else "– | –"
+    if "found" not in row:
+        return "– | – | –"
+    return f"{row['found']:.0%} | {row['false_found']} | {row['covers']} of {row['intervals']}"
+
+
+def _together(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All models as one line for each strategy: at a tenth of the time, and at the goal's."""
+    lines = []
+    for time_, name in itertools.product(("tenth", "goal"), dict.fromkeys(row["strategy"] for row in rows)):
+        own = [row for row in rows if row[time_] and row["strategy"] == name]
+        regret = statistics.fmean(row["regret"] for row in own)
+        worst = max(row["regret"] for row in own)
+        line = f"{time_}, {name}: mean regret {regret:.2%}, worst {worst:.2%}"
+        if "found" in own[0]:
+            shares = [row["found"] for row in own if row["worth"]]
+            found = f"{statistics.fmean(shares):.0%}" if shares else "–"
+            total = {
+                key: sum(row[key] for row in own) for key in ("false_found", "seeds", "covers", "intervals")
+            }
+            line += (
+                f"; FOUND where {WORTH:.0%} better {found}; false FOUND {total['false_found']} of "
+                f"{total['seeds']}; interval holds {total['covers']} of {total['intervals']}"
+            )
+        lines.append(line)
+    return lines
 
 
 def _one(machine: Recorded, strategy: Strategy, budget_s: float, seed: int) -> Run:
     return Run(machine=machine, strategy=strategy, budget_s=budget_s, seed=seed).go()
 
 
-def _row(
-    truth: Truth, name: str, share: float, regrets: Sequence[float], spent: Sequence[float]
-) -> dict[str, Any]:
+def _row(truth: Truth, name: str, regrets: Sequence[float], spent: Sequence[float]) -> dict[str, Any]:
     low, high = bootstrap(list(regrets), statistics.fmean)
     return {
         "kind": "replay",
         "model": truth.model,
         "strategy": name,
-        "share": share,
         "seeds": len(regrets),
         "regret": statistics.fmean(regrets),
         "regret_low": low,
@@ -328,7 +361,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("replay", "live"))
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="default: all with a record")
-    parser.add_argument("--goal", action="store_true", help="replay at 20 s or a tenth of the grid alone")
+    parser.add_argument("--goal", action="store_true", help="replay what a search is to be good at")
     parser.add_argument("--seeds", type=int, default=200, metavar="N")
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--budget", type=int, default=30, metavar="S")
@@ -338,10 +371,11 @@ def main() -> None:
     parser.add_argument("--olive", default=sys.executable, metavar="PYTHON", help="that has olive-ai")
     parser.add_argument("--record", type=Path, metavar="FILE.jsonl")
     args = parser.parse_args()
+    replayed: list[dict[str, Any]] = []
     for name in args.models or recorded():
         truth = load(name)
         if args.what == "replay":
-            _keep(args.record, _replayed(truth, args.seeds, everything=not args.goal))
+            replayed += _replayed(truth, args.seeds, everything=not args.goal)
             continue
         found = live(
             truth,
@@ -352,6 +386,9 @@ def main() -> None:
             record=args.record,
         )
         print("\n".join(_live_lines(name, found, args.budget)), flush=True)
+    _keep(args.record, replayed)
+    if args.goal:
+        print("\n".join(_together(replayed)))
 
 
 def _replayed(truth: Truth, seeds: int, *, everything: bool) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ class Worker:
 class Workers:
     """Nobody, so that nobody is left behind."""
 
-    def __init__(self, cancel: threading.Event) -> None:
+    def __init__(self, cancel: threading.Event, preloaded: object = None) -> None:
         self.pids: Sequence[int] = ()
 
     def __enter__(self) -> Workers:

@@ -1,9 +1,10 @@
 """Live workers of a race: start them, talk to them, freeze and thaw them, and leave none behind.
 
-One fork server, preloaded with onnxruntime, forks a worker per contestant; what must not be forked (GPU
-providers, PyTorch) and systems that cannot fork get a fresh process. A worker that is not measuring is
-stopped with SIGSTOP, because the idle threads of ONNX Runtime go on spinning long after a run. Nothing here
-knows what a command does, and nothing outlives `Workers`, a context manager, or the process that made it.
+One fork server, preloaded with onnxruntime, forks a worker per contestant; several races may share it. What
+must not be forked (GPU providers, PyTorch) and systems that cannot fork get a fresh process. A worker that is
+not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime go on spinning long after a
+run. Nothing here knows what a command does, and nothing outlives `Workers`, a context manager, or the process
+that made it; a fork server that is shared outlives the races, and ends with `Preloaded`.
 """
 
 from __future__ import annotations
@@ -205,18 +206,20 @@ def _is_stopped(pid: int) -> bool:
 class Workers:
     """All live workers of one race; leaving the `with` ends every one of them."""
 
-    def __init__(self, cancel: threading.Event) -> None:
+    def __init__(self, cancel: threading.Event, preloaded: Preloaded | None = None) -> None:
         """Start nothing yet.
 
         Args:
             cancel: ends every wait for a worker.
+            preloaded: forks the workers, and outlives them; None: a fork server of their own.
         """
         self.cancel = cancel
-        self.pids: set[int] = set()  # of all processes that were ever started
+        self.pids: set[int] = set()  # of all processes that were ever started, and the fork server's
         self._live: dict[int, Worker] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
-        self._server: _ForkServer | None = None
         self._files = contextlib.ExitStack()
+        self._preloaded = preloaded or self._files.enter_context(Preloaded())
+        self._server: _ForkServer | None = None
 
     def __enter__(self) -> Workers:
         return self
@@ -225,9 +228,7 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.ExitStack() as ends:  # every one of them runs, whatever another raises
-            ends.callback(self._files.close)
-            if self._server is not None:
-                ends.callback(self._server.close)
+            ends.callback(self._files.close)  # with a fork server of its own
             for process in self._processes.values():
                 if process.stdin is not None:
                     ends.callback(process.stdin.close)
@@ -254,7 +255,7 @@ class Workers:
                     self._processes[pid] = process
                 else:
                     if self._server is None:
-                        self._server = _ForkServer(self.cancel)
+                        self._server = self._preloaded.server(self.cancel)
                         self.pids.add(self._server.pid)
                     pid = self._server.fork(theirs, stderr)
         except BaseException:
@@ -291,10 +292,44 @@ class Workers:
         return status
 
 
+class Preloaded:
+    """A fork server for races that follow one another: the first that needs it starts it, `close` ends it."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._server: _ForkServer | None = None
+
+    def __enter__(self) -> Preloaded:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def server(self, cancel: threading.Event) -> _ForkServer:
+        """Return the fork server, for a race that `cancel` ends; a new one where the last has failed.
+
+        Raises:
+            WorkerError: it could not be started.
+        """
+        if self._server is not None and not self._server.sound:
+            self.close()
+        if self._server is None:
+            self._server = _ForkServer(cancel)
+        self._server.obey(cancel)
+        return self._server
+
+    def close(self) -> None:
+        """End it, with every worker that it forked and that still lives."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+
 class _ForkServer:
     """The process that is loaded once and forks the workers."""
 
     def __init__(self, cancel: threading.Event) -> None:
+        self._failed = False
         ours, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
         with theirs:
@@ -309,6 +344,15 @@ class _ForkServer:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def sound(self) -> bool:
+        """Whether it lives and has answered everything that it was asked."""
+        return not self._failed and self._process.poll() is None
+
+    def obey(self, cancel: threading.Event) -> None:
+        """From now on `cancel` ends every wait for it."""
+        self._line.cancel = cancel
 
     def fork(self, channel: socket.socket, stderr: IO[bytes]) -> int:
         return self._ask(wire.FORK, {}, START_S, (channel.fileno(), stderr.fileno()))["pid"]
@@ -336,8 +380,11 @@ class _ForkServer:
         timeout_s: float,
         fds: tuple[int, ...] = (),
     ) -> Reply:
+        self._failed = True  # until it has answered
         self._line.send(do, arguments, fds)
-        return checked(self._receive(timeout_s), do, "The process that starts the workers")
+        reply = checked(self._receive(timeout_s), do, "The process that starts the workers")
+        self._failed = False
+        return reply
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         try:

@@ -295,6 +295,7 @@ def _race(
         on_progress=service.on_progress,
         on_live=on_live,
         earlier=earlier,
+        preloaded=service.preloaded,
     )
     return Evidence(
         comparison=comparison.id,
@@ -422,7 +423,12 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
         prior_at=prior_of(service.store, machine),
     )
     record = race(
-        [entry], settings, cancel=service.cancel, on_progress=service.on_progress, on_live=service.on_live
+        [entry],
+        settings,
+        cancel=service.cancel,
+        on_progress=service.on_progress,
+        on_live=service.on_live,
+        preloaded=service.preloaded,
     )
     if record.ran[0].error is not None:
         raise record.ran[0].error

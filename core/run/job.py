@@ -16,6 +16,7 @@ from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
 from core.process.runner import Progress, Run
+from core.process.workers import Preloaded
 from core.run.trial import Resolved
 from core.spec import TrialSpec
 from core.store import Store, StudyRecord
@@ -43,6 +44,7 @@ class Service:
     on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
     perform: Callable[[Job], Ending]  # does another job within this one's turn, with rows of its own
     give_way: Callable[[], float]  # lets those who wait go first; how many seconds that took
+    preloaded: Preloaded | None = None  # the fork server of all races within one turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

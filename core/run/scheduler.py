@@ -28,6 +28,7 @@ from core import wire
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, Run, run_job
+from core.process.workers import Preloaded
 from core.run.job import FINISHED, WAITING_QUIET, Ending, Job, Outcome, Queued, Service, Status
 from core.run.ledger import Ledger, settle
 from core.run.quiet_wait import wait_until_quiet
@@ -73,6 +74,7 @@ class Scheduler:
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
+        self._preloaded = Preloaded()  # of the races of one turn
         self._wait_quiet_s = wait_quiet_s
         self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
         self._changed = threading.Condition()
@@ -220,6 +222,7 @@ class Scheduler:
     def _take_turn(self, entry: Queued, turn: contextlib.ExitStack) -> None:
         on_wait = partial(self._on_wait, entry)
         turn.enter_context(self.queue.turn(self.owner, entry.job.what, entry.cancel, on_wait))
+        turn.enter_context(self._preloaded)
 
     def _worked(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
         """Do the work of a job, and write down how that ended."""
@@ -323,6 +326,7 @@ class Scheduler:
             on_resolved=partial(self._ledger.resolved, entry),
             perform=partial(self._inside, entry, turn),
             give_way=partial(self._give_way, entry, turn),
+            preloaded=self._preloaded,
         )
 
     def _forget(self) -> None:

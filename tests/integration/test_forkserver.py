@@ -10,13 +10,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import pytest
 
+from core.process.workers import Preloaded, Workers
+from core.wire.errors import Cancelled
 from tests import tiny_models
 from tests.integration.test_benchmark import session_plan
 from tests.integration.test_contestant import contestant_plan
@@ -517,3 +521,35 @@ def test_a_reply_says_which_request_it_is_for(server: Server, tmp_path: Path) ->
     contestant.socket.sendall(b'{"id": 11, "do": "block", "with": {"block_ns": 1, "min_runs": 1}}\n')
     answer = json.loads(contestant.replies.readline())
     assert (answer["id"], list(answer)) == (11, ["id", "error"])
+
+
+class TestPreloaded:
+    """One fork server for races that follow one another."""
+
+    def test_races_share_it_until_it_fails(self) -> None:
+        with Preloaded() as preloaded:
+            pids = []
+            for _ in range(2):
+                with Workers(threading.Event(), preloaded) as workers:
+                    assert workers.start("one").freeze()
+                    pids.append(preloaded.server(workers.cancel).pid)
+                    assert pids[-1] in workers.pids  # it is no neighbour of the race
+            os.kill(pids[-1], signal.SIGKILL)
+            os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)
+            with Workers(threading.Event(), preloaded) as workers:
+                workers.start("one")
+                pids.append(preloaded.server(workers.cancel).pid)
+        assert pids[0] == pids[1] != pids[2]
+        assert not psutil.pid_exists(pids[2])
+
+    def test_the_end_of_a_race_leaves_no_worker_in_it(self) -> None:
+        with Preloaded() as preloaded:
+            with Workers(threading.Event(), preloaded) as workers:
+                pid = workers.start("one").pid
+            assert not psutil.pid_exists(pid)
+            cancelled = threading.Event()
+            cancelled.set()
+            with Workers(cancelled, preloaded) as workers, pytest.raises(Cancelled):
+                workers.start("two")
+            with Workers(threading.Event(), preloaded) as workers:
+                assert workers.start("three").alive

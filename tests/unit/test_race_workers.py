@@ -131,7 +131,7 @@ class TestEnds:
         workers._live = {1: stub("one"), 2: stub("two")}
         process: Any = type("Process", (), {"stdin": stub("stdin")})()
         workers._processes = {3: process}
-        workers._server = stub("server")
+        workers._preloaded._server = stub("server")
         if failing:
             with pytest.raises(OSError, match="failed"), workers:
                 pass
@@ -147,7 +147,7 @@ class TestEnds:
         ended: list[str] = []
         workers = Workers(threading.Event())
         workers._live = {1: Stub(ended, "one", fails=False)}  # type: ignore[dict-item]
-        workers._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
+        workers._preloaded._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
         with pytest.raises(KeyError, match="the race"), workers:
             raise KeyError("the race")
         assert ended == ["one", "server"]
@@ -235,7 +235,7 @@ def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest
 
     monkeypatch.setattr(module, "can_fork", lambda: True)
     with Workers(threading.Event()) as workers:
-        workers._server = Refuses()  # type: ignore[assignment]
+        workers._server = workers._preloaded._server = Refuses()  # type: ignore[assignment]
         with pytest.raises(WorkerError, match="No process is left"):
             workers.start("one")
         assert workers._live == {}

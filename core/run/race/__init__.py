@@ -31,7 +31,7 @@ from core.evidence.standing import Standing, told
 from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
-from core.process.workers import Workers
+from core.process.workers import Preloaded, Workers
 from core.run.race.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
 from core.run.race.crew import Crew
 from core.run.race.passes import (
@@ -71,6 +71,7 @@ def race(
     on_progress: Callable[[Progress], None],
     on_live: Live,
     earlier: RaceRecord | None = None,
+    preloaded: Preloaded | None = None,
 ) -> RaceRecord:
     """Race `entries` against each other.
 
@@ -86,13 +87,14 @@ def race(
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
             "baseline", and numbers as `told` returns them.
         earlier: generations of a race of the same entries, which this one goes on with.
+        preloaded: a fork server that is kept for the races that follow; None: one of its own.
 
     Raises:
         Cancelled: before there was a whole round.
         BudgetError: the budget cannot give a p50.
         WorkerError: no worker could be started at all.
     """
-    with scratch.folder() as folder, Workers(cancel) as workers:
+    with scratch.folder() as folder, Workers(cancel, preloaded) as workers:
         one = _Race(list(entries), settings, workers, on_progress, on_live, folder)
         if earlier is not None:
             one.take(earlier)
