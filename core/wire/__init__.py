@@ -317,7 +317,9 @@ class OutputError(TypedDict):
     difference: str  # empty, or why the outputs cannot be compared
     rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
     not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
-    void: NotRequired[list[str]]  # outputs with values of which none is finite on either side
+    void: NotRequired[
+        list[str]
+    ]  # outputs that say nothing: without a finite value, or all are empty
 
 
 class ProfileReply(TypedDict):

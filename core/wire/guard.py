@@ -18,8 +18,8 @@ Below FP32 the class may change in some rows, because random feeds put classes c
 of them, of INT8 and INT4 in half. A share of fewer rows than `LEAST_ROWS` says nothing and is not judged.
 What is right on real data only a labelled dataset can tell.
 
-Outputs that say nothing are neither right nor wrong: no value of one is finite on either side, or the model
-draws random numbers, so that two runs of the same session differ.
+Outputs that say nothing are neither right nor wrong: no value of one is finite on either side, all are empty,
+or the model draws random numbers, so that two runs of the same session differ.
 """
 
 from __future__ import annotations
@@ -157,6 +157,8 @@ def _void(error: wire.OutputError) -> str:
     if not names:
         return ""
     listed = ", ".join(f"`{name}`" for name in names[:5])
+    if not error.get("not_finite"):
+        return f"nothing could be compared of {listed}: no output holds a value; feed sizes above 0"
     return (
         f"nothing could be compared of {listed}: every value is infinite or not a number, in the reference "
         f"too ({error.get('not_finite', 0):,} values); feed data that the model can treat"

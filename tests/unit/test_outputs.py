@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from hypothesis.strategies import floats
 
 from core.wire.errors import WorkerError
+from core.wire.guard import judge
 from core.worker.measure import outputs
 
 
@@ -158,6 +159,15 @@ def test_an_output_without_a_finite_value_is_named() -> None:
     odd = {"y": np.full((64, 1), np.nan, np.float32), "z": ones, "empty": ones[:0]}
     assert outputs.compare(odd, odd)["void"] == ["y"]
     assert "void" not in outputs.compare({"z": odd["z"]}, {"z": odd["z"]})
+
+
+def test_empty_outputs_say_nothing_unless_another_one_does() -> None:
+    empty, full = np.zeros((1, 0, 4), np.float32), np.ones((1, 4), np.float32)
+    alone = outputs.compare({"cache": empty}, {"cache": empty})
+    assert judge(alone, "fp32").breach is None
+    assert "no output holds a value" in judge(alone, "fp32").why
+    beside = outputs.compare({"cache": empty, "y": full}, {"cache": empty, "y": full})
+    assert judge(beside, "fp32").breach is False
 
 
 def test_numbers_beyond_half_precision_are_a_difference() -> None:
