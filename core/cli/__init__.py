@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from core import __version__
 from core.cli import grid
+from core.cli.helping import Group, Grouped
 from core.cli.output import complain, exit_code, print_json
 from core.cli.signals import Interrupted, loading, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
@@ -36,7 +36,7 @@ class Command:
     module: str  # in `core.cli`
     name: str  # of the function, or of a Typer with commands of its own
     help: str  # the first line of its docstring
-    cls: str = ""  # of the command, in its module; empty: Typer's own
+    cls: str = ""  # of the command, in its module; empty: `Grouped`
 
 
 COMMANDS = {
@@ -118,7 +118,7 @@ COMMANDS = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The commands of the table, each built when it is asked for."""
 
     def __init__(self, **settings: Any) -> None:
@@ -134,7 +134,7 @@ class Commands(TyperGroup):
         found = getattr(module, command.name)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            cls = getattr(module, command.cls) if command.cls else None
+            cls = getattr(module, command.cls) if command.cls else Grouped
             alone.command(name=cmd_name, cls=cls)(found)
             found = alone
         built = typer.main.get_command(found)

@@ -94,7 +94,8 @@ class Filter:
 
 
 def _plain(name: str) -> str:
-    """A setting's name as the table has it, also where it was written like an option."""
-    flag = name.strip()
-    by_flag = {setting.flag: setting.name for setting in KNOBS}
-    return by_flag.get(flag, by_flag.get(f"--{flag}", flag.removeprefix("--").replace("-", "_")))
+    """A setting's name as the table has it, also where it was written as an option or in short."""
+    plain = name.strip().removeprefix("--")
+    named = {setting.flag.removeprefix("--"): setting.name for setting in KNOBS}
+    named |= {setting.short: setting.name for setting in KNOBS}
+    return named.get(plain, plain.replace("-", "_"))

@@ -201,15 +201,15 @@ def _breakable(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]
             yield from zip([" ", *[""] * (len(pieces) - 1)], pieces, strict=True)
 
 
-def _phrases(text: str) -> Iterator[str]:
-    """Yield words, and phrases of a few words that end at a comma or with the text."""
-    waiting: list[str] = []
-    words = _WORD.findall(text)
-    for number, word in enumerate(words, 1):
-        waiting.append(word)
-        if word.endswith((",", ";")) or number == len(words):
-            yield from [" ".join(waiting)] if len(waiting) <= _PHRASE else waiting
-            waiting = []
+def _phrases(text: str) -> list[str]:
+    """The words of a text; those up to a comma together in a list of short phrases, such as settings."""
+    words, phrases = _WORD.findall(text), [""]
+    for word in words:
+        phrases[-1] += f" {word}" if phrases[-1] else word
+        if word.endswith((",", ";")):
+            phrases.append("")
+    is_list = all(phrase.count(" ") < _PHRASE for phrase in phrases)
+    return [one for one in phrases if one] if is_list else words
 
 
 def _pieces(word: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.helping import ADVANCED
 from core.run.named_files import check_named_files, open_folders
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
@@ -72,6 +73,8 @@ _FEED_HELP = (
     "Default: seeded "
     "random values; text is never made up."
 )
+_GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # as help has them
+MOST_BESIDE = 40  # characters of choices beside the name of an option
 _OPERATORS = "custom_op_libraries"
 EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
 _REPEATED = (
@@ -86,7 +89,8 @@ _REPEATED = (
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, one option for every row of the table."""
-    return _with_options(command, [*(_parameter(setting) for setting in offered()), _provider_option()])
+    rows = sorted(offered(), key=lambda one: _GROUPS.index(one.group))
+    return _with_options(command, [*map(_parameter, rows), _provider_option()])
 
 
 def with_workload(command: Callable[..., None]) -> Callable[..., None]:
@@ -178,11 +182,14 @@ def _parameter(setting: Knob) -> inspect.Parameter:
     elif setting.kind == "int":
         metavar = metavar or "N"
     elif setting.kind == "choice":
-        metavar = metavar or "|".join(setting.choices)
+        metavar = metavar or ("NAME" if _are_long(setting) else "|".join(setting.choices))
     kind: Any = bool | None if setting.kind == "bool" else str | None
     if setting.name in _REPEATED:
         kind = list[str] | None
-    option = typer.Option(*flags, help=_help(setting), metavar=metavar, show_default=False)
+    panel = f"{setting.group}{ADVANCED if setting.advanced else ''}"
+    option = typer.Option(
+        *flags, help=_help(setting), metavar=metavar, show_default=False, rich_help_panel=panel
+    )
     return _keyword(setting.name.replace(".", "__"), Annotated[kind, option])
 
 
@@ -192,12 +199,23 @@ def _help(setting: Knob) -> str:
     default = setting.default
     if isinstance(default, bool):
         default = "on" if default else "off"
+    choices = f" One of {', '.join(setting.choices)}." if _are_long(setting) else ""
     shown = f" Default: {default}." if default not in ((), {}, "", None) else ""
-    return setting.help + (shown if not isinstance(default, tuple) else "")
+    return setting.help + choices + (shown if not isinstance(default, tuple) else "")
+
+
+def _are_long(setting: Knob) -> bool:
+    """Whether the choices are more than fit beside an option's name."""
+    return setting.kind == "choice" and len("|".join(setting.choices)) > MOST_BESIDE
 
 
 def _provider_option() -> inspect.Parameter:
-    option = typer.Option("--provider-option", help=_PROVIDER_OPTION_HELP, metavar="PROVIDER.KEY=VALUE")
+    option = typer.Option(
+        "--provider-option",
+        help=_PROVIDER_OPTION_HELP,
+        metavar="PROVIDER.KEY=VALUE",
+        rich_help_panel=f"Providers{ADVANCED}",
+    )
     return _keyword("provider_options", Annotated[list[str] | None, option])
 
 

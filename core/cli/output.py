@@ -14,25 +14,35 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core.cli import grid
+from core.cli.helping import OUTPUT
 from core.wire.errors import ErrorRecord, SpecError
 from core.wire.plain import plain
 from core.wire.units import visible
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout and nothing else.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="One JSON document on stdout and nothing else.", rich_help_panel=OUTPUT),
+]
 Wide = Annotated[
     bool,
-    typer.Option("--wide", help="All columns of tables, however wide they are.", callback=grid.widen),
+    typer.Option(
+        "--wide",
+        help="All columns of tables, however wide they are.",
+        callback=grid.widen,
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Format = Annotated[
     Literal["text", "csv", "md"],
     typer.Option(
         "--format",
         help="csv: every number in full, with its unit in the name. md: the whole table for a document.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
 
 
 def exit_code(record: ErrorRecord | None) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from core.cli.helping import Group
 from core.cli.options import CONFIG, Given, config_from, seconds, spec_data, with_settings
 from core.cli.output import (
     EXIT_FAILED,
@@ -341,7 +342,11 @@ def searches_document(record: StudyRecord) -> dict[str, Any]:
 # --- the searches that were ---------------------------------------------------------------------------------
 
 studies = typer.Typer(
-    help="List, show, export and delete searches; `search --resume` goes on with one.", no_args_is_help=False
+    cls=Group,
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=False,
+    help="List, show, export and delete searches; `search --resume` goes on with one.",
 )
 
 Study = Annotated[str, typer.Argument(help="Id of the search, or how it begins.", metavar="STUDY")]

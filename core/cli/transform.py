@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from core.cli.helping import Grouped
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, operators_of, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, check_place, print_json, unwritable
@@ -37,7 +37,7 @@ _ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags cam
 _FLAGS = {one.flag: one.kind for one in STEPS}
 
 
-class InOrder(TyperCommand):
+class InOrder(Grouped):
     """A command that remembers in which order, and how often, flags of steps were given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -69,7 +69,9 @@ def with_steps(command: Callable[..., None]) -> Callable[..., None]:
 def _parameter(step: StepType) -> inspect.Parameter:
     names = ", ".join(one.name for one in step.options)
     text = f"{step.help} Options: {names}." if names else step.help
-    annotation = Annotated[bool, typer.Option(step.flag, help=text, show_default=False)]
+    annotation = Annotated[
+        bool, typer.Option(step.flag, help=text, show_default=False, rich_help_panel="Steps")
+    ]
     return inspect.Parameter(step.kind, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
 
 

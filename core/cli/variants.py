@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.helping import Group
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.sheets import print_parts
 from core.run.variants import family, precision_of_model, variant_of, verdicts
@@ -17,6 +18,7 @@ from core.wire.errors import SpecError, TunerError
 from core.wire.units import visible
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     help="List, rename and delete variants; `transform` makes them.",

@@ -26,7 +26,7 @@ MARGIN = 0.05  # a gain that differs by less from the recorded one is the same: 
 Answer = Literal["YES", "NO", "UNKNOWN"]
 Fact = Literal["OK", "NO", "NOTE", "UNKNOWN"]
 Speed = Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
-State = Literal["CONFIRMED", "FAILED", "UNDECIDED"]
+State = Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,10 +288,12 @@ def overall(
     targets: Sequence[TargetState],
     change: Change | None,
     asked_speed: bool,
+    measure: bool = True,
 ) -> State:
     """Return what all of it comes to: FAILED where something is surely wrong, UNDECIDED where it may be.
 
-    More gain than recorded is no failure. Nothing measured is open only where it was asked for.
+    More gain than recorded is no failure. Nothing measured is open only where it was asked for; where nobody
+    asked to `measure` and all else is well, it is NOT_MEASURED, never CONFIRMED.
     """
     slower = any(one.is_slower for one in transfers) or (change is not None and change.is_slower)
     if runs.state == "NO" or same.state == "NO" or slower or "MISSED" in targets:
@@ -303,4 +305,4 @@ def overall(
         open_ = False  # there was nothing else to ask
     if runs.state == "UNKNOWN" or same.state == "UNKNOWN" or open_ or "UNKNOWN" in targets:
         return "UNDECIDED"
-    return "CONFIRMED"
+    return "CONFIRMED" if measure else "NOT_MEASURED"

@@ -24,7 +24,7 @@ from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
 from core.wire.doors import found_library, library
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
-from core.wire.provenance import differing_facts
+from core.wire.provenance import differing_facts, is_software
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,16 +256,19 @@ def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
         found.checks.append(Check(name="machine", state="UNKNOWN", why=why))
         return
     found.differences = differing_facts(recorded, machine)
-    differs = len(found.differences)
-    why = f"{differs} fact{'s' * (differs != 1)} of the machine differ." if differs else ""
-    found.checks.append(
-        Check(
-            name="machine",
-            state="NOTE" if differs else "OK",
-            here="another" if differs else "the same",
-            why=why,
+    here, why = "the same", ""
+    if hardware := [name for name, _, _ in found.differences if not is_software(name)]:
+        here, why = "another", f"{_facts(len(hardware))} of the machine differ."
+    elif found.differences:
+        here, why = (
+            "this one with other software",
+            f"{_facts(len(found.differences))} of its software differ.",
         )
-    )
+    found.checks.append(Check(name="machine", state="NOTE" if why else "OK", here=here, why=why))
+
+
+def _facts(number: int) -> str:
+    return f"{number} fact{'s' * (number != 1)}"
 
 
 def _recorded_machine(environment: Any) -> _Machine | None:

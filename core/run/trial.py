@@ -80,15 +80,20 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
             raise
         record = resolve_model(store, wanted, run=run)  # the library has the same file elsewhere
     if wanted is not None and record.sha256 != wanted:
-        raise SpecError(
-            f"`{record.path}` is another model: its SHA-256 begins with `{record.sha256[:12]}`, but the "
-            f"configuration asks for `{wanted[:12]}`.",
-            hint="Choose the model that the configuration was made for, or remove `sha256` from it.",
-        )
+        raise another_model(record.path, record.sha256, wanted)
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
     return Resolved(
         record=record, spec=spec.model_copy(update={"model": model, "session": pinned(spec.session)})
+    )
+
+
+def another_model(path: Path | str, found: str, wanted: str) -> SpecError:
+    """Return the error for a file that holds another model than the one that is meant, by their SHA-256."""
+    return SpecError(
+        f"`{path}` is another model: its SHA-256 begins with `{found[:12]}`, but the configuration asks for "
+        f"`{wanted[:12]}`.",
+        hint="Choose the model that the configuration was made for, or remove `sha256` from it.",
     )
 
 

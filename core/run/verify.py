@@ -385,10 +385,11 @@ def _document(held: Opened, request: Request, machine: wire.Environment, found: 
         targets=[one.state for one in judged],
         change=found.change,
         asked_speed=asked_speed,
+        measure=request.measure,
     )
     return {
         "state": state,
-        "passed": state == "CONFIRMED",
+        "passed": state in ("CONFIRMED", "NOT_MEASURED"),
         "file": request.label,
         "model": {"name": held.name, "sha256": held.spec.model.sha256 or ""},
         "recorded_trial": held.trial or None,

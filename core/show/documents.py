@@ -504,7 +504,8 @@ class DifferingFact(TypedDict):
 class VerifyDocument(TypedDict):
     """What a recorded configuration does on this machine."""
 
-    state: Literal["CONFIRMED", "FAILED", "UNDECIDED"]  # exit code 0, 1, 3
+    # exit code 0, 0, 1, 3; NOT_MEASURED: all but the speed, which `--no-measure` leaves out
+    state: Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
     passed: bool  # everything that was asked for is confirmed
     file: str
     model: NamedModel

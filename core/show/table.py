@@ -43,6 +43,10 @@ class Abridged(str):
         made.short = short
         return made
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        """Return what makes a copy."""
+        return str(self), self.short
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

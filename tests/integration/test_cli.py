@@ -389,7 +389,7 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     listed = ok(cli.run("history", "--json")).document["trials"]
     assert [one["trial"] for one in listed] == [changed["trial"], again["trial"], first["trial"]]
     text = ok(cli.run("history", "--model", mlp, "--limit", "1")).out
-    assert changed["trial"][:12] in text
+    assert changed["trial"][:8] in text
     assert first["trial"][:12] not in text
 
 
@@ -490,7 +490,7 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     assert "`inter_op_num_threads` has no effect: used by ORT_PARALLEL only" in done.err
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["inter_op_num_threads"] for row in rows] == ["1", "2", "1", "2"]
-    assert [row["same_as"] for row in rows] == ["", "ORT_SEQUENTIAL, inter_op_num_threads 1", "", ""]
+    assert [row["same_as"] for row in rows] == ["", "ORT_SEQUENTIAL, inter_threads 1", "", ""]
     assert rows[0]["trial"] == rows[1]["trial"]
     assert {row["over_line"] for row in rows} == {"False"}
     assert all(float(row["rows_per_s_low"]) <= float(row["rows_per_s"]) for row in rows)

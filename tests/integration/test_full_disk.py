@@ -62,7 +62,7 @@ def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path:
 
     listed = cli.run("history")  # as full as before
     assert (listed.code, listed.err) == (0, "")
-    assert trial[:12] in listed.out
+    assert trial[:8] in listed.out
     assert str(kept) in listed.out
     assert str(kept) in cli.run("history", "--json").document["rescued"]
 

@@ -23,12 +23,14 @@ import pytest
 
 import core
 from core import wire
+from core.cli import verify as verify_command
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.verification import Gain, transfer
 from core.process.runner import run_job
 from core.run import verify as verifying
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, SCRIPT
 from core.run.scheduler import Scheduler
+from core.show.sheets.verifications import DIFFERS, WORDS
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.store import Store
 from core.wire.errors import StoreError
@@ -160,7 +162,7 @@ def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -
     looked = target.run_alone("verify", str(bundled), "--no-measure", "--quiet", "--json")
     assert looked.code == 0, looked.err
     found = looked.document
-    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("CONFIRMED", "YES", "YES")
+    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("NOT_MEASURED", "YES", "YES")
     assert {one["here"] for one in found["differences"]} <= {"absent"}, "only packages that were left out"
 
     raced = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
@@ -311,7 +313,7 @@ def test_on_the_same_machine_it_runs_and_answers_the_same(line: CommandLine, bun
     done = verify(line, bundled, "--no-measure")
     found = done.document
     assert done.code == 0, done.out
-    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("CONFIRMED", "YES", "YES")
+    assert (found["state"], found["runs"]["state"], found["same"]["state"]) == ("NOT_MEASURED", "YES", "YES")
     assert found["same"]["error"]["max_rel"] == 0
     assert found["fast"]["state"] == "NOT_MEASURED"
     assert found["differences"] == []
@@ -319,7 +321,7 @@ def test_on_the_same_machine_it_runs_and_answers_the_same(line: CommandLine, bun
     assert check_of(done, "settings")["here"] == "2 known"
     text = line.run("verify", str(bundled), "--no-measure", "--quiet")
     assert text.code == 0
-    assert "it holds here" in text.out
+    assert text.out.splitlines()[0].endswith(WORDS["NOT_MEASURED"])
     assert "answers the same yes" in text.out
 
 
@@ -452,9 +454,21 @@ def test_a_model_that_is_not_the_one_in_the_yaml_is_named(
     (tmp_path / "model").mkdir()
     shutil.copyfile(mlp, tmp_path / "model" / "digits_cnn.onnx")
     done = verify(line, tmp_path / CONFIG, "--no-measure")
-    assert done.code == EXIT_FAILED
-    assert "is another model" in done.document["runs"]["why"]
-    assert check_of(done, "model")["state"] == "NO"
+    assert done.code == EXIT_BAD_INPUT
+    assert "is another model" in done.document["error"]["message"]
+
+
+def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
+    line: CommandLine, bundled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_command, "scheduler", lambda store: pytest.fail("It waits."))
+    path = tmp_path / "changed.zip"
+    with zipfile.ZipFile(bundled) as before, zipfile.ZipFile(path, "w") as after:
+        for name in before.namelist():
+            after.writestr(name, before.read(name) + b"#" * (name == CONFIG))
+    done = verify(line, path)
+    assert done.code == EXIT_BAD_INPUT
+    assert "is not the file that was bundled" in done.document["error"]["message"]
 
 
 def test_a_yaml_alone_says_what_it_cannot_tell(line: CommandLine, trial: str, tmp_path: Path) -> None:
@@ -511,7 +525,16 @@ def test_what_differs_between_the_machines_stands_fact_by_fact(
     assert found["CPU quota"] == "0.5"
     assert check_of(done, "machine")["state"] == "NOTE"
     text = line.run("verify", str(bundled), "--no-measure", "--quiet").out
-    assert "What differs between the machines" in text
+    assert DIFFERS in text
+
+
+def test_the_same_machine_with_another_onnxruntime_is_no_other_machine(
+    line: CommandLine, bundled: Path, elsewhere: Callable[..., None]
+) -> None:
+    elsewhere(lambda facts: facts["libraries"].update(onnxruntime="1.99.0"))
+    done = verify(line, bundled, "--no-measure")
+    assert [one["name"] for one in done.document["differences"]] == ["onnxruntime"]
+    assert check_of(done, "machine")["here"] == "this one with other software"
 
 
 def test_threads_that_do_not_fit_are_noted(

@@ -24,11 +24,35 @@ def test_the_table_says_what_the_command_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_help_of_its_own_that_fits_80_characters_and_breaks_no_option(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run([name, "-h"]) == 0
     out = capsys.readouterr().out
+    assert out.startswith("Usage: ")
     assert f" {name} [OPTIONS]" in out
     assert COMMANDS[name].help in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    assert not any(line.endswith("-") and not line.endswith(" -") for line in out.splitlines())
+
+
+def explained(out: str) -> set[str]:
+    """The options whose meaning a help tells."""
+    lines = out.partition("More options")[0].splitlines()
+    return {line.split()[0].strip(",") for line in lines if line.startswith("  -")}
+
+
+def test_a_long_help_explains_what_is_used_every_day_and_names_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["bench", "-h"]) == 0
+    short = capsys.readouterr().out
+    assert run(["bench", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert {"--batch-size", "--intra-op-num-threads", "--config"} <= explained(short) < explained(whole)
+    assert all(one in short or one.startswith("--no-") for one in explained(whole))
+    assert short.index("\nWorkload:") < short.index("\nOutput:") < short.index("More options")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

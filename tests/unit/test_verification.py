@@ -116,6 +116,8 @@ def test_the_whole_is_as_good_as_its_worst_part() -> None:
     assert state(transfers=[open_]) == "UNDECIDED"
     assert state(transfers=[], asked_speed=True) == "UNDECIDED"
     assert state(transfers=[], asked_speed=False) == "CONFIRMED"
+    assert state(transfers=[], asked_speed=False, measure=False) == "NOT_MEASURED"
+    assert state(transfers=[], asked_speed=False, measure=False, same=Part(state="NO", why="")) == "FAILED"
     assert state(same=Part(state="NO", why="")) == "FAILED"
     assert state(same=Part(state="UNKNOWN", why="")) == "UNDECIDED"
     assert state(runs=Part(state="NO", why="")) == "FAILED"

@@ -13,7 +13,7 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,6 +34,7 @@ from core.run.bundle import (
     no_place,
 )
 from core.run.named_files import check_named_files, open_folders
+from core.run.trial import another_model
 from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.knobs import check_range, knob
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
@@ -99,16 +100,22 @@ def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> I
 
 
 def check(path: Path, *, expert: bool = False) -> None:
-    """Refuse before anybody waits what can be told without unpacking; arguments as of `opened`.
+    """Refuse before anybody waits what can be told without unpacking: every file is the one that is meant.
+
+    Args:
+        path: as of `opened`.
+        expert: likewise.
 
     Raises:
-        SpecError: as of `opened`.
+        SpecError: as of `opened`; or the model that a YAML file names is another one.
     """
     if not is_bundle(path):
-        _opened_yaml(path, expert=expert)
+        _check_model(_opened_yaml(path, expert=expert).spec)
         return
     with _archive(path) as (archive, packed_bytes):
-        _listed(archive, packed_bytes, path.resolve().parent)
+        manifest, entries = _listed(archive, packed_bytes, path.resolve().parent)
+        for one in manifest["files"]:
+            _check_hash(one, *_digest(_packed(archive, entries[one["path"]])))
 
 
 def is_bundle(path: Path) -> bool:
@@ -350,30 +357,58 @@ def _check_listed(manifest: Manifest, entries: Mapping[str, zipfile.ZipInfo]) ->
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path, one: BundledFile) -> None:
     target = folder / entry.filename
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest, total = hashlib.sha256(), 0
-    with archive.open(entry) as member, target.open("xb") as file:
+    with target.open("xb") as file:
+        _check_hash(one, *_digest(_packed(archive, entry), file))
+
+
+def _packed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """A file of a zip, piece by piece, and no more of it than it says."""
+    total = 0
+    with archive.open(entry) as member:
         while piece := member.read(PIECE):
             total += len(piece)
             if total > entry.file_size:
                 raise _refused(f"`{entry.filename[:80]}` is larger than it says")
-            digest.update(piece)
-            file.write(piece)
-    _check_hash(one, digest.hexdigest(), total)
+            yield piece
+
+
+def _digest(pieces: Iterable[bytes], copy: BinaryIO | None = None) -> tuple[str, int]:
+    """The SHA-256 and the bytes of a file, which is copied where that is asked for."""
+    digest, total = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        total += len(piece)
+        if copy is not None:
+            copy.write(piece)
+    return digest.hexdigest(), total
 
 
 def _check_beside(folder: Path, one: BundledFile) -> None:
     """Hold a file of an unpacked bundle against what the bundle says of it."""
-    path, digest, total = folder / one["path"], hashlib.sha256(), 0
+    path = folder / one["path"]
     try:
         if path.is_symlink():
             raise _refused(f"`{one['path'][:80]}` is a symbolic link")
         with open_regular(path) as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
-                total += len(piece)
+            found = _digest(iter(lambda: file.read(PIECE), b""))
     except OSError as error:
         raise _refused(f"`{one['path'][:80]}` cannot be read: {error.strerror or error}") from None
-    _check_hash(one, digest.hexdigest(), total)
+    _check_hash(one, *found)
+
+
+def _check_model(spec: TrialSpec) -> None:
+    """Refuse another model in the place of the one that a YAML file means; a name of the library is no file.
+
+    Raises:
+        SpecError: the file has another SHA-256.
+    """
+    path, wanted = Path(spec.model.path), spec.model.sha256
+    if wanted is None or not path.is_file():
+        return
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        found, _ = _digest(iter(lambda: file.read(PIECE), b""))
+        if found != wanted:
+            raise another_model(path, found, wanted)
 
 
 def _check_hash(one: BundledFile, found: str, total: int) -> None:

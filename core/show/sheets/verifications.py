@@ -15,9 +15,11 @@ Document = Mapping[str, Any]  # a `documents.VerifyDocument`
 
 WORDS: Mapping[str, str] = {
     "CONFIRMED": "it holds here",
+    "NOT_MEASURED": "it runs and answers the same here; its speed was not measured",
     "FAILED": "it does not hold here",
     "UNDECIDED": "it cannot be told yet",
 }
+DIFFERS = "What differs from the machine and the software that it was recorded with:"
 COLORS: Mapping[str, Color] = {
     **{"CONFIRMED": "green", "FAILED": "red", "UNDECIDED": "gray"},
     **{"YES": "green", "NO": "red", "UNKNOWN": "gray"},
@@ -121,7 +123,7 @@ def differences(document: Document) -> list[Part]:
         return []
     rows = [(one["name"], one["recorded"], one["here"]) for one in found]
     return [
-        Line("What differs between the machines:", apart=True),
+        Line(DIFFERS, apart=True),
         Table(columns=[Column("fact", tells=True), Column("recorded"), Column("here")], rows=rows),
     ]
 

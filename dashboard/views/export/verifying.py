@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.verification import MARGIN
 from core.run.baseline import Kept, read
+from core.run.bundle.opening import check, is_bundle
 from core.run.job import Status
 from core.run.verify import Request, verification
 from core.show.sheets import Line, Note, verifications
@@ -153,6 +154,8 @@ def _start() -> None:
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
             admit=_admitted,
         )
+        if is_bundle(path):
+            check(path)  # every file is the one that was bundled: told before anybody waits
         job = state.scheduler().submit(verification(request))
     except TunerError as error:
         state.keep_error(error, KIND)
