@@ -14,7 +14,9 @@ from core.run.search.enough import (
     can_confirm,
     check_time,
     confirmation_s,
+    costs_document,
     costs_from_past,
+    costs_from_search,
     enough_s,
     fit_words,
     fitting,
@@ -88,6 +90,12 @@ def test_earlier_measurements_tell_what_a_search_costs(run_s: float, runs: int) 
     assert costs.screen_s > costs.start_s + costs.block_s
     batch = anchor(spec(workload={"batch_size": 4}))
     assert costs_from_past(past(run_s), batch, fixed_s=1.0).run_s == pytest.approx(4 * run_s)
+
+
+def test_a_search_keeps_what_it_cost_for_the_next_one() -> None:
+    assert costs_from_search({"costs": costs_document(SLOW)}) == SLOW
+    assert costs_from_search({"costs": {"of": "another version"}}) is None
+    assert costs_from_search(None) is None
 
 
 def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -> None:

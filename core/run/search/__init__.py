@@ -22,7 +22,15 @@ from core.process.runner import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.search.choices import models_of, place_of, space_of
-from core.run.search.enough import Costs, check_time, costs_from_past, enough_s, extended_words, fit_words
+from core.run.search.enough import (
+    Costs,
+    check_time,
+    costs_from_past,
+    costs_from_search,
+    enough_s,
+    extended_words,
+    fit_words,
+)
 from core.run.search.plan import DESIGN, LOOKS_SHARE, gain_of
 from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
@@ -248,11 +256,22 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
 
 
 def _costs(prepared: Prepared, store: Store) -> Costs | None:
-    record = prepared.record
+    """By earlier comparisons of the model on this machine, else by its newest search of the same inputs."""
+    record, default = prepared.record, reference(prepared.resolved.spec)
     known = past(store, model_sha256=record.model_sha256, fingerprint=record.fingerprint)
-    if known is None:
-        return None
-    return costs_from_past(known, reference(prepared.resolved.spec), FIXED_S)
+    if known is not None:
+        return costs_from_past(known, default, FIXED_S)
+    for study in store.studies(model_sha256=record.model_sha256, limit=EARLIER):
+        same = study.fingerprint == record.fingerprint and _inputs(study.spec) == _inputs(default.to_dict())
+        if same and (costs := costs_from_search(study.answer)) is not None:
+            return costs
+    return None
+
+
+def _inputs(spec: Mapping[str, Any]) -> Any:
+    """Batch and sizes of a stored spec."""
+    workload = spec.get("workload", {})
+    return workload.get("batch_size"), workload.get("dims")
 
 
 def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:

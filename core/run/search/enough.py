@@ -7,8 +7,11 @@ needs enough inferences of each for a p50. Seconds throughout.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from core.evidence.documents import SearchCosts
 from core.run.prediction import Past, expected_run_s
 from core.run.race import schedule
 from core.run.race.blocks import SWITCH_S, pace
@@ -61,6 +64,21 @@ def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> Costs:
         fixed_s=fixed_s,
         after_s=2 * past.after_s,
     )
+
+
+def costs_from_search(answer: Mapping[str, Any] | None) -> Costs | None:
+    """Return what an earlier search of the model cost; None: it does not tell."""
+    kept = (answer or {}).get("costs")
+    try:
+        return None if kept is None else Costs(**kept)
+    except TypeError:  # stored by another version
+        return None
+
+
+def costs_document(costs: Costs) -> SearchCosts:
+    """Return the costs as a search keeps them."""
+    found: Any = asdict(costs)
+    return found  # type: ignore[no-any-return] # the same names
 
 
 def screening_s(costs: Costs, configurations: int) -> float:

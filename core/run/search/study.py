@@ -40,7 +40,15 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search.accuracies import right
 from core.run.search.choices import Models, make_variants, models_of, place_of, space_of
-from core.run.search.enough import LAUNCHES, Costs, confirmation_s, enough_s, extended_words, open_words
+from core.run.search.enough import (
+    LAUNCHES,
+    Costs,
+    confirmation_s,
+    costs_document,
+    enough_s,
+    extended_words,
+    open_words,
+)
 from core.run.search.plan import (
     LOOKS_SHARE,
     Known,
@@ -696,6 +704,8 @@ class Search:
             "strategy": self.question.strategy,
             "notes": self.notes,
         }
+        if self.costs is not None:
+            found["costs"] = costs_document(self.costs)
         if not self.confirmed:
             self._say_why_open(known, found)
         return found
