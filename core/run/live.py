@@ -150,7 +150,7 @@ def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
 
 def _work(wishes: Wishes, service: Service) -> Outcome:
     try:
-        with Workers(service.cancel, service.preloaded) as workers:
+        with Workers(service.cancel) as workers:
             return Outcome(
                 whole=Ending(state="COMPLETE", result={"glimpses": _Live(wishes, service, workers).run()})
             )
