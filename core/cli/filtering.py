@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.evidence.measurement import Trial
+from core.evidence.quality import letter
 from core.evidence.verdict import Grade
 from core.show.words import changes_of
 from core.spec import spec_from_dict
@@ -33,7 +34,7 @@ class Filter:
         """Refuse grades and settings that no trial has."""
         for one in self._grades:
             if one not in list(Grade):
-                raise SpecError(f"`--grade` takes A, B, C and F, but got `{one[:20]}`.", hint="Write A,B.")
+                raise SpecError(f"`--grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
         known = {setting.name for setting in KNOBS}
         for text in self.changed:
             name = text.partition("=")[0]
@@ -75,7 +76,7 @@ class Filter:
 
     def holds(self, trial: Trial) -> bool:
         """Whether a trial is like that, its state apart."""
-        if self._grades and trial.facts.get("grade") not in self._grades:
+        if self._grades and letter(trial.result) not in self._grades:
             return False
         if self.error and self.error.lower() not in (trial.error or {"message": ""})["message"].lower():
             return False

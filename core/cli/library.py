@@ -301,7 +301,7 @@ def history(
     model: Annotated[str | None, typer.Option(help="Only trials of this model.", show_default=False)] = None,
     grade: Annotated[
         str | None,
-        typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,F", show_default=False),
+        typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,D,F", show_default=False),
     ] = None,
     state: Annotated[
         Literal["COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING", "DAMAGED"] | None,

@@ -496,8 +496,9 @@ def grade(
 ) -> Graded:
     """Grade a comparison by how fine its answer is: by the widest interval of its verdicts.
 
-    A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: wider. F: the A/A test does not
-    let any verdict stand. What made the machine busy is told, but decides nothing here: see `busy`.
+    A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: within 10 %. D: wider, or not
+    known. F: the A/A test does not let any verdict stand. What made the machine busy is told, but decides
+    nothing here: see `busy`.
 
     Args:
         aa: the anchor against its twin; None: there was no A/A test.
@@ -508,14 +509,12 @@ def grade(
     """
     asked = [*half_widths] or [None if aa is None else aa.half_width]
     known = [one for one in asked if one is not None]
-    letter = Grade.of(max(known)) if len(known) == len(asked) else Grade.C
+    letter = Grade.of(max(known) if len(known) == len(asked) else None, frozen=frozen)
     if rejected:
         return Graded(grade=Grade.F, reason=_width(aa), remedy=_QUIETER)
-    if letter == Grade.A and not frozen:
-        letter = Grade.B
     return Graded(
         grade=letter,
-        reason=f"{_answer(half_widths)}{_width(aa)} {_disturbances(summary, frozen=frozen)}",
+        reason=f"{_answer(half_widths)}{_width(aa)} {_disturbances(summary, aa, frozen=frozen)}",
         remedy="" if letter == Grade.A else _remedy(summary, frozen=frozen),
     )
 
@@ -540,15 +539,23 @@ def _width(aa: Contrast | None) -> str:
     )
 
 
-def _disturbances(summary: Summary, *, frozen: bool) -> str:
+def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str:
+    """What the counters showed, in a sentence that does not contradict what the A/A control found."""
     marks = [_mark(name, summary) for name in summary.run_flags]
     marks += [] if frozen else ["workers that waited could not be stopped"]
-    return f"Disturbed: {'; '.join(marks)}." if marks else "Nothing disturbed the run."
+    if not marks:
+        return "Nothing disturbed the run."
+    told = "; ".join(marks)
+    passed = aa is not None and aa.half_width is not None and not biased(aa)
+    return f"{told[:1].upper()}{told[1:]}{'; the A/A result is unaffected' if passed else ''}."
 
 
 def _mark(name: str, summary: Summary) -> str:
-    share = summary.shares.get(name)
-    return f"{FLAGS[name]} ({_percent(share)} of the blocks)" if share else FLAGS[name]
+    share, what = summary.shares.get(name), FLAGS[name]
+    if not share:
+        return what
+    blocks = f"{_percent(share)} of the blocks"
+    return f"{blocks} had less CPU time than usual" if name == "cpu_deficit" else f"in {blocks} {what}"
 
 
 def _percent(share: float, digits: int = 0) -> str:

@@ -1,6 +1,7 @@
-"""Is this machine quiet enough to publish? What a self-test answers, for the page and the command line.
+"""The noise check: what a self-test says of this machine, for the page and the command line.
 
-Pure: a self-test that was made on its own (`evidence.self_test_result`) in, words and numbers out. What a
+It is passed where numbers of this machine may be published. Pure: a self-test that was made on its own
+(`evidence.self_test_result`) in, words and numbers out. What a
 comparison would need is predicted from the noise of one pair, so it holds for the model of the self-test and
 as long as the machine stays as it is. Seconds.
 """
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
+from core.evidence.quality import Quality, quality
 from core.evidence.verdict import Grade
 from core.spec.effort import EFFORTS, Effort
 
@@ -33,7 +35,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Whether this machine is quiet enough to publish, and why."""
+    """Whether this machine passes the noise check, and why. `headline` is the one statement of it."""
 
     publishable: bool
     headline: str
@@ -57,14 +59,14 @@ def answer(self_test: Mapping[str, Any]) -> Answer:
         self_test: `evidence.self_test_result`, or what the store kept of it.
     """
     needs = needed(self_test)
-    grade = self_test["grade"]
+    found = quality_of(self_test)
     busy = (self_test.get("busy") or {}).get("words") or ""
     fits = any(one.fits for one in needs if one.precision == PUBLISH)
-    publishable = grade in PUBLISHABLE and not busy and fits
+    publishable = found.grade in PUBLISHABLE and not busy and fits
     return Answer(
         publishable=publishable,
-        headline=_headline(grade, needs, busy, publishable=publishable),
-        grade=grade,
+        headline=_headline(found, needs, busy=bool(busy), publishable=publishable),
+        grade=found.grade,
         reason=self_test["grade_reason"],
         remedy=self_test["remedy"],
         sigma=self_test["sigma"],
@@ -72,6 +74,13 @@ def answer(self_test: Mapping[str, Any]) -> Answer:
         busy=busy,
         needs=needs,
     )
+
+
+def quality_of(self_test: Mapping[str, Any]) -> Quality:
+    """Return how good a self-test is by the interval of its A/A control."""
+    found = quality(self_test, [self_test])
+    assert found is not None, "a self-test is always graded"
+    return found
 
 
 def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
@@ -101,17 +110,20 @@ def _need(precision: Effort, deviation: float, generation_s: float) -> Need:
     )
 
 
-def _headline(grade: str, needs: Sequence[Need], busy: str, *, publishable: bool) -> str:
+def _headline(found: Quality, needs: Sequence[Need], *, busy: bool, publishable: bool) -> str:
+    reasons = ", ".join(found.reasons)
     if publishable:
-        return "Yes, this machine is quiet enough to publish."
-    if grade == Grade.F:
-        return "No. Two copies of one configuration differ here now: small differences would be false."
-    if busy:
-        return f"No: {busy}. Ratios would be those of a busy machine."
+        return f"Noise check: passed ({reasons})"
+    if found.grade == Grade.F:
+        return f"Noise check: failed ({reasons})"
+    return f"Noise check: not passed ({reasons}{'' if busy else _enough_for(found, needs)})"
+
+
+def _enough_for(found: Quality, needs: Sequence[Need]) -> str:
+    """What a machine that is not busy is quiet enough for."""
     fitting = [one.precision for one in needs if one.fits]
     if not needs:
-        return "No. The self-test was too short to tell how quiet this machine is."
+        return "; the test was too short to tell more"
     if not fitting:
-        return "No. This machine is too noisy for any of the presets now."
-    kind = "a ranking" if grade not in PUBLISHABLE else f"`--effort {fitting[-1]}`"
-    return f"No, not to publish; for {kind} it is quiet enough."
+        return "; too noisy for every effort"
+    return f"; enough for {'a ranking' if found.grade not in PUBLISHABLE else f'`--effort {fitting[-1]}`'}"

@@ -236,7 +236,7 @@ class Evidence:
             "verdict": Verdict.UNDECIDED if contradicted or doubt else found.verdict,
             "holds": not doubt,
             "holds_reason": doubt,
-            "grade": Grade.F if doubt else Grade.of(found.half_width),
+            "grade": Grade.F if doubt else Grade.of(found.half_width, frozen=self.record.frozen),
             "wall_s": self.record.wall_s,
             "per_row": rows[0] != rows[1],
             "flagged_rounds": len(flagged),

@@ -74,7 +74,8 @@ class Grade(StrEnum):
 
     A = "A", "fine", "verified", "green", 0.01
     B = "B", "good", "check_circle", "blue", 0.03
-    C = "C", "coarse", "grain", "orange", math.inf
+    C = "C", "coarse", "grain", "orange", 0.10
+    D = "D", "too coarse", "blur_on", "orange", math.inf
     F = "F", "rejected", "block", "red", math.inf
 
     def __new__(cls, value: str, word: str, icon: str, color: Color, most: float) -> Grade:
@@ -84,9 +85,10 @@ class Grade(StrEnum):
         return member
 
     @classmethod
-    def of(cls, half_width: float | None) -> Grade:
-        """Return A, B or C; C where the half-width is not known."""
-        return cls.C if half_width is None else next(one for one in cls if half_width <= one.most)
+    def of(cls, half_width: float | None, *, frozen: bool = True) -> Grade:
+        """Return A to D: D where the half-width is not known, B at best where processes were not `frozen`."""
+        letter = cls.D if half_width is None else next(one for one in cls if half_width <= one.most)
+        return letter if frozen else max(letter, cls.B)
 
 
 def is_rejected(graded: Mapping[str, Any] | None) -> bool:

@@ -755,7 +755,7 @@ class StudyDeletedDocument(TypedDict):
 
 
 class SelfTestDocument(SelfTestResult):
-    """An A/A test of this machine, and whether it is quiet enough to publish numbers."""
+    """An A/A test of this machine, and whether it passes the noise check."""
 
     state: JobState
     error: None

@@ -22,7 +22,8 @@ TERMS: Mapping[str, str] = {
     "margin": "A difference that counts as none, 2 % unless it is set. Within it two are equivalent.",
     "verdict": "faster or slower: the interval lies beyond 1×. Equivalent: it lies within the "
     "margin. Undecided: neither, more rounds may tell.",
-    "grade": "How fine an answer is: A within 1 %, B within 3 %, C coarser, F not to be believed.",
+    "grade": "How good an answer is: its interval is within ±1 % (A), ±3 % (B), ±10 % (C) or wider (D). "
+    "F: the A/A control failed, so that it must not be believed. A busy machine or an open answer is named.",
     "busy machine": "Other programs used the CPUs meanwhile. Ratios stay those of the same rounds; "
     "times are not the configuration's alone.",
     "glimpse": "An estimate from a few launches of fresh processes. No verdict: outputs are not compared.",

@@ -14,6 +14,7 @@ from typing import Any
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.quality import BUSY
 from core.evidence.verdict import (
     NOT_KNOWN,
     Color,
@@ -34,7 +35,6 @@ from core.wire.guard import else_words
 
 Contrast = Mapping[str, Any]
 
-BUSY = "busy machine"  # the remark where there is room for two words
 OLDER = (
     "Raced by an earlier version of ORTune: its interval knows one pair of processes only, and may be too "
     "narrow."
@@ -82,6 +82,15 @@ def busy_words(result: Mapping[str, Any] | None) -> str:
 def busy_mark(result: Mapping[str, Any] | None) -> str:
     """The remark in two words, behind a number in a list: " · busy machine"; empty on a quiet machine."""
     return f" · {BUSY}" if busy_words(result) else ""
+
+
+def quality_details(result: Mapping[str, Any] | None) -> list[str]:
+    """What the quality of a result rests on, in sentences: its precision, the machine, what would help."""
+    found = result or {}
+    told = [sentence(text) for name in ("grade_reason", "remedy") if (text := str(found.get(name) or ""))]
+    if busy := busy_words(found):
+        told.insert(1, f"Measured {busy}. {BUSY_MEANING}")
+    return told
 
 
 def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:

@@ -6,7 +6,6 @@ no clock, no file. A ratio is drawn as its distance from 1 in percent: two equal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,7 +58,7 @@ def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
     """Return self-tests, as the store keeps them, in the order of time; without a ratio there is no point."""
     known = sorted((one for one in self_tests if one.get("ratio")), key=lambda one: one["at"])
     groups = {name: [one for one in known if _name(one) == name] for name in (AGREES, DIFFERS)}
-    bands = [Band(grade=one, percent=100 * one.most) for one in Grade if math.isfinite(one.most)]
+    bands = [Band(grade=one, percent=100 * one.most) for one in (Grade.A, Grade.B)]
     far = [max(abs(value) for value in _bounds(one) if value is not None) for one in known]
     reach = min(max([*far, bands[1].percent]) * _ROOM, MOST)
     return History(

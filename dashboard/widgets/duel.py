@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show import cells, interim, verdict
 from core.wire.errors import TunerError
@@ -105,9 +106,7 @@ def card(duel: Duel, actions: Callable[[], None] = lambda: None, *, elsewhere: b
             with st.popover("How sure this is, and why", icon=":material/help_center:", key="sure"):
                 _sure(duel, said)
             if said.advice:
-                st.page_link(
-                    QUIET_PAGE, label="Is this machine quiet enough?", icon=":material/monitor_heart:"
-                )
+                st.page_link(QUIET_PAGE, label="Noise check of this machine", icon=":material/monitor_heart:")
 
 
 def warnings(duel: Duel | None) -> list[str]:
@@ -136,8 +135,7 @@ def _headline(icon: str, text: str, duel: Duel) -> None:
         st.space("stretch")
         result = duel.comparison.facts
         results.breach_badge(duel.trial.result)
-        results.busy_badge(result)
-        results.grade_badge(result.get("grade"), result.get("grade_reason", ""))
+        results.quality_badge(quality(result, duel.contrasts[:1]), result)
 
 
 def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:

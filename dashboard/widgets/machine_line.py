@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.evidence.quietness import Answer
+from core.evidence.quietness import Answer, quality_of
 from core.process.machine_queue import Entry
 from core.run.job import Status
 from core.show.sheets import things
@@ -144,17 +144,17 @@ def providers(environment: wire.Environment) -> None:
 
 
 def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
-    """Draw what a self-test said: the answer, its grade and reason, and what each effort would need."""
+    """Draw what a self-test said: one statement, the details of it, and what each effort would need."""
     with st.container(border=True, key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.subheader(f"{icon} {format.plain(answer.headline)}", anchor=False, width="content")
             st.space("stretch")
-            results.grade_badge(answer.grade, answer.reason)
+            results.quality_badge(quality_of(self_test))
         st.markdown(format.plain(answer.reason))
         if answer.busy:
             st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
-        if answer.remedy:
+        if answer.remedy and not answer.publishable:
             st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
         st.caption(format.plain(_about(answer, self_test)))
         if answer.needs:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.run.job import Status
 from core.show import interim, standings, verdict
@@ -40,8 +41,7 @@ def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *
         st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
         if not live:
             results.state_badge(comparison.state)
-        results.busy_badge(result)
-        results.grade_badge(result.get("grade"), result.get("grade_reason") or "")
+        results.quality_badge(quality(result), result)
         if result:
             st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
         st.space("stretch")
@@ -177,7 +177,7 @@ def _headline(comparison: Comparison) -> None:
     if is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
-            title=f"{said} Grade F",
+            title=said,
             icon=":material/block:",
         )
         results.busy_note(result)
@@ -185,7 +185,7 @@ def _headline(comparison: Comparison) -> None:
     st.markdown(f"#### {said}")
     results.busy_note(result)
     if result.get("grade") not in (None, "A"):
-        st.caption(f":material/info: Grade {result['grade']}: {reason} {remedy}".rstrip())
+        st.caption(f":material/info: {reason} {remedy}".rstrip())
 
 
 def _forest(comparison: Comparison) -> None:

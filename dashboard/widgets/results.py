@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
-from core.evidence.verdict import Grade
+from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
 from core.show import settings, verdict
 from core.show.cells import Cell, Result
@@ -24,7 +24,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     # state -> icon, colour
     "WAITING": (":material/hourglass_empty:", "orange"),
     "RUNNING": (":material/speed:", "blue"),
-    "COMPLETE": (":material/check_circle:", "green"),
+    "COMPLETE": (":material/check_circle:", "gray"),  # how good its answer is says `quality_badge`
     "FAIL": (":material/error:", "red"),
     "CANCELLED": (":material/cancel:", "gray"),
     "DAMAGED": (":material/broken_image:", "red"),
@@ -37,30 +37,22 @@ def state_badge(name: str) -> None:
     st.badge(STATE_WORDS[name], icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table above
 
 
-def grade_badge(grade: str | None, reason: str = "") -> None:
-    """Draw how fine a comparison is: letter, icon, word and colour, with the reason on demand."""
-    if not grade or grade not in list(Grade):
-        return
-    shown = Grade[grade]
-    text = f"Grade {shown}, {shown.word}"
-    st.badge(text, icon=format.icon(shown.icon), color=shown.color, help=format.plain(reason) or None)
+def quality_badge(shown: Quality | None, result: Result | None = None) -> None:
+    """Draw how good an answer is and why, with the details of `result` on demand; nothing without a grade."""
+    if shown is not None:
+        more = " ".join(verdict.quality_details(result))
+        st.badge(
+            format.plain(shown.label),
+            icon=format.icon(shown.icon),
+            color=shown.color,
+            help=format.plain(more) or None,
+        )
 
 
 def breach_badge(result: Result | None) -> None:
     """Draw the mark of a result whose outputs are not what they should be; nothing for any other."""
     if why := breach(result):
         st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
-
-
-def busy_badge(result: Result | None) -> None:
-    """Draw the mark of a race on a busy machine, with who else used it on demand; nothing for any other."""
-    if words := verdict.busy_words(result):
-        st.badge(
-            verdict.BUSY,
-            icon=":material/groups:",
-            color="orange",
-            help=format.plain(f"{verdict.sentence(words)} {verdict.BUSY_MEANING}"),
-        )
 
 
 def busy_note(result: Result | None) -> None:
@@ -98,7 +90,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
         result = trial.facts
         if not judged:
             breach_badge(result)
-            busy_badge(result)
+            quality_badge(quality(result), result)
         if result.get("fallback"):
             st.badge(
                 "fallback",

@@ -73,7 +73,7 @@ def test_a_race_of_three_to_its_table(open_browser: Open, home: Path) -> None:
         expect(table).to_contain_text(one.label)
     expect(table).to_contain_text("baseline")
     grade = stored.result["grade"]
-    expect(page.get_by_text(re.compile(f"Grade {grade}, ")).first).to_be_visible()
+    expect(page.get_by_text(re.compile(f"Grade {grade}: ")).first).to_be_visible()
     expect(page.locator(".st-key-compare-forest .main-svg").first).to_be_visible()
     expect(page.locator(".st-key-compare-timeline .main-svg").first).to_be_visible()
     page.get_by_role("tab", name="Distribution").click()

@@ -364,7 +364,7 @@ ACTIONS = {
     "Curves": "Measure|All points are measured",
     "Profile": "Profile",
     "Why": "Explain",
-    "Machine": "Test quietness",
+    "Machine": "Check noise",
     "Variants": "Make",
     "Accuracy": "Evaluate",
     "Scorecard": "Measure what is missing",

@@ -107,9 +107,9 @@ def test_a_busy_machine_is_said_with_its_grade() -> None:
     assert lines(things.quietness(answer)) == [
         "No.",
         "  grade         C",
-        "  reason        Wide.",
+        "  details       Wide.",
+        "                Tested on a busy machine.",
         "  noise         between processes ±1 %; –",
-        "  BUSY          Tested on a busy machine.",
     ]
 
 

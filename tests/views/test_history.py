@@ -19,6 +19,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
+from core.evidence.quality import BUSY, CONTROL_FAILED
 from core.show.table import Column, tabulate
 from core.store import Change, ModelRecord
 from core.store.library import remove_model
@@ -130,8 +131,9 @@ def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Op
     at = open_page("history")
     shown = table(at).set_index("Trial")
     assert set(shown.index) == {one.id[:12] for one in (faster.trial, rejected.trial, alone)}
-    assert shown.loc[faster.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["1.42× faster", "A"]
-    assert shown.loc[rejected.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["rejected", "F"]
+    assert shown.loc[faster.trial.id[:12], ["Verdict", "Grade"]].tolist() == ["1.42× faster", "B: ±2 %"]
+    told = shown.loc[rejected.trial.id[:12], ["Verdict", "Grade"]].tolist()
+    assert told == ["rejected", f"F: {CONTROL_FAILED}"]
     assert shown.loc[alone.id[:12], ["Verdict", "Grade"]].fillna("").tolist() == ["", ""]
     at.selectbox(key="history.kind").set_value("reference").run()
     assert set(table(at)["Trial"]) == {one.baseline.id[:12] for one in (faster, rejected)}
@@ -141,8 +143,11 @@ def test_a_busy_machine_is_in_the_table_and_can_be_searched_for(open_page: Open,
     quiet, busy = duel(mlp), duel(mlp, busy=builders.busy_machine())
     at = open_page("history")
     shown = table(at).set_index("Trial")
-    assert shown.loc[busy.trial.id[:12], ["Verdict", "Machine"]].tolist() == ["1.42× faster", "busy"]
-    assert shown.loc[quiet.trial.id[:12], "Machine"] == ""
+    assert shown.loc[busy.trial.id[:12], "Verdict"] == "1.42× faster"
+    assert shown.loc[[one.trial.id[:12] for one in (busy, quiet)], "Grade"].tolist() == [
+        f"B: ±2 %, {BUSY}",
+        "B: ±2 %",
+    ]
     at.text_input(key="history.search").set_value("chromium").run()
     assert table(at)["Trial"].tolist() == [busy.trial.id[:12]]
     at = select(at, 0)

@@ -128,7 +128,7 @@ def test_the_newest_answer_is_shown_with_what_each_precision_needs(
     put(machine, 3_000_000.0, when="during", grade="C", grade_reason="")
     at = open_page("machine")
     said = texts(at)
-    assert "quiet enough to publish" in " ".join(one.value for one in at.subheader)
+    assert "passed (±0.8 %)" in " ".join(one.value for one in at.subheader)
     assert "came out at 1.004×, ±0.8 %." in said
     assert "It was loud." not in said
     assert "one pair of blocks scatters by ±2 %, one pair of processes scatters by ±0.4 %" in said

@@ -306,7 +306,7 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     assert "(-75 %)" in said
     badges = [one.value for one in at.markdown if "badge" in str(one.value)]
     assert any("1.50× faster" in one.replace("\\", "") for one in badges)
-    assert "95 % [1.47, 1.53], grade A" in said
+    assert "95 % [1.47, 1.53], grade B: ±2 %" in said
     assert any("not raced yet" in one for one in badges)
     assert any("baseline" in one for one in badges)
 
@@ -338,7 +338,7 @@ def test_a_slower_variant_has_its_interval_in_the_direction_of_its_verdict(
     race(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=0.5)
     said = texts(open_page("variants", model=mlp))
     assert "2.00× slower" in said
-    assert "95 % [1.96, 2.04], grade A" in said
+    assert "95 % [1.96, 2.04], grade B: ±2 %" in said
 
 
 def test_a_busy_machine_and_an_earlier_version_are_told_with_the_speed(

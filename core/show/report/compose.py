@@ -9,6 +9,7 @@ from core import __version__
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
+from core.evidence.quality import quality
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
 from core.run.search import found_by
@@ -138,7 +139,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
         "measured_at": record.finished_at or record.created_at,
         "verdict": said,
         "color": searches.COLORS[answer["outcome"]] if answer else "gray",
-        "support": [f"grade {answer['grade']}"] if answer and answer.get("grade") else [],
+        "support": [found.label] if answer and (found := searches.quality_of(answer)) else [],
         "rejected": said if is_turned_down else "",
         "result": [_section("Answer", sheet, without=said), *_everything(about)],
         "cost": _cost(_named(trials, names), price),
@@ -320,10 +321,9 @@ def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
 def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
     """What must be known beside the notes: a busy machine, wrong outputs, fallbacks, pruned samples."""
     found = []
-    if race is not None and (words := verdict.busy_words(race.result)):
-        found.append(f"Measured {words}. {verdict.BUSY_MEANING}")
-    if race is not None and race.facts.get("grade") not in (None, *list(Grade)[:1]):
-        found.append(f"Grade {race.facts['grade']}: {race.facts.get('grade_reason') or ''}".strip())
+    good = quality(race.result) if race is not None else None
+    if race is not None and good is not None and good.color != Grade.A.color:
+        found.append(" ".join([f"{good.label}.", *verdict.quality_details(race.result)]))
     for trial in trials:
         name = changes_in_words(trial) or "default"
         if why := breach(trial.facts):

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.evidence.quality import BUSY, letter, quality
 from core.evidence.verdict import look
 from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
@@ -36,6 +37,10 @@ from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK, WARNING, breach
 from core.wire.units import size, span
 
+_GRADE_HELP = (
+    "How good the answer is: its 95 % interval is within ±1 % (A), ±3 % (B), ±10 % (C) or wider (D); F: the "
+    "A/A control failed. Behind it stands what limits the answer."
+)
 OUTPUTS_HELP = (
     "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
     "compared."
@@ -125,8 +130,8 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         ),
         (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
         (
-            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
-            lambda one: busy_words(race.result),
+            Column("grade", on="browser", help=_GRADE_HELP),
+            lambda one: _quality_words(race.result, [found[one]]) if one in found else "",
         ),
         (
             Column("settings", on="browser", help="All that differs from the baseline."),
@@ -218,12 +223,18 @@ def past(races: Sequence[Comparison]) -> Table:
         (Column("when", "moment"), lambda one: one.created_at),
         (Column("configurations", tells=True), _against),
         (Column("result"), past_text),
-        (Column("grade"), lambda one: one.facts.get("grade") or ""),
-        (Column("machine", narrow=True, help=MACHINE_HELP), lambda one: busy_words(one.result)),
+        (Column("grade", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
         (Column("effort"), lambda one: one.protocol.get("precision") or ""),
         (Column("study"), lambda one: one.study),
         (Column("comparison", "id"), lambda one: one.id),
     )
+
+
+def _quality_words(
+    result: Mapping[str, Any] | None, answers: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    found = quality(result, answers)
+    return found.words if found is not None else ""
 
 
 def _against(race: Comparison) -> str:
@@ -433,18 +444,14 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
         (Column("changed", on="browser", tells=True, help="All that differs from the defaults."), _asked),
         (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
-        (Column("grade", on="browser", help=_GRADE_HELP), lambda one: one.facts.get("grade")),
+        (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
         (Column("kind", key="kind"), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), lambda one: STATE_WORDS[one.state]),
-        (Column("grade", on="terminal"), lambda one: one.facts.get("grade")),
-        (Column("grade", key="grade", on="none"), lambda one: one.facts.get("grade")),
+        (Column("grade", on="terminal"), lambda one: letter(one.result)),
+        (Column("grade", key="grade", on="none"), lambda one: letter(one.result)),
         (Column("changed", on="terminal"), _changed_in_short),
         (Column("changed", key="changed", on="none"), changes_in_words),
-        (
-            Column("machine", on="browser", help=_BUSY_HELP),
-            lambda one: "busy" if busy_words(one.facts) else "",
-        ),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: cells.outputs_words(one.facts),
@@ -480,13 +487,6 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
 
 
 _VERDICT_HELP = "Against the baseline that was pinned then, else against ONNX Runtime's default."
-_BUSY_HELP = (
-    "busy: who else used it stands under the table when its row is ticked. Empty: nobody, or not known."
-)
-_GRADE_HELP = (
-    "How fine the answer of the race is, by what two copies of one configuration differed: A within 1 %, B "
-    "within 3 %, C wider; F: rejected."
-)
 
 
 def rescued(files: Sequence[Path]) -> list[Note | Line]:
@@ -564,6 +564,7 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
     result = trial.facts
     remarks = _fallback(result.get("effective_providers") if result.get("fallback") else None)
     remarks += [MARK] if breach(result) else []
+    remarks += [BUSY] if busy_words(result) else []
     if trial.state == "DAMAGED":
         remarks.append("damaged on the disk: no number of it is shown")
     elif trial.state != "COMPLETE":

@@ -14,6 +14,7 @@ from core.evidence.documents import (
     LimitJudged,
     SearchResult,
 )
+from core.evidence.quality import Quality, quality
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
 from core.evidence.verdict import Color, Verdict, ratio_text
@@ -22,6 +23,7 @@ from core.show import settings
 from core.show.format import duration, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
+from core.show.verdict import busy_words
 from core.show.words import STATE_WORDS, counted
 from core.spec.question import OBJECTIVES, question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
@@ -80,7 +82,8 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     match answer["outcome"]:
         case "FOUND" if winner is not None:
             short, span = gain_parts(winner["gain"])
-            grade = f", grade {answer['grade']}" if answer.get("grade") else ""
+            found = quality_of(answer)
+            grade = f", grade {found.grade}" if found is not None else ""
             kept = "; it keeps every limit" if answer["limits"] else ""
             return f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}."
         case "NO_DIFFERENCE":
@@ -98,6 +101,16 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     short, span = gain_parts(winner["gain"])
     told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
     return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."
+
+
+def quality_of(answer: SearchResult | Mapping[str, Any]) -> Quality | None:
+    """Return how good the answer is, by the gain that it tells; None where no race was graded."""
+    winner: Confirmed | None = answer["winner"]
+    shown = winner if winner is not None else next(iter(answer["others"]), None)
+    gains: list[dict[str, Any]] = [] if shown is None else [{**shown["gain"]}]
+    if answer["outcome"] == "UNDECIDED":
+        gains = [{**one, "verdict": Verdict.UNDECIDED} for one in gains]
+    return quality(answer, gains)
 
 
 def _nearest(answer: Mapping[str, Any]) -> str:
@@ -223,8 +236,10 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
     ]
     if answer["limits"]:
         parts.insert(0, Fact("limits", ", ".join(answer["limits"])))
-    if answer["busy"]:
-        parts.append(Fact("busy", answer["busy"]["words"], "orange"))
+    if (found := quality_of(answer)) is not None:
+        parts.append(Fact("grade", found.words, found.color))
+    if busy := busy_words(answer):
+        parts.append(Fact("", f"Measured {busy}."))
     return parts
 
 

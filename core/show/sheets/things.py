@@ -7,7 +7,6 @@ from typing import Any
 
 from core import wire
 from core.evidence.quietness import Answer
-from core.evidence.verdict import Grade
 from core.show.format import short
 from core.show.sheets import Fact, Part, Sheet
 from core.show.sheets.trials import notes
@@ -181,14 +180,14 @@ def _providers(facts: wire.Environment) -> Iterator[Fact]:
 
 
 def quietness(answer: Answer) -> Sheet:
-    """Whether the machine is quiet enough to publish, why, and what each effort would need."""
+    """Whether the machine passes the noise check, the details of it, and what each effort would need."""
     sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % a pair of blocks"
     if answer.sigma_between is not None:
         sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
-    parts: list[Part] = [Fact("grade", answer.grade, Grade[answer.grade].color)]
-    for name, text in (("reason", answer.reason), ("remedy", answer.remedy), ("noise", sigma)):
-        parts += [Fact(name, text)] if text else []
-    parts += [Fact("BUSY", f"Tested {answer.busy}.", "orange")] if answer.busy else []
+    parts: list[Part] = [Fact("grade", answer.grade), Fact("details", answer.reason)]
+    parts += [Fact("", f"Tested {answer.busy}.")] if answer.busy else []
+    parts += [Fact("what to do", answer.remedy)] if answer.remedy and not answer.publishable else []
+    parts.append(Fact("noise", sigma))
     return Sheet(answer.headline, [*parts, *([needs(answer)] if answer.needs else [])])
 
 

@@ -8,14 +8,15 @@ from typing import Any
 from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResult
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
+from core.evidence.quality import quality
 from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words
-from core.evidence.verdict import Grade, is_rejected, look
+from core.evidence.verdict import is_rejected, look
 from core.evidence.work import Work, key_of, works
 from core.show import cells
 from core.show.format import provider
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, tabulate, texts
-from core.show.verdict import OLDER, is_older, noise_words
+from core.show.verdict import OLDER, is_older, noise_words, quality_details
 from core.show.words import changes_in_words, changes_of, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.guard import MARK, breach, error_in_words
@@ -104,19 +105,19 @@ def proof(one: ContrastRecord | ComparisonResult) -> str:
     made: Any = one.get("generations")  # of a contrast their number, of a comparison all of them
     many = len(made) if isinstance(made, list) else made
     generations = f"{counted(many, 'generation')} of " if many else ""
-    return f"grade {one['grade']}, {generations}{counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
+    good = quality(one, [one] if "candidate" in one else None)
+    letter = good.grade if good is not None else DASH
+    return f"grade {letter}, {generations}{counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
 
 
 def grade(result: TrialResult | ComparisonResult) -> Iterator[Fact]:
-    """How fine the answer is and why, and what made the machine busy."""
-    if not result.get("grade"):
+    """How good the answer is and why, in one line, and the details."""
+    found = quality(result)
+    if found is None:
         return
-    letter = Grade[result["grade"]]
-    rejected = "REJECTED: " if is_rejected(result) else ""
-    reason = f"{rejected}{result['grade_reason']} {result['remedy']}".strip()
-    yield Fact(f"grade {letter}", reason, letter.color)
-    if found := result.get("busy"):
-        yield Fact("BUSY", f"Measured {found['words']}.", "orange")
+    rejected = "REJECTED; " if is_rejected(result) else ""
+    yield Fact("grade", f"{rejected}{found.words}", found.color)
+    yield from (Fact("", text) for text in quality_details(result))
 
 
 def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from core.evidence.comparison import Comparison
+from core.evidence.quality import BUSY, quality
 from core.evidence.verdict import is_rejected
 from core.run.axes import PERCENTILE_NAMES, point_name
 from core.run.sweep import REFUSED, Measured
@@ -67,22 +68,21 @@ def _empty(rows: Sequence[Measured]) -> None:
 def _trust(race: Comparison | None, actions: Callable[[], None]) -> None:
     """Say how fine the race of this sweep is; a rejected one ranks no point."""
     result = race.facts if race is not None else {}
-    grade = result.get("grade")
     reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
-            title="Rejected: these points are not ranked. Grade F",
+            title="Rejected: these points are not ranked",
             icon=":material/block:",
         )
         actions()
-    elif grade:
+    elif found := quality(result):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.busy_badge(result)
-            common.grade_badge(grade, str(result.get("grade_reason") or ""))
+            common.quality_badge(found, result)
             st.caption(
                 f"{format.plain(verdict.counted(result))} of all points, "
-                f"{format.duration(result.get('wall_s'))}. " + ("" if grade == "A" else f"{reason} {remedy}"),
+                f"{format.duration(result.get('wall_s'))}. "
+                + ("" if found.grade == "A" else f"{reason} {remedy}"),
                 width="content",
             )
             actions()
@@ -247,5 +247,5 @@ def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     latency = f"{curve_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
-    text += f" · {verdict.BUSY}" if busy.get(row.race) else ""
+    text += f" · {BUSY}" if busy.get(row.race) else ""
     return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))

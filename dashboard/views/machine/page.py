@@ -1,4 +1,4 @@
-"""Machine: what it is, what it may use, which providers load, and whether it is quiet enough to publish."""
+"""Machine: what it is, what it may use, which providers load, and the noise check."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ def _peaks(fingerprint: str) -> None:
         peaks.shown(found, key="machine.peaks.table")
 
 
-# --- quietness ----------------------------------------------------------------------------------------------
+# --- the noise check ---------------------------------------------------------------------------------------
 
 
 def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
     running = _running()
     action.button(
-        "Test quietness",
+        "Check noise",
         key="machine.test",
         type="primary",
         icon=":material/monitor_heart:",
         on_click=test,
         **state.unless_closed(
-            "Races ONNX Runtime's default against a second process of itself, for a few seconds.",
+            "Measures ONNX Runtime's default against a second process of itself, for a few seconds.",
             busy="A self-test is under way." if running is not None else "",
         ),
     )
-    st.markdown("#### Is it quiet enough to publish?")
+    st.markdown("#### Noise check")
     if running is not None:
         st.fragment(_live, run_every=state.look_s(None))(running.id)
     else:

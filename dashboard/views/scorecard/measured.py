@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
 from core.run.scorecard import Needed, Row
 from core.show import verdict
@@ -19,7 +20,7 @@ ICONS: Mapping[State, tuple[str, str]] = {
     "UNKNOWN": (":material/help:", "gray"),
 }
 BREACH = ":material/warning: outputs differ"
-BUSY = f":material/groups: {verdict.BUSY}"
+BUSY = f":material/groups: {quality.BUSY}"
 
 
 def heads(judged: Sequence[Judged]) -> list[str]:

@@ -85,8 +85,7 @@ def _card(record: StudyRecord, answer: SearchResult) -> None:
         color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
         st.subheader(f":{color}[{icon}] {format.plain(headline(answer))}", anchor=False, width="content")
         st.space("stretch")
-        results.busy_badge(answer)
-        results.grade_badge(answer["grade"])
+        results.quality_badge(searches.quality_of(answer), answer)
     for line in answer.get("remarks", ()):
         st.markdown(f":orange[:material/warning:] {format.plain(line)}")
     st.markdown(format.plain(searches.sentence(answer)))

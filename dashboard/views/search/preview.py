@@ -33,7 +33,7 @@ def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str, *,
         for line in lines(asked, space, bought(model, asked, space)):
             st.markdown(format.plain(line))
         st.page_link(
-            "views/machine/page.py", label="Is this machine quiet enough?", icon=":material/monitor_heart:"
+            "views/machine/page.py", label="Noise check of this machine", icon=":material/monitor_heart:"
         )
         if space.left_out:
             st.caption("Left out, because they would be another one's twins:")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected, look, measured, parts
 from core.show import verdict as verdicts
 from core.show.sheets.variants import option_text
@@ -56,10 +57,11 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
     rests_on = parts(found)[1] if known else "too few rounds for an interval"
     if known and is_rejected(found):
         rests_on = measured(found)
+    good = quality(found, [found])
     remarks = [verdicts.busy_words(found), "one pair of processes" if verdicts.is_older(found) else ""]
     return Verdict(
         words=verdicts.short(found),
-        interval=f"{rests_on}, grade {found['grade']}",
+        interval=f"{rests_on}, grade {good.words}" if good is not None else rests_on,
         remark="; ".join(one for one in remarks if one),
         icon=format.icon(icon),
         color=color,

@@ -1,0 +1,116 @@
+"""How good an answer is and why, in one statement: its precision and the state of the machine together.
+
+The one source of what screens, sheets and reports show beside an answer. Computed from stored results, so
+that those of earlier versions are graded by the same rules. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from core.evidence.verdict import Color, Grade, Verdict, is_rejected, precision_text
+
+BUSY = "busy machine"
+CONTROL_FAILED = "A/A control failed"
+NO_INTERVAL = "no interval"
+NOT_PAUSED = "other processes could not be paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """A grade with its reasons. Green and blue only where all is decided and the machine was quiet."""
+
+    grade: Grade
+    reasons: tuple[str, ...]  # a few words each: what the precision is, then what limits the answer
+    icon: str  # name of a Material Symbol
+    color: Color
+
+    @property
+    def words(self) -> str:
+        """For a table: "B: ±1.6 %, busy machine"."""
+        return f"{self.grade}: {', '.join(self.reasons) or self.grade.word}"
+
+    @property
+    def label(self) -> str:
+        """For a badge: "Grade B: ±1.6 %, busy machine"."""
+        return f"Grade {self.words}"
+
+
+def quality(
+    result: Mapping[str, Any] | None, answers: Sequence[Mapping[str, Any]] | None = None
+) -> Quality | None:
+    """Return how good the answers of a result are; None where nothing was graded, as in a profile.
+
+    Args:
+        result: of a comparison, a trial, a search or a self-test, as it is stored; read are `grade`, `busy`
+            and `contrasts`.
+        answers: contrasts to be graded, with `verdict` where they answer a question. None: those of `result`
+            against its first reference.
+    """
+    found = result or {}
+    if not found.get("grade"):
+        return None
+    asked = _answers(found) if answers is None else answers
+    valid = [] if found["grade"] == Grade.F else [one for one in asked if not is_rejected(one)]
+    busy = [BUSY] if found.get("busy") else []
+    if found["grade"] == Grade.F or (asked and not valid):
+        return _shown(Grade.F, [CONTROL_FAILED, *busy], Grade.F)
+    graded, precision = _precision(valid, Grade[found["grade"]])
+    undecided = sum(one.get("verdict") == Verdict.UNDECIDED for one in valid)
+    open_ = _some(undecided, len(asked), Verdict.UNDECIDED.word)
+    rejected = _some(len(asked) - len(valid), len(asked), "rejected")
+    reasons = [*precision, *rejected, *open_, *busy]
+    if busy:
+        return _shown(graded, reasons, _Doubt("groups", "orange"))
+    return _shown(graded, reasons, Verdict.UNDECIDED if open_ else Grade.C if rejected else graded)
+
+
+def letter(result: Mapping[str, Any] | None) -> Grade | None:
+    """Return the grade of a trial's own answer, for lists and filters; None: nothing was graded."""
+    found = quality(result)
+    return found.grade if found is not None else None
+
+
+def _answers(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The contrasts against the first reference: the baseline, or the default where the baseline failed."""
+    contrasts: Sequence[Mapping[str, Any]] = result.get("contrasts") or []
+    return [one for one in contrasts if one.get("baseline") == contrasts[0].get("baseline")]
+
+
+def _precision(answers: Sequence[Mapping[str, Any]], stored: Grade) -> tuple[Grade, list[str]]:
+    """The worst grade of the answers, and their precision; without an answer what is stored."""
+    if not answers:
+        return stored, []
+    widths = list(map(_half_width, answers))
+    known = [one for one in widths if one is not None]
+    by_width = Grade.D if len(known) < len(widths) else Grade.of(max(known))
+    own = max([by_width, *(Grade[one["grade"]] for one in answers if one.get("grade"))])
+    if len(known) < len(widths):
+        return own, [NO_INTERVAL]
+    reasons = [f"{'up to ' if len(known) > 1 else ''}{precision_text(max(known))}"]
+    return own, [*reasons, *([NOT_PAUSED] if own > by_width else [])]
+
+
+def _half_width(contrast: Mapping[str, Any]) -> float | None:
+    """Half the interval as a share of the ratio, where a record has its bounds alone, too."""
+    ratio, low, high = (contrast.get(name) for name in ("ratio", "ratio_low", "ratio_high"))
+    if (half := contrast.get("half_width")) is not None or not ratio or low is None or high is None:
+        return half
+    return float((high - low) / 2 / ratio)
+
+
+def _some(many: int, total: int, what: str) -> list[str]:
+    if not many:
+        return []
+    return [what if many == total else f"{many} of {total} {what}"]
+
+
+class _Doubt(NamedTuple):
+    icon: str
+    color: Color
+
+
+def _shown(graded: Grade, reasons: Sequence[str], look: Grade | Verdict | _Doubt) -> Quality:
+    return Quality(grade=graded, reasons=tuple(reasons), icon=look.icon, color=look.color)
