@@ -464,7 +464,8 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
-        return kinds.race(asked, study=name, model_name=model.name, what=what, wait_quiet_s=patience_s)
+        names = {"study": name, "model_name": model.name, "what": what}
+        return kinds.race(asked, **names, wait_quiet_s=patience_s, protocol=kinds.each_alone(asked))
 
     return Study(name=name, strategy=once(Heat(asked=asked, job=race)))
 
@@ -474,7 +475,7 @@ def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progres
     store = found.store
 
     def begin(heats: Sequence[Heat]) -> None:
-        announce(store, [one for heat in heats for one in heat.asked], progress)
+        announce(store, [one for heat in heats for one in heat.asked], progress, family=1)
 
     with scheduler(store) as service:
         if reuse:

@@ -183,10 +183,12 @@ def _short(ref: str) -> str:
 # --- how long, and how sure ---------------------------------------------------------------------------------
 
 
-def announce(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
+def announce(
+    store: Store, asked: Sequence[Configuration], progress: Progress, *, family: int | None = None
+) -> None:
     """Say before the start who races and how long that takes."""
     everybody = line_up(asked)
-    progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody])}")
+    progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody], family)}")
 
 
 def _who(everybody: Sequence[Configuration]) -> str:
@@ -196,7 +198,7 @@ def _who(everybody: Sequence[Configuration]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} race" if len(names) > 1 else f"{names[0]} runs alone"
 
 
-def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
+def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> str:
     protocol = specs[0].protocol
     if protocol.runs is not None:
         asked = f"{protocol.runs} runs of each"
@@ -204,7 +206,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
         precision = EFFORTS[protocol.precision]
         budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
         asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
-    found = _prediction(store, specs)
+    found = _prediction(store, specs, family)
     if found is None:
         return f"{asked}; the time is not known: no race of this model has told it here yet"
     seconds, rounds, in_budget = found
@@ -212,7 +214,9 @@ def _how_long(store: Store, specs: Sequence[TrialSpec]) -> str:
     return f"{asked}; about {seconds:.0f} s, {rounds} rounds{late}"
 
 
-def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, bool] | None:
+def _prediction(
+    store: Store, specs: Sequence[TrialSpec], family: int | None
+) -> tuple[float, int, bool] | None:
     """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
     try:
         model = resolve_trial(specs[0], store, no_worker).record.content_sha256
@@ -222,7 +226,7 @@ def _prediction(store: Store, specs: Sequence[TrialSpec]) -> tuple[float, int, b
         return None
     if known is None:
         return None
-    found = predict(specs, known)
+    found = predict(specs, known, family)
     return found.seconds, found.rounds, found.in_budget
 
 

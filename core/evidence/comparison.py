@@ -39,7 +39,7 @@ class Comparison:
     model_name: str
     model_sha256: str
     contestants: tuple[Contestant, ...]
-    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed
+    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed, family, splits
     created_at: float  # seconds since the epoch
     study: str = ""
     owner: str = ""

@@ -1,7 +1,9 @@
 """Going on with a finished race: its raw record from what the store kept, and the looks that are left to it.
 
-More generations join those that there are, and the answer is that of all of them. A race that looked at its
-numbers before has spent some of its 5 %: what is left is split over the looks to come. Pure.
+More generations join those that there are, and the answer is that of all of them. In 95 % no interval of a
+comparison misses: of none of the contrasts that are told together, at none of its looks, and at no look of
+what goes on from it. So it never spends all that is left of the 5 %: of n looks to come each gets
+one part of n + 1, and the last part is left for going on, again and again (a geometric series). Pure.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from core.wire.errors import SpecError
 
 MORE_LOOKS = 3  # at least, behind the generations that there are
 GROWTH = 1.5  # from one look to the next
-MOST_ALPHA = 1.25 * (1 - CONFIDENCE)  # however often a race goes on, its intervals hold with 93.75 %
+LEAST_LEFT = 1e-9  # of the 5 %: less is rounding
 
 
 def check(race: Comparison, trials: Sequence[Trial]) -> None:
     """Refuse what cannot be gone on with.
 
     Raises:
-        SpecError: the race has no result, is of an older version, had an exact number of runs, or its raw
-            samples are gone.
+        SpecError: the race has no result, is of an older version, had an exact number of runs, has spent its
+            looks, or its raw samples are gone.
     """
     reason = ""
     if not race.result:
@@ -36,6 +38,8 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
         reason = "was raced by an older version, with one process of each configuration"
     elif race.protocol.get("runs"):
         reason = "was asked for an exact number of runs"
+    elif left(race) <= LEAST_LEFT:
+        reason = "has used all the interim analyses that its 95 % intervals allow"
     elif any(trial.state != "COMPLETE" for trial in trials):
         reason = "has contestants that did not come through"
     elif any("blocks" not in trial.facts for trial in trials):
@@ -56,30 +60,54 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
     """
     asked = EFFORTS[precision]
     made = len(race.facts["generations"])
-    used = [look for look in race.protocol["looks"] if race.protocol.get("made", 0) < look <= made]
     looks = list(asked.looks)
     while sum(look > made for look in looks) < MORE_LOOKS:
         looks.append(round(GROWTH * max(looks[-1], made)))
-    alpha = 1 - CONFIDENCE
-    spent = race.protocol.get("spent", 0.0) + len(used) * alpha / splits(race.protocol)
-    left = max(alpha - spent, (MOST_ALPHA - spent) / 2) / sum(look > made for look in looks)
+    share = left(race) / parts(sum(look > made for look in looks))
     return {
         **race.protocol,
         "precision": precision,
         "target": asked.target,
         "budget_s": asked.budget_s if budget_s is None else budget_s,
         "looks": looks,
-        "splits": alpha / left,
-        "spent": spent,
+        "splits": (1 - CONFIDENCE) / share,
+        "spent": (1 - CONFIDENCE) / family(race.protocol) - left(race),
         "made": made,
         "least": min(look for look in looks if look > made),  # whoever asks for more gets more
         "continues": race.id,
     }
 
 
+def parts(looks: int, family: int = 1) -> int:
+    """Return by what the 5 % of an interval of a new comparison are divided.
+
+    Args:
+        looks: how often it may look at its numbers; one part more is left for going on with it. 0: an exact
+            number of runs, which cannot be gone on with.
+        family: how many contrasts are told together, all of which hold with 95 %.
+    """
+    return (looks + 1 if looks else 1) * family
+
+
+def family(protocol: Mapping[str, Any]) -> int:
+    """Return how many contrasts of a race hold together with 95 %; 1: each alone."""
+    return int(protocol.get("family") or 1)
+
+
 def splits(protocol: Mapping[str, Any]) -> float:
-    """Return by what the 5 % of an interval of a race are divided: the number of its looks, as a rule."""
+    """Return by what the 5 % of an interval of a race are divided; before there was `parts`, by its looks."""
     return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
+
+
+def left(race: Comparison) -> float:
+    """Return what each contrast may still err by, all looks of the race and of those before it taken off.
+
+    Its end counts as a look, wherever it came.
+    """
+    protocol, made = race.protocol, len(race.facts.get("generations") or ())
+    looks = {look for look in protocol.get("looks") or () if protocol.get("made", 0) < look <= made}
+    spent = protocol.get("spent", 0.0) + len(looks | {made}) * (1 - CONFIDENCE) / splits(protocol)
+    return float((1 - CONFIDENCE) / family(protocol) - spent)
 
 
 def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:

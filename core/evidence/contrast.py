@@ -15,7 +15,7 @@ import statistics
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from operator import mul
 from typing import cast
@@ -76,6 +76,12 @@ class Contrast:
     drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: float  # within which a difference counts as none
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its bounds; None where they are not known."""
+        known = self.ratio_low is not None and self.ratio_high is not None
+        return cast(tuple[float, float], (self.ratio_low, self.ratio_high)) if known else None
+
     def to_dict(self) -> ContrastNumbers:
         """Plain JSON data."""
         return cast(ContrastNumbers, asdict(self))
@@ -99,7 +105,8 @@ def contrast(
 
     An interval has the confidence 1 - 0.05/looks, so that with 95 % all intervals of all looks hold together,
     and a comparison may stop at any of them. A stop between two looks (the budget) takes the place of the
-    look that follows. From 16 generations on it is widened where one resembles the one before.
+    look that follows. Where several contrasts are told together, `looks` counts those of all of them (see
+    `continuation.parts`). From 16 generations on an interval is widened where one resembles the one before.
 
     EQUIVALENT, the whole interval within 1/(1 + margin) and 1 + margin, wins over FASTER and SLOWER. There is
     no interval, and the verdict is UNDECIDED, where one generation has fewer than 5 rounds; below 5
@@ -110,8 +117,8 @@ def contrast(
     Args:
         generations: of each, in order, ln(baseline's median per row / candidate's) of its rounds; empty ones
             are skipped.
-        looks: how often the comparison may look at its numbers to decide whether to stop; the 5 % are divided
-            by it.
+        looks: by what the 5 % are divided: how often the comparison may look at its numbers to decide whether
+            to stop, times the contrasts that hold together.
         margin: relative difference up to which two contestants count as equally fast; 0: never.
         prior: of the spread between processes; None: these generations alone.
 
@@ -172,6 +179,29 @@ def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
     if len(kept) < SEEN_UNITS or within is None:
         return None
     return _robust_deviation([_center(one) for one in kept]) ** 2 - within
+
+
+def spanning(one: Contrast, other: Contrast) -> Contrast:
+    """Return `one` with an interval that holds the interval of `other`, too; the verdict follows from it.
+
+    What more rounds and more processes would narrow is not told apart any more.
+
+    Args:
+        one: with an interval.
+        other: with an interval, of some of the same rounds.
+    """
+    assert one.interval is not None
+    assert other.interval is not None
+    low, high = min(one.interval[0], other.interval[0]), max(one.interval[1], other.interval[1])
+    return replace(
+        one,
+        ratio_low=low,
+        ratio_high=high,
+        verdict=Verdict.of(low, high, one.margin),
+        half_width=(high - low) / 2 / one.ratio,
+        within_half_width=None,
+        between_half_width=None,
+    )
 
 
 def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:

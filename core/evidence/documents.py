@@ -25,7 +25,7 @@ class ContrastNumbers(TypedDict):
     """A ratio with its interval, and what follows from it. Bounds are null where they cannot be known."""
 
     ratio: float  # speed against the baseline: above 1 is faster
-    ratio_low: float | None  # of the 95 % interval, for new processes of the same configurations
+    ratio_low: float | None  # of the 95 % interval for new processes, which `protocol.family` of them share
     ratio_high: float | None
     verdict: Verdict
     rounds: int
@@ -54,7 +54,7 @@ class ContrastRecord(ContrastNumbers):
     per_row: bool  # the sides fed different numbers of rows: the ratio is per row
     flagged_rounds: int  # that something disturbed
     without_flagged: ContrastNumbers | None  # of the other rounds; null: too few, or none is flagged
-    contradicted: NotRequired[bool]  # the two decide differently, so that the verdict is UNDECIDED
+    contradicted: NotRequired[bool]  # the two decide differently, so that the interval spans both
     outputs_differ: bool | None  # of the candidate from what they should be, or between two models
     something_else: NotRequired[str]  # why two different models do not compute the same; empty: they do
     notes: list[str]
@@ -297,11 +297,12 @@ class GenerationRecord(TypedDict):
 
 
 class Rank(TypedDict):
-    """A place; contestants that cannot be told apart share it."""
+    """The places that the intervals against the baseline leave open for a configuration; 1 is the fastest."""
 
     trial: str
-    rank: int
-    ties: list[str]
+    rank: int  # the best of them: 1 + how many are surely faster, their whole interval above its own
+    rank_worst: NotRequired[int]  # the worst: all but those that are surely slower
+    ties: list[str]  # trials that are neither surely faster nor surely slower
 
 
 class DiscardedRound(TypedDict):

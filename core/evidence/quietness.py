@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.evidence.continuation import parts
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.quality import Quality, quality
 from core.evidence.verdict import Grade
@@ -98,7 +99,7 @@ def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
 
 def _need(precision: Effort, deviation: float, generation_s: float) -> Need:
     looks = precision.looks
-    units = predicted_units(deviation, precision.target, looks=len(looks), prior_df=ASSUMED.df)
+    units = predicted_units(deviation, precision.target, looks=parts(len(looks)), prior_df=ASSUMED.df)
     look = sufficient_look(units, looks)
     seconds = (look or units) * generation_s
     return Need(

@@ -1,18 +1,15 @@
-"""Ranks of contestants from their contrasts. Pure functions of numbers; see `contrast` for what a unit is."""
+"""Ranks of configurations, by the intervals against their baseline that are shown. Pure."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
-
-from core.evidence.contrast import ASSUMED, Prior, contrast
-from core.evidence.verdict import Verdict
-from core.spec.effort import DEFAULT_MARGIN
+from itertools import permutations
+from typing import Any
 
 Key = tuple[int, int]  # generation, round
 PerRound = Mapping[Key, float]
+Interval = tuple[float, float]  # of a ratio: lower and upper bound; the baseline's is (1, 1)
 
 
 def paired(own: PerRound, other: PerRound) -> list[list[float]]:
@@ -30,67 +27,82 @@ def paired(own: PerRound, other: PerRound) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """The place of one contestant: 1 + how many are clearly faster."""
+    """The places that the intervals leave open for one configuration, 1 being the fastest."""
 
     name: str
-    rank: int
-    ties: tuple[str, ...]  # those that are not clearly faster or slower, in the given order
+    best: int  # 1 + how many are surely faster
+    worst: int  # of all, without those that are surely slower
+    ties: tuple[str, ...]  # neither surely faster nor surely slower, in the given order
 
 
-def ranks(
-    per_round: Mapping[str, PerRound],
-    *,
-    looks: float = 1,
-    margin: float = DEFAULT_MARGIN,
-    prior: Prior | None = ASSUMED,
-) -> list[Rank]:
-    """Rank contestants by pairwise contrasts over the rounds that both sides have.
+def ranks(intervals: Mapping[str, Interval | None]) -> list[Rank]:
+    """Rank configurations by their intervals against one baseline, which is among them.
 
-    A pair is clearly apart when its contrast says FASTER or SLOWER at a confidence that is split over all
-    pairs (Bonferroni), so that with 95 % no two equal contestants get different ranks. What is EQUIVALENT,
-    UNDECIDED or without common rounds is a tie. "Clearly faster" is carried along chains (faster than one
-    that is faster), so that nobody stands above a contestant that is clearly faster.
+    One is surely faster than another where its whole interval lies above the other's. So a rank never
+    contradicts a picture or a table of the intervals; and where these hold together, with 95 %, so do all
+    ranks. Nothing else is asked: no margin, no second test of pairs.
 
     Args:
-        per_round: contestant -> {(generation, round): ln(median latency per row)}.
-        looks: as for `contrast`.
-        margin: as for `contrast`.
-        prior: as for `contrast`.
+        intervals: name -> bounds of its ratio, of which above 1 is faster; None: not known.
 
     Returns:
-        The ranks, best first, in the given order within a rank; "1, 1, 3" where two tie ahead of a third.
+        The ranks, the best first, in the given order where two have the same places.
     """
-    names = list(per_round)
-    faster = _clearly_faster(per_round, max(1.0, looks * math.comb(len(names), 2)), margin, prior)
     found = [
         Rank(
             name=name,
-            rank=1 + sum((other, name) in faster for other in names),
+            best=1 + sum(surely_faster(other, own) for other in intervals.values()),
+            worst=len(intervals) - sum(surely_faster(own, other) for other in intervals.values()),
             ties=tuple(
-                other
-                for other in names
-                if other != name and (name, other) not in faster and (other, name) not in faster
+                one
+                for one, other in intervals.items()
+                if one != name and not surely_faster(own, other) and not surely_faster(other, own)
             ),
         )
-        for name in names
+        for name, own in intervals.items()
     ]
-    return sorted(found, key=lambda one: one.rank)
+    return sorted(found, key=lambda one: (one.best, one.worst))
 
 
-def _clearly_faster(
-    per_round: Mapping[str, PerRound], looks: float, margin: float, prior: Prior | None
-) -> set[tuple[str, str]]:
-    pairs: set[tuple[str, str]] = set()
-    for a, b in combinations(per_round, 2):
-        common = paired(per_round[a], per_round[b])
-        if not common:
-            continue
-        found = contrast(common, looks=looks, margin=margin, prior=prior)
-        if found.verdict == Verdict.FASTER:
-            pairs.add((a, b))
-        elif found.verdict == Verdict.SLOWER:
-            pairs.add((b, a))
-    for middle, (a, b) in product(per_round, permutations(per_round, 2)):  # Warshall: the chains
-        if (a, middle) in pairs and (middle, b) in pairs:
-            pairs.add((a, b))
-    return {(a, b) for a, b in pairs if (b, a) not in pairs}
+def intervals(
+    contrasts: Sequence[Mapping[str, Any]], baseline: str, names: Sequence[str]
+) -> dict[str, Interval | None]:
+    """Return the intervals of `names` against `baseline`, which may be among them.
+
+    Args:
+        contrasts: of a comparison; those against others are left out.
+        baseline: trial.
+        names: trials; what has no interval is not known.
+    """
+    found: dict[str, Interval | None] = dict.fromkeys(names)
+    for one in contrasts:
+        if one["candidate"] in found and one["baseline"] == baseline:
+            found[one["candidate"]] = _bounds(one)
+    return {**found, **({baseline: (1.0, 1.0)} if baseline in found else {})}
+
+
+def _bounds(contrast: Mapping[str, Any]) -> Interval | None:
+    """Bounds that the verdict follows from: earlier versions stored none that span a contradiction."""
+    told = [contrast]
+    if contrast.get("contradicted") and contrast.get("without_flagged"):
+        told.append(contrast["without_flagged"])
+    lows, highs = ([one[name] for one in told] for name in ("ratio_low", "ratio_high"))
+    return None if None in (*lows, *highs) else (min(lows), max(highs))
+
+
+def surely_faster(one: Interval | None, other: Interval | None) -> bool:
+    """Whether the whole of an interval lies above another; never, where one is not known."""
+    return one is not None and other is not None and one[0] > other[1]
+
+
+def are_level(intervals: Sequence[Interval | None], margin: float) -> bool:
+    """Whether no two of several configurations can differ by more than the margin.
+
+    Args:
+        intervals: of their ratios against one baseline; None: not known.
+        margin: relative difference that counts as none.
+    """
+    known = [one for one in intervals if one is not None]
+    return len(known) == len(intervals) and all(
+        one[1] <= (1 + margin) * other[0] for one, other in permutations(known, 2)
+    )

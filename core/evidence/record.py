@@ -48,6 +48,7 @@ class Settings:
     anchor: int
     runs: int | None = None  # exactly so many timed runs of each; None: until the answer is known
     least: int = 0  # generations before which it does not stop for being decided
+    family: int = 1  # contrasts whose intervals hold together, so that ranks follow from them; 1: each alone
     splits: float | None = None  # by which the 5 % of an interval are divided; None: the number of looks
     prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED  # the spread between processes, by run_s
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core import __version__, wire
 from core.evidence import documents
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import Contrast, contrast, excess_between
+from core.evidence.contrast import Contrast, contrast, excess_between, spanning
 from core.evidence.documents import (
     ComparisonResult,
     ContrastRecord,
@@ -42,7 +42,7 @@ from core.evidence.interference import (
 )
 from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
-from core.evidence.ranking import PerRound, paired, ranks
+from core.evidence.ranking import PerRound, intervals, paired, ranks
 from core.evidence.statistics import mean_estimate
 from core.evidence.verdict import Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
@@ -53,7 +53,7 @@ from core.wire.units import ms
 if TYPE_CHECKING:  # the record alone: what runs a race stays out
     from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
 
-MAX_RANKED = 32  # ranks compare every pair; a curve of hundreds of points is no ranking
+MAX_RANKED = 32  # a curve of hundreds of points is no ranking
 CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # so many without a flagged block carry a verdict of their own
 LEAST_WARM_UP = 4  # runs, with the first of all: fewer cannot show a steady latency
 COPIES = (0, 1)  # processes of a contestant in a generation, at most
@@ -222,8 +222,9 @@ class Evidence:
         if clean is not None and contradicted:
             notes.append(
                 f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
-                f"disturbed say {clean.verdict}: this is undecided."
+                f"disturbed say {clean.verdict}: the interval spans both."
             )
+            found = spanning(found, clean)
         doubt = stands(found, self.aa)
         notes += [doubt] if doubt else []
         notes += self._outputs(candidate, baseline)
@@ -233,7 +234,7 @@ class Evidence:
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
             **found.to_dict(),
-            "verdict": Verdict.UNDECIDED if contradicted or doubt else found.verdict,
+            "verdict": Verdict.UNDECIDED if doubt else found.verdict,
             "holds": not doubt,
             "holds_reason": doubt,
             "grade": Grade.F if doubt else Grade.of(found.half_width, frozen=self.record.frozen),
@@ -306,9 +307,13 @@ class Evidence:
         standing = [index for index in range(len(self.entrants)) if self._stands(index)]
         if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
             return []
-        per_round = {self.entrants[index].trial: self._per_row[index] for index in standing}
-        found = ranks(per_round, looks=self.looks, margin=self.margin, prior=self.record.prior)
-        return [{"trial": one.name, "rank": one.rank, "ties": list(one.ties)} for one in found]
+        assert self._reference is not None
+        names = [self.entrants[index].trial for index in standing]
+        found = ranks(intervals(self.contrasts, self.entrants[self._reference].trial, names))
+        return [
+            {"trial": one.name, "rank": one.best, "rank_worst": one.worst, "ties": list(one.ties)}
+            for one in found
+        ]
 
     # --- what happened --------------------------------------------------------------------------------------
 
@@ -362,7 +367,7 @@ class Evidence:
         if len(record.groups) > 1:
             found.append(
                 f"Memory did not hold everybody at once: {len(record.groups)} groups raced in turn, each "
-                "with the references. Ranks across groups are ties."
+                "with the references."
             )
         if not record.frozen:
             found.append(

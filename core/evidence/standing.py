@@ -22,7 +22,7 @@ from core.evidence.contrast import (
     sufficient_look,
 )
 from core.evidence.documents import Outcome
-from core.evidence.ranking import paired
+from core.evidence.ranking import paired, surely_faster
 from core.evidence.record import Key, Settings
 from core.evidence.verdict import Verdict
 
@@ -37,6 +37,22 @@ def told(found: Contrast | None) -> dict[str, Any]:
     if found is None:
         return {"ratio": None, "ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED.value}
     return dict(found.to_dict())
+
+
+def _apart_from_the_rest(found: Mapping[int, Contrast], settled_ones: set[int]) -> set[int]:
+    """Those of the settled whose intervals overlap none of those that stay."""
+    leaving = set(settled_ones)
+    while True:
+        staying = [one for index, one in found.items() if index not in leaving]
+        held = {index for index in leaving if any(_overlap(found[index], one) for one in staying)}
+        if not held:
+            return leaving
+        leaving -= held
+
+
+def _overlap(one: Contrast, other: Contrast) -> bool:
+    ahead = surely_faster(one.interval, other.interval) or surely_faster(other.interval, one.interval)
+    return not ahead
 
 
 class Standing:
@@ -145,7 +161,9 @@ class Standing:
     ) -> list[int]:
         """Who goes on after `generations`: at a look, whoever is settled leaves; the references stay.
 
-        Among rivals whoever is surely slower than the leader leaves.
+        Where several are ranked, nobody leaves whose interval overlaps that of one who stays: while their
+        order is open, both are measured equally long. Among rivals whoever is surely slower than the leader
+        leaves.
         """
         if self.settings.effort.rivals:
             if generations not in self.looks:
@@ -155,7 +173,10 @@ class Standing:
         if generations not in self.looks or rounds < RICH_ROUNDS:
             return list(racing)
         found = self.contrasts(racing, live)
-        return [i for i in racing if i not in found or not self._is_settled(found[i])]
+        settled_ones = {index for index, one in found.items() if self._is_settled(one)}
+        if self.settings.family > 1:
+            settled_ones = _apart_from_the_rest(found, settled_ones)
+        return [i for i in racing if i not in settled_ones]
 
     def rivals(self, racing: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
         """The leader, and how the other rivals stand to it, at a confidence that is split over all of them.

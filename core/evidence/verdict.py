@@ -144,8 +144,9 @@ def words(contrast: Mapping[str, Any]) -> str:
     """Say a contrast (`Contrast.to_dict()`, or a stored one) in plain English, for screens and commands.
 
     "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
-    (1.004×, 95 % [0.995, 1.013])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not known
-    yet", where the interval is wider than `ratio_is_known` allows.
+    (1.004×, 95 % [0.995, 1.013])", "within the equivalence margin of ±2 %, though measurably slower (0.991×,
+    95 % [0.987, 0.995])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not known yet",
+    where the interval is wider than `ratio_is_known` allows.
     """
     short, rest = parts(contrast)
     match _verdict(contrast):
@@ -176,9 +177,26 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
         case Verdict.FASTER | Verdict.SLOWER:
             return f"{ratio:.{places}f}× {verdict.word}", span
         case Verdict.EQUIVALENT:
-            margin = contrast.get("margin") or DEFAULT_MARGIN  # results may be stored without it
-            return f"{verdict.word} larger than {100 * margin:g} %", f"{ratio:.{places}f}×, {span}"
+            return _equivalent(contrast), f"{ratio:.{places}f}×, {span}"
     return verdict.word, f"between {low:.{places}f}× and {high:.{places}f}×"
+
+
+def measurably(contrast: Mapping[str, Any]) -> Verdict | None:
+    """Return FASTER or SLOWER where the whole interval lies on one side of 1, within the margin or beyond it.
+
+    EQUIVALENT says that a difference is too small to matter; it may be sure all the same. None: it is not.
+    """
+    low, high = contrast["ratio_low"], contrast["ratio_high"]
+    if low is None or high is None:
+        return None
+    return Verdict.FASTER if low > 1 else Verdict.SLOWER if high < 1 else None
+
+
+def _equivalent(contrast: Mapping[str, Any]) -> str:
+    margin = 100 * (contrast.get("margin") or DEFAULT_MARGIN)  # results may be stored without it
+    if (sure := measurably(contrast)) is not None:
+        return f"within the equivalence margin of ±{margin:g} %, though measurably {sure.word}"
+    return f"{Verdict.EQUIVALENT.word} larger than {margin:g} %"
 
 
 def measured(contrast: Mapping[str, Any]) -> str:

@@ -56,23 +56,29 @@ class _Ready:
     origin: Origin
 
 
-def protocol_of(spec: ProtocolSpec, *, different_models: bool = False, stage: str = "") -> dict[str, Any]:
+def protocol_of(
+    spec: ProtocolSpec, *, different_models: bool = False, stage: str = "", family: int = 1
+) -> dict[str, Any]:
     """Return what a comparison records of how it is measured, with a seed for the order of its rounds.
 
     Args:
         spec: how well to measure.
         different_models: models that compute something else may race.
         stage: of a search, see `STAGES`; empty: it is raced for a result.
+        family: how many contrasts are told together: the intervals of all of them hold with 95 %.
     """
     precision = effort(stage or spec.precision)
+    looks = list(precision.looks) if spec.runs is None else []
+    joint = {} if stage else {"family": family, "splits": continuation.parts(len(looks), family)}
     return {
         "precision": precision.name,
         "target": precision.target,
         "budget_s": precision.budget_s if spec.budget_s is None else spec.budget_s,
         "margin": spec.margin,
         "runs": spec.runs,
-        "looks": list(precision.looks) if spec.runs is None else [],
+        "looks": looks,
         "seed": secrets.randbelow(2**31),
+        **joint,
         **({"different_models": True} if different_models else {}),
     }
 
@@ -266,6 +272,7 @@ def _race(
     settings = Settings(
         effort=replace(effort(protocol["precision"]), looks=tuple(protocol["looks"])),
         splits=splits,
+        family=continuation.family(protocol),
         least=protocol.get("least", 0),
         budget_s=float(protocol["budget_s"]),
         margin=protocol["margin"],

@@ -97,19 +97,26 @@ def race(
         what: one line for those who wait; empty: how many race.
         wait_quiet_s: see `duel`.
         different_models: models that compute something else may race; without it such a race fails.
-        protocol: of the comparison, see `protocol_of`; None: what the first candidate asks for.
+        protocol: of the comparison, see `protocol_of`; None: what the first candidate asks for, with
+            intervals that hold together for everybody against the baseline.
     """
     name = model_name or Path(asked[0].spec.model.path).stem
     everybody = line_up(asked)
+    family = max(1, len(everybody) - 1)
     job = _lined_up(
         everybody,
-        protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models),
+        protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models, family=family),
         what=what or f"race of {len(asked)} configurations of {name}",
         study=study,
         model_name=model_name,
         wait_quiet_s=wait_quiet_s,
     )
     return replace(job, specs=[one.spec for one in asked])
+
+
+def each_alone(asked: Sequence[Configuration]) -> dict[str, Any]:
+    """Return the protocol of the points of a sweep, for `race`: the interval of each ratio holds alone."""
+    return protocol_of(next(one for one in asked if one.role == "candidate").spec.protocol)
 
 
 def more_generations(

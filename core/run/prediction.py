@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.evidence.comparison import Comparison
+from core.evidence.continuation import parts
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.measurement import Trial
 from core.evidence.standing import RICH_ROUNDS, RICH_S
@@ -99,15 +100,21 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
     return replace(found, factor=min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)))
 
 
-def predict(specs: Sequence[TrialSpec], past: Past) -> Prediction:
-    """Return how long a race of `specs`, the anchor among them, will take; the first one's protocol holds."""
+def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -> Prediction:
+    """Return how long a race of `specs`, the anchor among them, will take; the first one's protocol holds.
+
+    Args:
+        specs: the anchor comes last.
+        past: what earlier races tell.
+        family: as for `kinds.race`.
+    """
     protocol = specs[0].protocol
     runs_s = [expected_run_s(spec, past.seen) for spec in specs]
     processes_s = [*runs_s, runs_s[-1]]  # the anchor comes last, and has a twin
     if protocol.runs is not None:
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
         return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
-    rounds, racing_s, in_budget = _in_budget(processes_s, protocol, past)
+    rounds, racing_s, in_budget = _in_budget(processes_s, protocol, past, family or max(1, len(specs) - 1))
     budget_s = float(protocol.budget_s or EFFORTS[protocol.precision].budget_s)
     seconds = min(past.factor * racing_s, max(budget_s, racing_s)) + past.beside_s
     return Prediction(seconds=seconds, rounds=rounds, in_budget=in_budget)
@@ -122,7 +129,9 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 
-def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past) -> tuple[int, float, bool]:
+def _in_budget(
+    processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int
+) -> tuple[int, float, bool]:
     """Rounds of a race, what it takes in all, and whether the budget suffices."""
     precision = EFFORTS[protocol.precision]
     budget_s = float(protocol.budget_s or precision.budget_s)
@@ -131,7 +140,8 @@ def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past)
     ratio = (past.sigma / past.sigma_between) ** 2 if past.sigma_between else None
     each = rounds_of_generation(costs, left_s, made=0, variance_ratio=ratio)
     deviation = math.sqrt(past.sigma_between**2 + past.sigma**2 / each)
-    units = predicted_units(deviation, precision.target, looks=len(precision.looks), prior_df=ASSUMED.df)
+    shares = parts(len(precision.looks), family)
+    units = predicted_units(deviation, precision.target, looks=shares, prior_df=ASSUMED.df)
     look = sufficient_look(units, precision.looks)
     wanted = past.generations.get(precision.name) or look or precision.looks[-1]
     generation_s = costs.start_s + each * costs.round_s

@@ -95,7 +95,7 @@ class Race(ComparisonResult):
     model_name: str
     model_sha256: str
     contestants: list[Contestant]
-    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed
+    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed, family, splits
     study: str
     owner: str
     created_at: float  # seconds since the epoch

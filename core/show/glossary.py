@@ -18,10 +18,20 @@ TERMS: Mapping[str, str] = {
     "baseline": "What a configuration is put against: ONNX Runtime's default, or a result that was pinned.",
     "A/A test": "ONNX Runtime's default against a twin of itself in the same rounds. They are "
     "equal, so what differs is noise; where it says otherwise, the race is rejected.",
-    "95 % interval": "Of a hundred such intervals about 95 hold the true value. Narrow is sure, wide is not.",
-    "margin": "A difference that counts as none, 2 % unless it is set. Within it two are equivalent.",
-    "verdict": "faster or slower: the interval lies beyond 1×. Equivalent: it lies within the "
-    "margin. Undecided: neither, more rounds may tell.",
+    "95 % interval": "Of a hundred such intervals about 95 hold the true value. The 5 % are split over the "
+    "interim analyses of a comparison and over its configurations, so that all its intervals hold together; "
+    "one part is kept for going on with it.",
+    "ratio": "Speed against the baseline: its median latency in a block, divided by the candidate's in the "
+    "same round; then the middle over rounds and generations. Latency and throughput of one "
+    "configuration are taken over all runs, so that their quotients may differ from it.",
+    "margin": "A difference that counts as none, 2 % unless it is set. Within it two are equivalent, though "
+    "one may be measurably faster.",
+    "verdict": "It follows from the interval. Equivalent: the interval lies within the margin, even where it "
+    "excludes 1×. Faster or slower: it lies beyond 1×. Undecided: neither, measuring longer may tell.",
+    "rank": "The places that the intervals leave open, such as 2–3: ahead is whose interval lies "
+    "wholly above another's.",
+    "undisturbed rounds": "Rounds whose counters show no disturbance. Counters decide no verdict; but where "
+    "these rounds alone say otherwise than all, the interval spans both answers.",
     "grade": "How good an answer is: its interval is within ±1 % (A), ±3 % (B), ±10 % (C) or wider (D). "
     "F: the A/A control failed, so that it must not be believed. A busy machine or an open answer is named.",
     "busy machine": "Other programs used the CPUs meanwhile. Ratios stay those of the same rounds; "

@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.evidence import continuation, ranking
 from core.evidence.comparison import Comparison
-from core.evidence.verdict import is_rejected
+from core.evidence.ranking import Rank
+from core.evidence.verdict import Verdict, is_rejected, precision_is_known, precision_text
 from core.show.format import duration
 from core.show.verdict import MEASURE_BETTER, OLDER, counted, is_older
 from core.show.words import STATE_WORDS, verdict
 from core.wire.guard import ELSE, MARK, WARNING
 
 Contrast = Mapping[str, Any]
+
+LONGER = "Measure longer, or when the machine is quieter."
+WIDE = "the ratios are not known yet"
 
 
 def reference(comparison: Comparison) -> str:
@@ -36,16 +41,21 @@ def against_reference(comparison: Comparison) -> dict[str, Contrast]:
     return {one["candidate"]: one for one in found if one["baseline"] == against}
 
 
-def ranks(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
-    """Trial -> {rank, ties}, without those whose verdict was rejected; empty where nobody is ranked."""
-    if is_rejected(comparison.result):
+def ranks(comparison: Comparison) -> dict[str, Rank]:
+    """Trial -> its places, by the intervals that are shown; empty where nobody may be ranked.
+
+    Those whose verdict was rejected are among them: they may be ahead of others. They have no `rank_text`.
+    """
+    if is_rejected(comparison.result) or not comparison.facts.get("ranks"):
         return {}
-    found = against_reference(comparison)
-    return {
-        one["trial"]: one
-        for one in comparison.facts.get("ranks") or []
-        if not is_rejected(found.get(one["trial"]))
-    }
+    against, found = reference(comparison), against_reference(comparison)
+    names = [one.trial for one in comparison.contestants if one.trial in found or one.trial == against]
+    return {one.name: one for one in ranking.ranks(_intervals(comparison, names))}
+
+
+def _intervals(comparison: Comparison, names: Sequence[str]) -> dict[str, ranking.Interval | None]:
+    contrasts: Sequence[Contrast] = comparison.facts.get("contrasts") or []
+    return ranking.intervals(contrasts, reference(comparison), names)
 
 
 def is_per_row(comparison: Comparison) -> bool:
@@ -60,34 +70,72 @@ def order(comparison: Comparison) -> list[str]:
 
     def place(trial: str) -> tuple[int, float]:
         ratio = 1.0 if trial == against and found else found[trial]["ratio"] if trial in found else 0.0
-        return (ranked[trial]["rank"] if trial in ranked else len(comparison.contestants) + 1, -ratio)
+        known = trial in ranked and not is_rejected(found.get(trial))
+        return (ranked[trial].best if known else len(comparison.contestants) + 1, -ratio)
 
     return sorted((one.trial for one in comparison.contestants), key=place)
 
 
 def headline(comparison: Comparison) -> str:
-    """Say in a sentence or two who is ahead."""
+    """Say in a sentence or two who is ahead, by the intervals that are shown and by nothing else."""
     if is_rejected(comparison.result):
         return "Rejected: nobody is ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     if not found:
         return "There is nothing to compare: fewer than two configurations came through."
-    ranked = ranks(comparison)
-    first = [trial for trial in order(comparison) if trial in ranked and ranked[trial]["rank"] == 1]
-    if not first and any(map(is_rejected, found.values())):
-        return f"Nobody can be called the fastest: who came out ahead of {named[against]} was rejected."
+    first = _first(comparison)
     if not first:
         return f"Put against {named[against]}; too many configurations to rank."
+    if doubted := [named[trial] for trial in first if is_rejected(found.get(trial))]:
+        return f"Nobody can be called the fastest: the result of {_listed(doubted)} was rejected."
+    return f"{_fastest(comparison, first)}{_differing(comparison, first)}"
+
+
+def is_open(comparison: Comparison) -> bool:
+    """Whether it is not known who is the fastest: several may be, by more than the equivalence margin."""
+    first = _first(comparison)
+    level = ranking.are_level(list(_intervals(comparison, first).values()), _margin(comparison))
+    return len(first) > 1 and not level
+
+
+def _first(comparison: Comparison) -> list[str]:
+    """Who may be the fastest, in the order of the screen; empty where nobody is ranked."""
+    ranked = ranks(comparison)
+    return [trial for trial in order(comparison) if trial in ranked and ranked[trial].best == 1]
+
+
+def _margin(comparison: Comparison) -> float:
+    return float(comparison.protocol.get("margin") or 0.0)
+
+
+def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
+    """Who is the fastest; or that `first` are equally fast; or that their intervals do not tell."""
+    named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
+    names = _listed([named[trial] for trial in first])
+    best = next((trial for trial in first if trial in found), "")
+    proof = f"against {named[against]}: {verdict(found[best])}" if best and against not in first else ""
     if first == [against]:
         who = f"{named[against]}, the baseline," if against == comparison.baseline else named[against]
-        return f"{who} is the fastest.{_differing(comparison, first)}"
-    best = first[0]
-    wrong = _differing(comparison, first)
-    said = f"against {named[against]}: {verdict(found[best])}" if best in found else ""
+        return f"{who} is the fastest.{_nearly(comparison)}"
     if len(first) == 1:
-        return f"{named[best]} is the fastest; {said}.{wrong}"
-    shared = f"{_listed([named[trial] for trial in first])} share the first place: they cannot be told apart."
-    return f"{shared}{wrong}" if against in first else f"{shared} {named[best]} {said}.{wrong}"
+        return f"{names} is the fastest; {proof}."
+    rest = f" {named[best]} {proof}." if proof else ""
+    if not is_open(comparison):
+        margin = f"±{100 * _margin(comparison):g} %"
+        return f"{names} are equally fast within the equivalence margin of {margin}.{rest}"
+    widths = [found[trial].get("half_width") for trial in first if trial in found]
+    known = [one for one in widths if precision_is_known(one)]
+    reach = f"intervals reach {precision_text(max(known))}" if len(known) == len(widths) else WIDE
+    may = _listed([named[trial] for trial in first], "or")
+    return f"Inconclusive: {reach}. The fastest may be {may}. {LONGER}{rest}"
+
+
+def _nearly(comparison: Comparison) -> str:
+    """Who is slower than the baseline by less than matters; empty: nobody."""
+    named, found = labels(comparison), against_reference(comparison)
+    near = [named[trial] for trial, one in found.items() if one["verdict"] == Verdict.EQUIVALENT]
+    verb = "is" if len(near) == 1 else "are"
+    return f" {_listed(near)} {verb} slower by less than the equivalence margin." if near else ""
 
 
 def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
@@ -103,8 +151,8 @@ def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
     return text
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 def past_text(comparison: Comparison) -> str:
@@ -117,13 +165,22 @@ def past_text(comparison: Comparison) -> str:
 
 
 def rank_text(comparison: Comparison, trial_id: str) -> str:
-    """The rank, with `=` where another has the same one: `1 =`."""
+    """The places that the intervals leave open: "1", "2–3"; empty where there is no rank."""
     ranked = ranks(comparison)
-    if trial_id not in ranked:
+    if trial_id not in ranked or is_rejected(against_reference(comparison).get(trial_id)):
         return ""
-    rank = ranked[trial_id]["rank"]
-    shared = sum(one["rank"] == rank for one in ranked.values()) > 1
-    return f"{rank} =" if shared else str(rank)
+    one = ranked[trial_id]
+    return str(one.best) if one.best == one.worst else f"{one.best}–{one.worst}"
+
+
+def intervals_text(comparison: Comparison) -> str:
+    """Say what the intervals of the ratios hold for: for all configurations together, or for each alone."""
+    shown = len(against_reference(comparison))
+    if shown < 2:
+        return "95 %, over all interim analyses"
+    if continuation.family(comparison.protocol) >= shown:
+        return f"95 % for all {shown} configurations together, over all interim analyses"
+    return "95 % for each configuration alone, over all interim analyses"
 
 
 # --- what stands beside -------------------------------------------------------------------------------------

@@ -26,7 +26,10 @@ from dashboard.widgets import glossary, latency_plots, live_text, plots, results
 from dashboard.widgets.live_text import Field
 
 QUIET_PAGE = "views/machine/page.py"
-WORDS = ("round", "generation", "A/A test", "95 % interval", "margin", "per row", "grade", "busy machine")
+WORDS = (
+    *("ratio", "round", "generation", "95 % interval", "verdict", "margin", "A/A test", "undisturbed rounds"),
+    *("per row", "grade", "busy machine"),
+)
 COMPARE_PAGE = "views/compare/page.py"
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
 

@@ -202,9 +202,9 @@ def _forest(comparison: Comparison) -> None:
         )
         noise = _noise(ordered)
         st.caption(
-            f"Intervals: 95 %, all of them together at every look{f'; {noise}' if noise else ''}. Band: "
-            f"differences of less than {100 * info.margin:g} %. Compared are the times of a "
-            f"{'row, because the batch sizes differ' if info.per_row else 'run'}."
+            f"Intervals: {standings.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
+            f"differences of less than {100 * info.margin:g} %. Compared are median latencies of a "
+            f"{'row, because the batch sizes differ,' if info.per_row else 'run'} within the same rounds."
         )
 
 

@@ -155,11 +155,14 @@ def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
         disturb=lambda c, n: {"throttled_periods": 1} if bad(c, n) else {},
         slower=lambda c, n: 1.5 if bad(c, n) else 1.0,
     )
-    (found,) = evidence(record).contrasts
-    assert found["ratio_high"] < 1  # all rounds
-    assert found["without_flagged"]["verdict"] == "EQUIVALENT"
-    assert found["without_flagged"]["rounds"] == 20
-    assert found["verdict"] == "UNDECIDED"
+    result = evidence(record).to_dict()
+    (found,) = result["contrasts"]
+    undisturbed = found["without_flagged"]
+    assert (undisturbed["verdict"], undisturbed["rounds"]) == ("EQUIVALENT", 20)
+    assert (found["verdict"], found["contradicted"]) == ("UNDECIDED", True)
+    assert found["ratio_low"] < 0.8 < undisturbed["ratio_low"]  # all rounds
+    assert found["ratio_high"] == undisturbed["ratio_high"] > 1  # the interval that is shown spans both
+    assert [(one["rank"], one["rank_worst"]) for one in result["ranks"]] == [(1, 2), (1, 2)]
     assert found["flagged_rounds"] == 44
     assert any("EQUIVALENT" in note and "SLOWER" in note for note in found["notes"])
 

@@ -33,7 +33,10 @@ def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Tria
 
 
 def raced(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:
-    facts = {"precision": "quick", "looks": list(QUICK.looks), "runs": None, "margin": 0.02, "seed": 5}
+    looks = protocol.get("looks", list(QUICK.looks))
+    family = protocol.get("family", 1)
+    facts = {"precision": "quick", "looks": looks, "runs": None, "margin": 0.02, "seed": 5, "family": family}
+    facts["splits"] = continuation.parts(len(looks), family)
     return builders.comparison(
         dict.fromkeys(trials, "candidate"),
         protocol={**facts, "target": QUICK.target, "budget_s": 30, **protocol},
@@ -80,68 +83,92 @@ def test_what_cannot_go_on_says_why() -> None:
 
 
 def spent_by(*protocols: dict[str, Any], ends: tuple[int, ...]) -> float:
-    """What all looks of races that went on one from the other may err by, by Bonferroni."""
+    """What all looks of races that went on from each other may err by, by Bonferroni; each end is a look."""
     total, before = 0.0, 0
     for protocol, end in zip(protocols, ends, strict=True):
-        looks = [look for look in protocol["looks"] if before < look <= end]
-        total += len(looks) * ALPHA / continuation.splits(protocol)
+        looks = {look for look in protocol["looks"] if before < look <= end} | {end}
+        total += len(looks) * ALPHA / continuation.splits(protocol) * continuation.family(protocol)
         before = end
     return total
 
 
-def test_the_five_percent_of_a_race_are_split_over_its_looks() -> None:
-    assert continuation.splits({"looks": [4, 6, 9]}) == 3.0
-    assert continuation.splits({"looks": []}) == 1.0  # an exact number of runs
+def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts() -> None:
+    assert continuation.parts(8) == 9  # one part is left for going on
+    assert continuation.parts(8, family=4) == 36
+    assert continuation.parts(0, family=4) == 4  # an exact number of runs: nobody goes on with it
     assert continuation.splits({"looks": [4, 6, 9], "splits": 11.2}) == 11.2
+    assert continuation.splits({"looks": [4, 6, 9]}) == 3.0  # of an earlier version
+    assert continuation.splits({"looks": []}) == 1.0
+    assert continuation.family({}) == 1
 
 
-def test_a_race_that_was_ended_early_goes_on_with_the_looks_that_it_had_left() -> None:
-    """4 and 6 were used: 2 of 8 parts. The other six looks have a part each, as if it had never ended."""
+def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> None:
+    """4 and 6 were used: 2 of 9 parts. The other six looks have a part each, and one is left."""
     protocol = continuation.protocol(made(6), "quick", None)
     assert protocol["looks"] == [4, 6, 9, 14, 21, 32, 48, 72]
-    assert protocol["splits"] == pytest.approx(8.0)
+    assert protocol["splits"] == pytest.approx(9.0)
     assert protocol["continues"] == "c1"
     assert (protocol["budget_s"], protocol["target"]) == (30, 0.03)
 
 
+def test_an_end_between_two_looks_is_a_look() -> None:
+    """4 and 7 were seen, and 9 is still to come: 6 looks and one part share 7 of 9 parts... less one."""
+    protocol = continuation.protocol(made(7), "quick", None)
+    assert protocol["splits"] == pytest.approx(9 / (9 - 3) * 7)
+
+
 def test_another_precision_has_looks_of_its_own_behind_what_there_is() -> None:
-    """Of quick's 4, 6, 9 three parts of eight are spent: 3.125 % are left for seven of publish's looks."""
+    """Of quick's 4, 6, 9 three parts of nine are spent: six are left for seven looks of publish, and one."""
     protocol = continuation.protocol(made(9), "publish", 99.5)
     assert [look for look in protocol["looks"] if look > 9] == [14, 21, 32, 48, 72, 108, 160]
-    assert protocol["splits"] == pytest.approx(0.05 / (0.05 * 5 / 8 / 7))
+    assert protocol["splits"] == pytest.approx(9 / 6 * 8)
     assert (protocol["budget_s"], protocol["target"], protocol["precision"]) == (99.5, 0.007, "publish")
     assert protocol["margin"] == 0.02  # what the race was about stays
 
 
-def test_a_race_that_has_used_all_looks_gets_three_more_and_says_93_75_percent() -> None:
+def test_a_race_that_has_used_all_looks_gets_three_more_from_the_part_that_was_left() -> None:
     protocol = continuation.protocol(made(72), "quick", None)
     assert protocol["looks"] == [*QUICK.looks, 108, 162, 243]
-    assert ALPHA / protocol["splits"] == pytest.approx(0.0125 / 2 / 3)  # half: it may go on again
+    assert protocol["splits"] == pytest.approx(9 * 4)
 
 
+@pytest.mark.parametrize("family", [1, 8])
 @pytest.mark.parametrize("then", EFFORTS)
 @pytest.mark.parametrize("first", EFFORTS)
-def test_wherever_a_race_ended_all_its_intervals_hold_together_with_93_75_percent(
-    first: str, then: str
+def test_wherever_a_race_ended_all_its_intervals_hold_together_with_95_percent(
+    first: str, then: str, family: int
 ) -> None:
     looks = list(EFFORTS[first].looks)
     for end in range(1, looks[-1] + 1):
-        race = made(end, looks=looks)
+        race = made(end, looks=looks, family=family)
         protocol = continuation.protocol(race, then, None)
+        assert protocol["family"] == family
         ahead = [look for look in protocol["looks"] if look > end]
         assert len(ahead) >= 3
         assert ahead == sorted(set(ahead))
-        total = spent_by(race.protocol, protocol, ends=(end, ahead[-1]))
-        assert total <= (0.05 if end < looks[-3] else 0.0625) + 1e-9
+        assert spent_by(race.protocol, protocol, ends=(end, ahead[-1])) < ALPHA
 
 
-def test_a_race_that_goes_on_again_and_again_still_says_93_75_percent() -> None:
-    race, protocols, ends = made(72), [made(72).protocol], [72]
-    for _ in range(3):
+def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
+    race = made(71)
+    protocols, ends = [race.protocol], [71]
+    for _ in range(6):
         protocols.append(continuation.protocol(race, "quick", None))
         ends.append(protocols[-1]["looks"][-1])
         race = made(ends[-1], **protocols[-1])
-    assert spent_by(*protocols, ends=tuple(ends)) <= 0.0625 + 1e-9
+        spent = spent_by(*protocols, ends=tuple(ends))
+        assert spent < ALPHA
+        assert continuation.left(race) == pytest.approx(ALPHA - spent)
+
+
+def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ever() -> None:
+    """Its looks had the whole 5 %: some are left where it ended early, none where it used them all."""
+    early, late = (made(end, splits=None) for end in (9, 72))
+    continuation.check(early, [])
+    protocol = continuation.protocol(early, "quick", None)
+    assert spent_by(early.protocol, protocol, ends=(9, 72)) < ALPHA
+    with pytest.raises(SpecError, match="all the interim analyses that its 95 % intervals allow"):
+        continuation.check(late, [])
 
 
 # --- the record -------------------------------------------------------------------------------------------

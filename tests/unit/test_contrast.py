@@ -513,5 +513,10 @@ def test_a_bound_is_not_rounded_onto_the_one_it_excludes():
 @given(st.floats(-3, 3), st.floats(1e-6, 2))
 def test_words_agree_with_the_verdict_for_every_contrast(center, sigma):
     found = flat(shifted(center, 24, sigma))
-    start = {"FASTER": "faster", "SLOWER": "slower", "EQUIVALENT": "no difference", "UNDECIDED": "undecided"}
-    assert start[found.verdict] in words(found.to_dict())
+    said = words(found.to_dict())
+    sure = "faster" if found.ratio_low > 1 else "slower" if found.ratio_high < 1 else ""
+    if found.verdict == "EQUIVALENT":  # too small to matter, which may be sure all the same
+        assert ("within the equivalence margin" in said) == bool(sure)
+        assert (f"measurably {sure}" in said) if sure else said.startswith("no difference larger than")
+    else:
+        assert (sure or "undecided") in said

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.evidence.continuation import parts
 from core.evidence.contrast import ASSUMED, predicted_units
 from core.evidence.quietness import answer, needed
 from core.evidence.result import self_test_result
@@ -74,7 +75,7 @@ def test_a_preset_that_fits_ends_at_the_look_that_suffices(between: float, withi
     for one in needed(self_test(sigma=within, sigma_between=between, seconds_per_generation=1e-3)):
         preset = EFFORTS[one.precision]
         deviation = math.sqrt(between**2 + within**2 / 8)
-        units = predicted_units(deviation, preset.target, looks=len(preset.looks), prior_df=ASSUMED.df)
+        units = predicted_units(deviation, preset.target, looks=parts(len(preset.looks)), prior_df=ASSUMED.df)
         assert one.target == preset.target
         assert one.fits == (units <= preset.looks[-1])
         assert one.generations == (min(look for look in preset.looks if look >= units) if one.fits else units)

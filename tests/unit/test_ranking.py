@@ -1,32 +1,18 @@
-"""Ranks from pairs: ties stay ties, chains hold, and only rounds of both sides count."""
+"""Pairs of rounds, and ranks that follow from intervals against one baseline and never contradict them."""
 
-import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import ASSUMED, Prior
-from core.evidence.ranking import paired, ranks
-from tests.races import noise
-
-CALM = Prior(sigma_between=0.001, df=4.0, source="history")
-
-
-def field(generations=8, rounds=8, between=0.0, **latencies):
-    """Contestants with these latencies and spreads, on a machine that is restless itself."""
-    keys = [(i // rounds, i) for i in range(generations * rounds)]
-    machine = noise(len(keys), 0.3, seed=99)
-    found = {}
-    for seed, (name, (latency, sigma)) in enumerate(latencies.items()):
-        own = noise(len(keys), sigma, seed)
-        kept = noise(generations, between, seed + 50) if between else [0.0] * generations
-        found[name] = {
-            key: math.log(latency) + machine[i] + own[i] + kept[key[0]] for i, key in enumerate(keys)
-        }
-    return found
-
+from core.evidence.comparison import Comparison
+from core.evidence.ranking import Interval, are_level, intervals, paired, ranks
+from core.evidence.verdict import Verdict
+from core.show import standings
+from core.show.sheets.races import verdict_text
+from tests import builders
 
 # --- pairs ----------------------------------------------------------------------------------------------
 
@@ -49,101 +35,124 @@ def test_rounds_and_generations_are_in_order_however_they_were_written_down():
 # --- ranks ----------------------------------------------------------------------------------------------
 
 
-def test_ranks_show_ties_as_ties():
-    found = ranks(field(slow=(2.0, 0.02), a=(1.0, 0.02), b=(1.0, 0.02)))
-    assert [(one.name, one.rank, one.ties) for one in found] == [
-        ("a", 1, ("b",)),
-        ("b", 1, ("a",)),
-        ("slow", 3, ()),
+def places(**found: Interval | None) -> dict[str, tuple[int, int]]:
+    return {one.name: (one.best, one.worst) for one in ranks(found)}
+
+
+def test_a_rank_is_the_places_that_the_intervals_leave_open():
+    found = ranks({"base": (1, 1), "slow": (0.5, 0.6), "a": (1.3, 1.5), "b": (1.4, 1.6), "c": (0.9, 1.2)})
+    assert [(one.name, one.best, one.worst, one.ties) for one in found] == [
+        ("a", 1, 2, ("b",)),
+        ("b", 1, 2, ("a",)),
+        ("base", 3, 4, ("c",)),
+        ("c", 3, 4, ("base",)),
+        ("slow", 5, 5, ()),
     ]
 
 
-def test_undecided_pairs_and_pairs_without_common_rounds_are_ties():
-    contestants = field(a=(1.0, 0.02), b=(1.05, 0.9))
-    assert [one.rank for one in ranks(contestants)] == [1, 1]
-    contestants["late"] = {(9, r): 9.0 for r in range(100, 164)}
-    assert {one.name: one.ties for one in ranks(contestants)}["late"] == ("a", "b")
+def test_overlaps_are_no_chain():
+    """The middle one may be first or last; the outer two are apart all the same."""
+    assert places(a=(1.4, 1.6), b=(1.1, 1.5), c=(0.9, 1.2)) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
 
 
-def test_a_difference_within_the_margin_is_a_tie():
-    contestants = field(a=(1.0, 0.002), b=(1.01, 0.002))
-    assert [one.rank for one in ranks(contestants, margin=0.02, prior=CALM)] == [1, 1]
-    assert [one.rank for one in ranks(contestants, margin=0.001, prior=CALM)] == [1, 2]
+def test_what_has_no_interval_may_have_any_place():
+    assert places(a=(1.4, 1.6), base=(1, 1), b=None) == {"a": (1, 2), "base": (2, 3), "b": (1, 3)}
 
 
-def test_one_pair_of_processes_that_differ_by_chance_tells_no_ranks():
-    """Every round says that a is faster, and fresh processes of both might not."""
-    contestants = field(generations=1, rounds=64, a=(1.0, 0.002), b=(1.03, 0.002))
-    assert [one.rank for one in ranks(contestants)] == [1, 1]
-    as_units = {name: {(r, r): x for (_, r), x in one.items()} for name, one in contestants.items()}
-    assert [one.rank for one in ranks(as_units, prior=None)] == [1, 2]  # what rounds alone would have said
+def test_level_are_those_of_whom_no_two_can_differ_by_more_than_the_margin():
+    assert are_level([(1.395, 1.41), (1.40, 1.42)], 0.02)
+    assert not are_level([(1.38, 1.41), (1.40, 1.42)], 0.02)
+    assert are_level([(0.985, 1.015), (1, 1)], 0.02)  # EQUIVALENT, though its own interval is 3 % wide
+    assert not are_level([(1.0, 1.0), None], 0.02)
 
 
-def test_only_rounds_of_both_sides_count():
-    a, b = field(a=(1.0, 0.02), b=(1.3, 0.02)).values()
-    missed = {key: value for key, value in a.items() if key[1] < 32}
-    flattering = {key: value - 5 * (key[1] >= 32) for key, value in b.items()}
-    found = ranks({"a": missed, "b": flattering})
-    assert [(one.name, one.rank) for one in found] == [("a", 1), ("b", 2)]
-
-
-def test_nobody_stands_above_one_that_is_clearly_faster():
-    # x and y are faster than a, and a than b. What x and y share with b is noise: by its direct defeats alone
-    # b would be second, ahead of a.
-    def rounds(numbers, center, sigma, seed):
-        values = [center + x for x in noise(len(numbers), sigma, seed)]
-        return {(number // 8, number): x for number, x in zip(numbers, values, strict=True)}
-
-    early, shared, late = range(64), range(16), range(104, 168)
-    contestants = {
-        "b": rounds(shared, 0.2, 2.0, 5) | rounds(late, 0.2, 0.01, 6),
-        "a": rounds(early, 0.1, 0.01, 3) | rounds(late, 0.1, 0.01, 4),
-        "x": rounds(early, 0.0, 0.01, 1),
-        "y": rounds(early, 0.0, 0.01, 2),
-    }
-    alone = [one.rank for one in ranks({n: contestants[n] for n in ("x", "b")}, prior=None)]
-    assert alone == [1, 1]
-    found = ranks(contestants, prior=None)
-    assert [(one.name, one.rank, one.ties) for one in found] == [
-        ("x", 1, ("y",)),
-        ("y", 1, ("x",)),
-        ("a", 3, ()),
-        ("b", 4, ()),
+def test_intervals_are_those_against_the_baseline_which_is_one():
+    contrasts = [
+        builders.contrast(1.5, 0.1, candidate="a", baseline="base"),
+        builders.contrast(9.0, 0.1, candidate="a", baseline="ort"),
+        builders.contrast(2.0, 0.1, candidate="b", baseline="base", ratio_low=None),
     ]
+    found = intervals(contrasts, "base", ["base", "a", "b", "c"])
+    assert found == {"base": (1, 1), "a": pytest.approx((1.5 / 1.1, 1.65)), "b": None, "c": None}
 
 
-def test_the_more_pairs_the_surer_each_must_be():
-    near = {"a": (1.0, 0.02), "b": (1.015, 0.02)}
-    assert [one.rank for one in ranks(field(**near), margin=0.0)] == [1, 2]
-    crowd = field(**near, **{f"far{i}": (9.0 + i, 0.02) for i in range(8)})
-    assert [one.rank for one in ranks(crowd, margin=0.0)][:2] == [1, 1]
-    as_often = ranks(field(**near), margin=0.0, looks=45)  # 10 contestants have 45 pairs
-    assert [one.rank for one in as_often] == [1, 1]
+def test_a_contradiction_of_an_earlier_version_spans_both_of_its_intervals():
+    calm = {"ratio_low": 0.98, "ratio_high": 1.01}
+    old = builders.contrast(1.5, 0.1, candidate="a", baseline="base", contradicted=True, without_flagged=calm)
+    assert intervals([old], "base", ["a"]) == {"a": pytest.approx((0.98, 1.65))}
 
 
-def test_a_prior_that_expects_much_of_processes_makes_ties():
-    contestants = field(generations=4, a=(1.0, 0.002), b=(1.03, 0.002))
-    wild = Prior(sigma_between=0.05, df=4.0, source="history")
-    assert [one.rank for one in ranks(contestants, prior=ASSUMED)] == [1, 2]
-    assert [one.rank for one in ranks(contestants, prior=wild)] == [1, 1]
+# --- nothing contradicts the intervals -------------------------------------------------------------------
+
+MARGIN = 0.02
+BOUNDS = st.tuples(st.floats(-0.7, 0.7), st.sampled_from([1e-3, 4e-3, 0.01, 0.03, 0.2, 0.9]))
+NAMES = [f"n{number}" for number in range(8)]
 
 
-def test_one_contestant_is_first():
-    (only,) = ranks({"a": {(0, 0): 0.1}})
-    assert (only.rank, only.ties) == (1, ())
-    assert ranks({}) == []
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(0, 9))
-def test_ranks_are_those_of_the_truth_where_the_noise_is_small(steps, seed):
-    """Contestants a whole step apart are apart, those on the same step tie; names come in any order."""
-    names = [f"c{i}" for i in range(len(steps))]
-    contestants = field(
-        generations=6, rounds=4, **{n: (1.3**s, 0.001) for n, s in zip(names, steps, strict=True)}
+def raced(found: list[tuple[float, float]]) -> Comparison:
+    """A finished comparison of configurations with these logarithms of ratios and half-widths."""
+    contrasts: list[dict[str, Any]] = []
+    for name, (center, half) in zip(NAMES, found, strict=False):
+        ratio, low, high = (2.718281828 ** (center + side * half) for side in (0, -1, 1))
+        contrasts.append(
+            builders.contrast(
+                ratio,
+                candidate=name,
+                baseline="base",
+                ratio_low=low,
+                ratio_high=high,
+                verdict=Verdict.of(low, high, MARGIN),
+                margin=MARGIN,
+            )
+        )
+        contrasts[-1]["half_width"] = (high - low) / 2 / ratio
+    roles: dict[str, Any] = {one["candidate"]: "candidate" for one in contrasts} | {"base": "baseline"}
+    return builders.comparison(
+        roles,
+        protocol={"margin": MARGIN, "precision": "quick", "target": 0.03, "family": len(contrasts)},
+        result={"contrasts": contrasts, "ranks": [{}], "grade": "A", "generations": [], "rounds": 9},
     )
-    found = ranks(contestants)
-    for one in found:
-        own = steps[names.index(one.name)]
-        assert one.rank == 1 + sum(step < own for step in steps)
-        assert set(one.ties) == {n for n, s in zip(names, steps, strict=True) if s == own} - {one.name}
-    assert [one.rank for one in found] == sorted(one.rank for one in found)
+
+
+def bounds(race: Comparison) -> dict[str, tuple[float, float]]:
+    told = {one["candidate"]: (one["ratio_low"], one["ratio_high"]) for one in race.facts["contrasts"]}
+    return {**told, "base": (1.0, 1.0)}
+
+
+@given(st.lists(BOUNDS, min_size=1, max_size=8))
+def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, float]]):
+    race = raced(found)
+    shown, ranked = bounds(race), standings.ranks(race)
+    assert set(shown) == set(ranked)
+    for one, own in shown.items():
+        for other, against in shown.items():
+            if own[0] > against[1]:  # surely faster: ahead by the best place and by the worst
+                assert ranked[one].best < ranked[other].best
+                assert ranked[one].worst < ranked[other].worst
+                assert other not in ranked[one].ties
+            elif one != other and own[1] >= against[0]:
+                assert other in ranked[one].ties
+                assert ranked[one].best <= ranked[other].worst
+    for one in race.facts["contrasts"]:
+        text = verdict_text(race, one["candidate"], builders.trial(one["candidate"]))
+        own, base = ranked[one["candidate"]], ranked["base"]
+        if own.worst < base.best:
+            assert "faster" in text
+        if own.best > base.worst:
+            assert "slower" in text
+        if "undecided" in text:
+            assert "base" in own.ties
+
+
+@given(st.lists(BOUNDS, min_size=1, max_size=8))
+def test_the_sentence_claims_what_the_intervals_show(found: list[tuple[float, float]]):
+    race = raced(found)
+    shown, said = bounds(race), standings.headline(race)
+    first = {one for one, own in shown.items() if not any(other[0] > own[1] for other in shown.values())}
+    near = all(shown[a][1] <= (1 + MARGIN) * shown[b][0] for a in first for b in first if a != b)
+    claims = {"is the fastest": len(first) == 1, "equally fast": len(first) > 1 and near}
+    claims["Inconclusive: "] = len(first) > 1 and not near
+    assert {text: text in said for text in claims} == claims
+    assert standings.is_open(race) == claims["Inconclusive: "]
+    named = said.partition("is the fastest")[0] if len(first) == 1 else said
+    assert all(one.upper() in named for one in first)

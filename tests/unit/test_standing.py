@@ -160,6 +160,15 @@ class TestWhoGoesOn:
         assert one.still_open([0, 1, 2], 7, 64, {0, 1, 2}) == [0, 1, 2]
         assert one.still_open([0, 1, 2], 8, RICH_ROUNDS - 1, {0, 1, 2}) == [0, 1, 2]  # no p99 yet
 
+    def test_nobody_leaves_while_somebody_who_overlaps_goes_on(self):
+        """Else it would be ranked by fewer launches than who it is ranked against."""
+        alone, together = standing(), standing(family=3)
+        for one in (alone, together):
+            fill(one, {0: 1.0, 1: 0.9, 3: 0.3}, 8)
+            fill(one, {2: 0.9}, 8, noise=0.5)
+        assert alone.still_open([0, 1, 2, 3], 8, 64, {0, 1, 2, 3}) == [0, 2]
+        assert together.still_open([0, 1, 2, 3], 8, 64, {0, 1, 2, 3}) == [0, 1, 2]
+
     def test_without_its_baseline_the_race_goes_on_against_the_anchor(self):
         one = standing(baseline=1, anchor=0)
         fill(one, {0: 1.0, 1: 1.0, 2: 0.5}, 4)

@@ -302,18 +302,11 @@ def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
 def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put(mlp, machine)
-    ids = [one.id for one in trials]
-    ranks = [
-        {"trial": ids[1], "rank": 1, "ties": []},
-        {"trial": ids[0], "rank": 2, "ties": [ids[2]]},
-        {"trial": ids[2], "rank": 2, "ties": [ids[0]]},
-    ]
-    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    race, _ = put(mlp, machine)
     at = open_page("compare", comparison=race.id)
     rows = table(at)
     assert list(rows["Configuration"]) == ["intra_op_num_threads 1", "ORT default", "use_io_binding on"]
-    assert list(rows["Rank"]) == ["1", "2 =", "2 ="]
+    assert list(rows["Rank"]) == ["1", "2–3", "2–3"]
     assert rows["Verdict"][0].startswith("1.43× faster, 95 % [")
     assert rows["Verdict"][1] == "baseline"
     assert "intra_op_num_threads 1 is the fastest; against ORT default: 1.43× faster" in texts(at)
@@ -334,18 +327,19 @@ def test_the_forest_holds_every_interval_and_the_band(
     assert (band["x0"], band["x1"]) == (pytest.approx(1 / 1.02), pytest.approx(1.02))
 
 
-def test_a_shared_first_place_is_said(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+def test_a_first_place_that_the_intervals_leave_open_is_said(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
     race, trials = put(mlp, machine)
-    a, b, c = (one.id for one in trials)
-    ranks = [
-        {"trial": b, "rank": 1, "ties": [c]},
-        {"trial": c, "rank": 1, "ties": [b]},
-        {"trial": a, "rank": 3, "ties": []},
-    ]
-    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    assert race.result is not None
+    wide = [{**one, "ratio_low": 0.6, "ratio_high": 1.6} for one in race.result["contrasts"]]
+    state.store().update_comparison(race.id, result={**race.result, "contrasts": wide})
     at = open_page("compare", comparison=race.id)
-    assert "share the first place: they cannot be told apart" in texts(at)
-    assert list(table(at)["Rank"]) == ["1 =", "1 =", "3"]
+    assert "Inconclusive: intervals reach ±" in texts(at)
+    assert list(table(at)["Rank"]) == ["1–3"] * len(trials)
+    assert "95 % for each configuration alone" in texts(at)  # of a protocol that split nothing over them
+    state.store().update_comparison(race.id, protocol={**race.protocol, "family": 2})
+    assert "95 % for all 2 configurations together" in texts(at.run())
 
 
 def test_a_rejected_race_ranks_nobody_and_says_what_to_do(

@@ -408,7 +408,7 @@ def test_the_time_is_predicted_from_an_earlier_race(
     assert "4 points, 2 already measured · about" in texts(at)
     assert "rounds" in texts(at)
     one = SimpleNamespace(seconds=2.0, rounds=1, in_budget=True)
-    monkeypatch.setattr(prediction, "predict", lambda *_: one)
+    monkeypatch.setattr(prediction, "predict", lambda *_, **__: one)
     assert ", 1 round" in texts(at.run())
     assert "1 rounds" not in texts(at)
 

@@ -259,13 +259,15 @@ class Search:
         )
         confirms = step.stage == "confirm"
         budget_s = step.budget_s - (self.after_s if confirms else 0.0)
-        protocol = protocol_of(self.base.protocol, stage="" if confirms else step.stage)
+        protocol = protocol_of(
+            self.base.protocol,
+            stage="" if confirms else step.stage,
+            family=divided_by(self.question) if confirms else 1,
+        )
         protocol["budget_s"] = max(2.0, budget_s)
         if confirms and self.differences:
             prior = launch_spread(self.differences)
             protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
-        if confirms and (parts := divided_by(self.question)) > 1:
-            protocol["splits"] = parts * max(1, len(protocol["looks"]))
         job = kinds.race(
             [*asked, default],
             study=self.record.id,

@@ -17,6 +17,7 @@ from core.run.search.reading import answer_of
 from core.run.sweet_spot import standing
 from core.show import emit, standings, sweep_words, verdict
 from core.show.format import duration, when
+from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
 from core.show.sheets import Fact, Line, Note, Part, Sheet, differences, races, scorecards, searches, things
@@ -37,7 +38,6 @@ _ROUNDS = (
     "copies of ONNX Runtime's default run along: what they differ by is noise (the A/A test)."
 )
 _OLDER_ROUNDS = "Raced in interleaved rounds, one process of each configuration."
-_INTERVALS = "All intervals hold with 95 %; those of ratios together at every look at the race."
 
 
 def compose(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> Report:
@@ -108,7 +108,11 @@ def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
         "title": standings.title(race),
         "measured_at": race.finished_at or race.created_at,
         "verdict": said,
-        "color": "red" if rejected else look(first)[1] if first is not None else "gray",
+        "color": "red"
+        if rejected
+        else "gray"
+        if first is None or standings.is_open(race)
+        else look(first)[1],
         "support": standings.facts(race) if race.result else [],
         "rejected": rejected,
         "result": [_section("Result", sheet, without=said)],
@@ -350,7 +354,8 @@ def _method(race: Comparison | None) -> list[Section]:
         *([Fact("seed", str(seeds))] if seeds is not None else []),
         *(Fact("A/A test", text) for text in verdict.self_test_lines(race)),
         Line(_ROUNDS if result.get("generations") else _OLDER_ROUNDS),
-        Line(_INTERVALS),
+        Line(f"All intervals hold with 95 %; those of ratios: {standings.intervals_text(race)}."),
+        Line(f"{TERMS['ratio']} {TERMS['undisturbed rounds']}"),
     ]
     return [Section(title="How it was measured", parts=parts)]
 

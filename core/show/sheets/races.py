@@ -9,6 +9,7 @@ from typing import Any
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, letter, quality
+from core.evidence.ranking import Rank
 from core.evidence.verdict import look
 from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
@@ -20,6 +21,7 @@ from core.show.sheets.trials import grade, notes, proof
 from core.show.standings import (
     against_reference,
     headline,
+    intervals_text,
     is_per_row,
     labels,
     order,
@@ -51,7 +53,7 @@ MACHINE_HELP = "Who else used it. Empty: nobody, or it was not looked at."
 
 
 def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
-    """Who raced: the verdict on each against the baseline, ranks with their ties, and what to doubt.
+    """Who raced: the verdict on each against the baseline, the ranks that follow, and what to doubt.
 
     Args:
         race: with a result.
@@ -62,14 +64,15 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
     went_on = [f"It goes on with comparison {before}, whose generations it holds, too."] if before else []
     named = labels(race)
     own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
-    ties = any(one["ties"] for one in ranks(race).values())
+    several = any(one.best < one.worst for one in ranks(race).values())
     return Sheet(
         f"{race.model_name} · comparison {race.id} · {proof(result)}",
         [
             Note(headline(race)),
             *grade(result),
             contestants(race, trials),
-            *([Line("= tie: not clearly apart at the joint confidence of all pairs")] if ties else []),
+            Line(f"Intervals of the ratios: {intervals_text(race)}."),
+            *([Line(f"A rank such as 2–3: {RANK_RANGE}")] if several else []),
             *notes(dict.fromkeys([*went_on, *race.warnings, *result["notes"], *own])),
         ],
     )
@@ -96,19 +99,23 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
 
         return scaled
 
+    def place(which: Callable[[Rank], int]) -> Callable[[str], Value]:
+        return lambda one: which(places[one]) if rank_text(race, one) else None
+
     def contrast(name: str) -> tuple[Column, Callable[[str], Value]]:
         return Column(name, "number", key=name, on="none"), lambda one: found.get(one, {}).get(name)
 
     return tabulate(
         order(race),
         (Column("rank", help=_RANK_HELP), lambda one: rank_text(race, one)),
-        (Column("rank", "count", key="rank", on="none"), lambda one: places.get(one, {}).get("rank")),
+        (Column("rank", "count", key="rank", on="none"), place(lambda one: one.best)),
+        (Column("rank at worst", "count", key="rank_worst", on="none"), place(lambda one: one.worst)),
         (Column("configuration", key="configuration", tells=True), named.__getitem__),
         (
             Column("role", key="role", on="none"),
             lambda one: "baseline" if one == race.baseline else roles[one],
         ),
-        (Column("verdict"), lambda one: verdict_text(race, one, by_id.get(one))),
+        (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(race, one, by_id.get(one))),
         *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
@@ -149,7 +156,12 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
     )
 
 
-_RANK_HELP = "1 + how many are clearly faster. `=`: level with another."
+RANK_RANGE = "places that the intervals leave open, because they overlap."
+_RANK_HELP = f"By the intervals of the verdicts: ahead is whose interval lies wholly above. 2–3: {RANK_RANGE}"
+_RATIO_HELP = (
+    "The ratio of median latencies within the same rounds. The quotient of two numbers of this table, which "
+    "are taken over all runs, may differ."
+)
 _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
 

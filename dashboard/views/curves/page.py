@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
-from core.run import prediction, sweep
+from core.run import kinds, prediction, sweep
 from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.job import Job
 from core.run.study import Heat, Study, once
@@ -180,7 +180,8 @@ def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Ear
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"curve of {len(asked)} points of {record.name}"
-        return state.race(asked, study=name, model_name=record.name, what=what, wait_quiet_s=wait_quiet_s())
+        names = {"study": name, "model_name": record.name, "what": what}
+        return state.race(asked, **names, wait_quiet_s=wait_quiet_s(), protocol=kinds.each_alone(asked))
 
     return Study(
         name=name, strategy=once(Heat(asked=sweep.configurations(points), job=race)), earlier=earlier
@@ -278,7 +279,8 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     )
     if known is None:
         return text + " · time unknown: no race of this model has told it here yet"
-    found = prediction.predict([one.spec for one in line_up(sweep.configurations(todo))], known)
+    specs = [one.spec for one in line_up(sweep.configurations(todo))]
+    found = prediction.predict(specs, known, family=1)
     text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
     return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
 
