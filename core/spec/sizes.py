@@ -1,6 +1,6 @@
 """Sizes for free dimensions that nobody gave: what the model's file says, and guesses from their names.
 
-Pure. What was fed to a model before is found by `core.run.sizes`.
+Pure.
 """
 
 from __future__ import annotations
