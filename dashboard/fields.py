@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from core import wire
-from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
+from core.spec import TrialSpec, WorkloadSpec, asked, sizes, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
 from core.wire.errors import SpecError
@@ -81,37 +81,17 @@ def _default(setting: Knob) -> Any:
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 
-SUGGESTED_SIZES = (
-    # a part of a dimension's name -> a size to start from; the widget marks it as a guess
-    (("seq", "len", "token", "time", "text"), 128),
-    (("height", "width"), 224),
-)
-IMAGE_CHANNELS = (1, 3, 4)
-
-
 def suggested_size(dim: str, info: wire.ModelInfo) -> int:
-    """Return a size to start from for free dimension `dim` of a model: a guess, to be marked as one."""
-    named = f"{dim} {image_side(dim, info)}".lower()
-    return next((size for parts, size in SUGGESTED_SIZES if any(part in named for part in parts)), 16)
-
-
-def image_side(dim: str, info: wire.ModelInfo) -> str:
-    """Return "height" or "width" where the layout of an input tells that `dim` is one; else ""."""
-    for one in info["inputs"]:
-        shape = one["shape"] or []
-        if dim not in shape or len(shape) != 4:
-            continue
-        if shape[1] in IMAGE_CHANNELS:  # rows, channels, height, width
-            return {2: "height", 3: "width"}.get(shape.index(dim), "")
-        if shape[3] in IMAGE_CHANNELS:  # rows, height, width, channels
-            return {1: "height", 2: "width"}.get(shape.index(dim), "")
-    return ""
+    """Return a size to start from for free dimension `dim` of a model: the file's own, else a guess."""
+    return sizes.suggested([dim], info)[dim]
 
 
 def guesses(values: Mapping[str, Any], info: wire.ModelInfo) -> dict[str, int]:
-    """Return the free dimensions whose size is the suggested one: nobody may have chosen it."""
-    sizes = {dim: suggested_size(dim, info) for dim in other_dims(info)}
-    return {dim: size for dim, size in sizes.items() if values.get(dim_key(dim), size) == size}
+    """Return the free dimensions whose size is guessed: neither chosen nor named by the file."""
+    guessed = {
+        dim: sizes.guess(dim, info) for dim in other_dims(info) if dim not in sizes.sides_of_file(info)
+    }
+    return {dim: size for dim, size in guessed.items() if values.get(dim_key(dim), size) == size}
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:
@@ -227,13 +207,13 @@ def _entries(target: str, have: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _overrides(have: Mapping[str, Any]) -> dict[str, int]:
-    sizes = parse_lines(have[key("free_dimension_overrides")] or "")
-    if wrong := next((one for one in sizes.items() if not is_whole_number(one[1])), None):
+    found = parse_lines(have[key("free_dimension_overrides")] or "")
+    if wrong := next((one for one in found.items() if not is_whole_number(one[1])), None):
         raise SpecError(
             f"The override of `{wrong[0]}` must be a whole number, but got `{wrong[1][:40]}`.",
             hint="Write for example `batch=8`, one dimension per line.",
         )
-    return {name: int(size) for name, size in sizes.items()}
+    return {name: int(size) for name, size in found.items()}
 
 
 def parse_lines(text: str) -> dict[str, str]:
@@ -300,8 +280,8 @@ def _feeds(have: Mapping[str, Any]) -> str:
 def _dims(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, int]:
     if info is None:
         return {}
-    sizes = {name: have.get(dim_key(name), suggested_size(name, info)) for name in other_dims(info)}
-    return {name: int(size) for name, size in sizes.items() if size is not None}
+    found = {name: have.get(dim_key(name), suggested_size(name, info)) for name in other_dims(info)}
+    return {name: int(size) for name, size in found.items() if size is not None}
 
 
 def _feed_values(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:

@@ -128,6 +128,24 @@ def conv(path: Path, *, channels: int = 3, size: int = 16, batch: Dim = "batch",
     return save(path, nodes, [image], [value("logits", [batch, 10])], parameters)
 
 
+def halved(path: Path, *, times: int = 5) -> Path:
+    """Like a detector: image float32 [batch, 3, height, width], made small, large again, and added to itself.
+
+    The sides must be multiples of 2 ** `times`.
+    """
+    by = 2**times
+    nodes = [
+        helper.make_node(
+            "AveragePool", ["image"], ["half"], "halve", kernel_shape=[by, by], strides=[by, by]
+        ),
+        helper.make_node("Resize", ["half", "", "scales"], ["whole"], "double", mode="nearest"),
+        helper.make_node("Add", ["image", "whole"], ["y"], "add"),
+    ]
+    scales = constant("scales", np.array([1, 1, by, by], np.float32))
+    shape = ["batch", 3, "height", "width"]
+    return save(path, nodes, [value("image", shape)], [value("y", shape)], [scales])
+
+
 def image_uint8_nhwc(path: Path, *, size: int = 8) -> Path:
     """Cast and mean of an image; image uint8 [batch, 8, 8, 3] to y float32 [batch]."""
     nodes = [

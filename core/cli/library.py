@@ -40,12 +40,13 @@ from core.process.runner import run_job
 from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
-from core.run.plan import cannot_feed
+from core.run.plan import batch_addresses, cannot_feed
 from core.show.sheets import Fact, Line, Sheet, races, things, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
+from core.spec.sizes import options, suggested
 from core.store import Marks, Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.store.marks import split
@@ -85,6 +86,12 @@ def inspect_model(
     load: Annotated[
         bool, typer.Option("--load", help="Have ONNX Runtime load it on the CPU, in a process of its own.")
     ] = False,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest", help="Print only the options that give every free dimension a size, to be pasted."
+        ),
+    ] = False,
     wide: Wide = False,
     json_: Json = False,
     given: Given,
@@ -100,6 +107,10 @@ def inspect_model(
             hint="Add --load, or leave the option out.",
         )
     record = resolve_model(Store(), model)
+    proposed = _suggestion(record.info)
+    if suggest and not json_:
+        typer.echo(proposed)
+        return
     runs = (
         check_loads(Path(record.path), libraries=libraries)
         if load
@@ -107,11 +118,21 @@ def inspect_model(
     )
     why = cannot_feed(record.info)
     if json_:
-        print_json({**record.info, "loads": runs if load else None, "not_fed": why or None})
+        print_json(
+            {**record.info, "loads": runs if load else None, "not_fed": why or None, "suggested": proposed}
+        )
         return
     facts = [Fact("runs", runs)] if load or not why else []
     facts += [Fact("not fed", f"ORTune cannot run it. {why}", "orange")] if why else []
     print_sheet(things.model(record.name, record.info, [*facts, *variants.made(record)]))
+
+
+def _suggestion(info: wire.ModelInfo) -> str:
+    """Options that give every free dimension a size, the batch among them."""
+    rows = set(batch_addresses(info).values())
+    sizes = suggested([dim for dim in info["free_dims"] if dim not in rows], info)
+    batch = "--batch-size 1" if info["batch_dim"] is not None else ""
+    return f"{batch} {options(sizes)}".strip()
 
 
 def export(

@@ -18,6 +18,7 @@ from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
+from core.spec.sizes import options, suggested
 from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
 from core.wire.doors import found_library
 from core.wire.engines import DEFAULT, ENGINES
@@ -262,10 +263,9 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     drawn = drawn_inputs(workload)
     _check_texts(workload, info)
     values = {name: value for name, value in workload.feed_values.items() if name not in drawn}
-    if source != "npz":
-        _check_sizes(sizes, info, fixed=set(values))
-    elif drawn:  # an .npz brings the shapes of all others along
-        _check_sizes(sizes, info, fixed={one["name"] for one in info["inputs"]} - drawn)
+    if missing := missing_dims(workload, info):
+        raise _no_size(missing, info)
+    _check_elements(sizes, info)
     return {
         "inputs": [
             _input_plan(one, sizes, spec_dtype, workload.feed_values.get(one["name"]))
@@ -461,18 +461,38 @@ def _holds_text(value: Any) -> bool:
     return any(map(_holds_text, value)) if isinstance(value, list | tuple) else isinstance(value, str)
 
 
-def _check_sizes(sizes: Mapping[str, int], info: wire.ModelInfo, *, fixed: set[str]) -> None:
-    missing = [dim for dim in info["free_dims"] if dim not in sizes and not _only_in(dim, info, fixed)]
-    if len(missing) == 1:
-        raise SpecError(
-            f"The model's free dimension `{missing[0]}` has no size.",
-            hint=f"Set it, for example `--dim {missing[0]}=128`.",
-        )
-    if missing:
-        raise SpecError(
-            f"The model's free dimensions {', '.join(f'`{dim}`' for dim in missing)} have no size.",
-            hint=f"Set each, for example `--dim {missing[0]}=128`.",
-        )
+def missing_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> list[str]:
+    """Return the free dimensions that need a size and have none, in the order of the model.
+
+    The batch has one without being asked; an `.npz` and fixed values bring the sizes of their inputs along.
+    """
+    sized, brought = _sizes(workload, info, 1).keys(), brought_dims(workload, info)
+    return [dim for dim in info["free_dims"] if dim not in sized and dim not in brought]
+
+
+def brought_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
+    """Return the free dimensions whose sizes the feeds bring along: an `.npz`, or fixed values."""
+    drawn = drawn_inputs(workload)
+    is_file = workload.feeds.lower().endswith(".npz")
+    brought = {
+        one["name"]
+        for one in info["inputs"]
+        if one["name"] not in drawn and (is_file or one["name"] in workload.feed_values)
+    }
+    return {dim for dim in info["free_dims"] if _only_in(dim, info, brought)}
+
+
+def _no_size(missing: Sequence[str], info: wire.ModelInfo) -> SpecError:
+    listed = ", ".join(f"`{dim}`" for dim in missing)
+    what, it = ("dimensions", "them all") if len(missing) > 1 else ("dimension", "it")
+    has = "have" if len(missing) > 1 else "has"
+    return SpecError(
+        f"The model's free {what} {listed} {has} no size.",
+        hint=f"Give {it}, for example `{options(suggested(missing, info))}`.",
+    )
+
+
+def _check_elements(sizes: Mapping[str, int], info: wire.ModelInfo) -> None:
     for one in info["inputs"]:
         shape = [sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in one["shape"] or []]
         if math.prod(shape) > MAX_ELEMENTS:

@@ -533,6 +533,7 @@ class InspectDocument(wire.ModelInfo):
     """A model file."""
 
     loads: str | None  # what ONNX Runtime says of it; null: not asked for with `--load`
+    suggested: str  # options that give every free dimension a size; empty: there is none
     not_fed: str | None  # why ORTune cannot run it: an input that it cannot feed; null: it can
 
 

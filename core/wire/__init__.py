@@ -317,9 +317,7 @@ class OutputError(TypedDict):
     difference: str  # empty, or why the outputs cannot be compared
     rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
     not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
-    void: NotRequired[
-        list[str]
-    ]  # outputs that say nothing: without a finite value, or all are empty
+    void: NotRequired[list[str]]  # outputs that say nothing: without a finite value, or all are empty
 
 
 class ProfileReply(TypedDict):
@@ -485,6 +483,7 @@ class TransformPlan(TypedDict):
     feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
     calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
     custom_op_libraries: NotRequired[list[str]]  # that the models need, as `doors.found_library` reads them
+    other_feeds: NotRequired[list[list[FeedPlan]]]  # tried in this order where the model refuses `feeds`
 
 
 class StepCheck(TypedDict):
@@ -519,6 +518,7 @@ class TransformReply(TypedDict):
     files: list[str]  # further files beside the output that belong to it
     libraries: NotRequired[dict[str, str]]  # of native code that ran in the checks, with their hashes
     calibrated: NotRequired[str]  # hashes of the rows it was calibrated on, 16 digits each; absent: on none
+    feeds_number: NotRequired[int]  # which feeds the model took: 0 is `feeds`, then `other_feeds`; absent: 0
 
 
 # --- numbers on data: the jobs `accuracy` and `node_errors` -------------------------------------------------

@@ -11,6 +11,7 @@ from core import wire
 from core.evidence import fed
 from core.spec.knobs import knob
 from core.spec.knobs.stops import dim_stops
+from core.spec.sizes import image_side
 from core.store import ModelRecord, home
 from core.wire.feeding import STRING
 from dashboard import fields, format
@@ -23,7 +24,7 @@ def dims(record: ModelRecord) -> None:
     """Draw a size for each free dimension besides the batch; a guess is marked as one."""
     guessed = fields.guesses(st.session_state, record.info)  # type: ignore[arg-type] # keys of widgets
     for dim in fields.other_dims(record.info):
-        is_side = bool(fields.image_side(dim, record.info))
+        is_side = bool(image_side(dim, record.info))
         with st.container(horizontal=True, wrap=False, vertical_alignment="bottom", gap="small"):
             stepped(
                 _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
@@ -39,7 +40,7 @@ GUESS = " (a guess)"
 
 
 def _size_label(dim: str, info: wire.ModelInfo) -> str:
-    side = fields.image_side(dim, info)
+    side = image_side(dim, info)
     name = format.label(dim)
     return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
 
@@ -47,7 +48,7 @@ def _size_label(dim: str, info: wire.ModelInfo) -> str:
 def guessed_text(info: wire.ModelInfo) -> str:
     """Say which sizes a run would be fed that nobody chose: "height 224 × width 224"; empty: none."""
     guessed = fields.guesses(st.session_state, info)  # type: ignore[arg-type] # keys of widgets
-    return " × ".join(f"{fields.image_side(dim, info) or dim} {size}" for dim, size in guessed.items())
+    return " × ".join(f"{image_side(dim, info) or dim} {size}" for dim, size in guessed.items())
 
 
 _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}

@@ -12,6 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from core import wire
+from core.run.variants import check_feeds
+from core.spec.steps import Step
 from core.wire.errors import ModelError, SpecError
 from core.wire.guard import judge
 from core.worker.make.transform import _MODULES, _unchanged, dimensions, transform, whole
@@ -263,6 +265,24 @@ def test_what_stays_free_is_said(tmp_path: Path) -> None:
     assert reply["notes"] == ["still free: `sequence`"]
     shapes = {one["name"]: one["shape"] for one in inspect_model(str(output))["inputs"]}
     assert shapes == {"input_ids": [1, "sequence"], "attention_mask": [1, "sequence"]}
+
+
+def test_feeds_that_the_model_refuses_give_way_to_the_next_ones(tmp_path: Path) -> None:
+    source = tiny.halved(tmp_path / "m.onnx")
+    info = inspect_model(str(source))
+    first, second = (check_feeds(info, {"height": side, "width": side})[0] for side in (8, 32))
+    plan: Any = {
+        "path": str(source),
+        "output": str(tmp_path / "out" / "m.onnx"),
+        "step": "simplify",
+        "options": Step("simplify").options,
+        "reference": str(source),
+        "feeds": first,
+        "other_feeds": [second],
+        "calibration": None,
+    }
+    (tmp_path / "out").mkdir()
+    assert transform(plan, lambda *_: None)["feeds_number"] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import wire
-from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec import ModelRef, TrialSpec, sizes, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.knobs import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
 from core.spec.presets import PRESETS, preset
@@ -314,7 +314,7 @@ def images(*shape: int | str) -> wire.ModelInfo:
 )
 def test_the_layout_tells_height_from_width(shape: tuple[int | str, ...], sides: dict[str, str]) -> None:
     info = images(*shape)
-    assert {dim: fields.image_side(dim, info) for dim in sides} == sides
+    assert {dim: sizes.image_side(dim, info) for dim in sides} == sides
     assert {dim: fields.suggested_size(dim, info) for dim in sides} == {
         dim: 224 if side else 16 for dim, side in sides.items()
     }

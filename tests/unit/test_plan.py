@@ -205,6 +205,7 @@ def test_several_missing_dimensions_are_all_named() -> None:
     model = info(("x", ["n", "x:1", "x:2"]), batch_dim="n")
     error = refusal(model)
     assert "`x:1`, `x:2` have no size" in error.message
+    assert "`--dim x:1=16 --dim x:2=16`" in error.hint
 
 
 def test_an_unknown_dimension_is_refused_with_the_nearest_name() -> None:

@@ -259,6 +259,17 @@ def test_the_feeds_of_the_check(tmp_path: Path) -> None:
     assert [shape[0] for shape in shapes] == [1, 2, 4]
 
 
+def test_image_sides_that_nobody_gave_are_tried_in_multiples_that_models_take(tmp_path: Path) -> None:
+    info = inspect_model(str(tiny_models.halved(tmp_path / "m.onnx")))
+    tried = variants.assumed_sizes(info, {})
+    assert [(one["height"], one["width"]) for one in tried] == [(32, 32), (64, 64), (224, 224), (8, 8)]
+    assert variants.assumed_sizes(info, {"height": 96, "width": 96}) == [{}]
+    assert variants.assumed_sizes(info, {"height": 96})[0] == {"width": 32}
+    info["metadata"] = {"imgsz": "[320, 640]", "stride": "64"}
+    tried = variants.assumed_sizes(info, {})
+    assert [(one["height"], one["width"]) for one in tried] == [(320, 640), (64, 64), (256, 256)]
+
+
 # --- families ---------------------------------------------------------------------------------------------
 
 

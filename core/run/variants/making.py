@@ -20,10 +20,11 @@ from typing import Any
 from core import wire
 from core.evidence.fed import Fed, fed
 from core.process.runner import Run, no_worker
-from core.run.plan import batch_addresses, check_feeds_file, drawn_inputs, feed_plan, pinned_libraries
+from core.run.plan import batch_addresses, brought_dims, check_feeds_file, feed_plan, pinned_libraries
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
+from core.spec.sizes import image_side, multiple, sides_of_file, stride_of_file
 from core.spec.steps import Step, check_chain, is_bound
 from core.store import ModelRecord, Store
 from core.store.library import (
@@ -39,7 +40,9 @@ from core.store.library import (
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
 
 CHECK_BATCHES = (1, 2, 4)  # rows of the feeds that outputs are compared on, one seed each
-ASSUMED_DIM = 8  # size of any other free dimension that nobody gave a size
+ASSUMED_DIM = 8  # size of any other free dimension that nobody gave a size, but for image sides
+ASSUMED_SIDES = (32, 64, 224, ASSUMED_DIM)  # of those, in the order in which they are tried
+ASSUMED_LENGTHS = (ASSUMED_DIM, 32, 64)  # where there is no image
 TRANSFORM_TIMEOUT_S = 7200.0  # a calibration of a large model on many rows
 
 _ORIGINAL_GONE = "The original of the chain is gone: outputs were compared with those of this step's input."
@@ -233,7 +236,11 @@ def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
 
 
 def check_feeds(
-    info: wire.ModelInfo, dims: Mapping[str, int], workload: WorkloadSpec | None = None
+    info: wire.ModelInfo,
+    dims: Mapping[str, int],
+    workload: WorkloadSpec | None = None,
+    *,
+    assumed: Mapping[str, int] | None = None,
 ) -> tuple[list[wire.FeedPlan], str]:
     """Return feeds to compare outputs on, and a note where sizes were assumed.
 
@@ -241,8 +248,9 @@ def check_feeds(
 
     Args:
         info: the model that is fed.
-        dims: sizes of its free dimensions; others than these have `ASSUMED_DIM`, the batch `CHECK_BATCHES`.
+        dims: sizes of its free dimensions; others have those of `assumed`, the batch `CHECK_BATCHES`.
         workload: batch, source and values of the feeds, and the first seed; None: random ones.
+        assumed: of the dimensions that nobody gave a size; None: the first of `assumed_sizes`.
 
     Raises:
         SpecError: a dimension that contradicts the batch, or an input too large for any machine.
@@ -250,8 +258,7 @@ def check_feeds(
     asked = workload or WorkloadSpec()
     rows = set(batch_addresses(info).values())
     given = {dim: size for dim, size in {**asked.dims, **dims}.items() if dim in info["free_dims"]}
-    brought = _brought(asked, info)
-    assumed = {dim: ASSUMED_DIM for dim in info["free_dims"] if dim not in {*given, *rows, *brought}}
+    assumed = assumed_sizes(info, dims, workload)[0] if assumed is None else assumed
     batches: list[int | None] = list(CHECK_BATCHES)
     if asked.batch_size is not None or any(
         isinstance(one, list | tuple) for one in asked.feed_values.values()
@@ -271,24 +278,37 @@ def check_feeds(
         )
         for number, batch in enumerate(batches)
     ]
-    sizes = [f"{dim} {ASSUMED_DIM}" for dim in assumed]
+    sizes = [f"{dim} {size}" for dim, size in assumed.items()]
     if batches == list(CHECK_BATCHES):
         sizes.insert(0, f"batch {', '.join(map(str, CHECK_BATCHES))}")
     return feeds, f"Outputs were compared at sizes that nobody gave: {'; '.join(sizes)}." if sizes else ""
 
 
-def _brought(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
-    """Free dimensions whose sizes the feeds bring along: those of an `.npz`, and of fixed values."""
-    drawn = drawn_inputs(workload)
-    open_ones = [
-        one
-        for one in info["inputs"]
-        if one["name"] in drawn
-        or not (one["name"] in workload.feed_values or workload.feeds.lower().endswith(".npz"))
-    ]
-    needed = {dim for one in open_ones for dim in one["shape"] or []}
-    held = {dim for one in info["inputs"] for dim in one["shape"] or []}
-    return {dim for dim in info["free_dims"] if dim in held and dim not in needed}
+def assumed_sizes(
+    info: wire.ModelInfo, dims: Mapping[str, int], workload: WorkloadSpec | None = None
+) -> list[dict[str, int]]:
+    """Return sizes for the dimensions that nobody gave one, in the order in which they are worth trying.
+
+    A model may take some only: one that halves its images five times takes multiples of 32. What the file's
+    metadata name comes first.
+
+    Args:
+        info: the model that is fed.
+        dims: sizes of its free dimensions.
+        workload: what else is fed.
+    """
+    asked = workload or WorkloadSpec()
+    given = {*dims, *asked.dims, *batch_addresses(info).values(), *brought_dims(asked, info)}
+    left = [dim for dim in info["free_dims"] if dim not in given]
+    named, stride = sides_of_file(info), stride_of_file(info)
+    sides = {dim for dim in left if image_side(dim, info)}
+    if not sides:
+        return [dict.fromkeys(left, size) for size in (ASSUMED_LENGTHS if left else (0,))]
+    others = dict.fromkeys(left, ASSUMED_DIM)
+    tried = [{**others, **{dim: multiple(side, stride) for dim in sides}} for side in ASSUMED_SIDES]
+    if named:
+        tried.insert(0, {**others, **{dim: named[dim] for dim in sides}})
+    return [one for number, one in enumerate(tried) if one not in tried[:number]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,25 +325,33 @@ class _Task:
     name: str = ""
     libraries: Sequence[str] = ()  # with their hashes
 
-    def feeds(self) -> tuple[list[wire.FeedPlan], str]:
-        """What outputs are compared on, see `check_feeds`."""
+    def tried(self) -> list[tuple[list[wire.FeedPlan], str]]:
+        """What outputs are compared on: the first that the model takes, see `check_feeds`."""
         fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
-        return check_feeds(self.source.info, {**self.dims, **fixed}, self.workload)
+        info, dims = self.source.info, {**self.dims, **fixed}
+        return [
+            check_feeds(info, dims, self.workload, assumed=one)
+            for one in assumed_sizes(info, dims, self.workload)
+        ]
+
+    def feeds(self) -> list[wire.FeedPlan]:
+        """What is tried first: it stands for all, because the others follow from it."""
+        return self.tried()[0][0]
 
     def known(self) -> Iterator[ModelRecord]:
         """Yield what this step has made before, whether or not its files are still what they were."""
         data = None if self.calibration is None else dataset_plan(self.calibration)
-        key = self._key(self.feeds()[0], data)
+        key = self._key(self.feeds(), data)
         return (one for one in self.store.models() if (variant_of(one) or {}).get("key") == key)
 
     def perform(self) -> tuple[ModelRecord, bool]:
         """Return the variant, and whether it was there already."""
-        feeds, note = self.feeds()
+        tried = self.tried()
         data = None if self.calibration is None else dataset_plan(self.calibration)
-        key = self._key(feeds, data)
+        key = self._key(tried[0][0], data)
         if (known := self._made_before(key)) is not None:
             return known, True
-        return self._make(key, feeds, data, note), False
+        return self._make(key, tried, data), False
 
     def _key(self, feeds: Sequence[wire.FeedPlan], data: wire.DatasetPlan | None) -> str:
         """Equal where the same file would be written: content, step, what is fed, and the tools' versions."""
@@ -354,11 +382,12 @@ class _Task:
         return found["content_sha256"] == record.content_sha256
 
     def _make(
-        self, key: str, feeds: Sequence[wire.FeedPlan], data: wire.DatasetPlan | None, note: str
+        self,
+        key: str,
+        tried: Sequence[tuple[list[wire.FeedPlan], str]],
+        data: wire.DatasetPlan | None,
     ) -> ModelRecord:
         reference = root_of(self.store, self.source)
-        if original(self.store, self.source) is None:
-            note = f"{_ORIGINAL_GONE} {note}".strip()
         name = self.name or f"{reference.name}-{_slug([*steps_of(self.source), self.step])}"
         file = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "model"
         with new_folder(self.store) as folder:
@@ -369,12 +398,17 @@ class _Task:
                 "step": self.step.kind,
                 "options": dict(self.step.options),
                 "reference": reference.path,
-                "feeds": list(feeds),
+                "feeds": tried[0][0],
                 "calibration": data,
             }
+            if len(tried) > 1:
+                plan["other_feeds"] = [feeds for feeds, _ in tried[1:]]
             if self.libraries:
                 plan["custom_op_libraries"] = list(self.libraries)
-            reply = self._run(plan, note)
+            reply = self._run(plan, tried[0][1])
+            feeds, note = tried[reply.get("feeds_number", 0)]
+            if original(self.store, self.source) is None:
+                note = f"{_ORIGINAL_GONE} {note}".strip()
             details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
             record, new = take_folder(
                 self.store,
@@ -393,7 +427,7 @@ class _Task:
         except (ModelError, SpecError) as error:
             if not note:
                 raise
-            hint = f"{error.hint} {note} If the model needs others, give them with `--dim`."
+            hint = f"If the model needs other sizes, give them with `--dim`. {error.hint} {note}"
             raise type(error)(error.message, hint=hint.strip()) from error
 
     def _told(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:

@@ -7,6 +7,7 @@ made from and against the original of the chain, and moved only then; after a fa
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import time
@@ -75,6 +76,8 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     progress("read", 0, _STAGES, source.name)
     before = inspect_model(str(source))
     libraries = hold_operators(plan.get("custom_op_libraries", []))
+    number = _taken(source, plan)
+    plan = {**plan, "feeds": [plan["feeds"], *plan.get("other_feeds", [])][number]}
     with draft_folder(target, _PREFIX) as folder:
         draft = folder / target.name
         progress("transform", 1, _STAGES, plan["step"])
@@ -107,8 +110,19 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
         "facts": applied.facts,
         "files": applied.files,
         "calibrated": applied.calibrated,
+        "feeds_number": number,
         "libraries": libraries,
     }
+
+
+def _taken(source: Path, plan: TransformPlan) -> int:
+    """Which of the feeds the model takes: the first that it can run on; 0 where there is none."""
+    others = plan.get("other_feeds", [])
+    for number, feeds in enumerate([plan["feeds"], *others] if others else []):
+        with contextlib.suppress(ModelError, SpecError):
+            outputs_of(source, feeds, "the model")
+            return number
+    return 0
 
 
 def _step(kind: str) -> Step:
