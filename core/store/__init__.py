@@ -92,6 +92,15 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
     return database.restore(source, target)
 
 
+def lost_by_restore(source: Path, path: Path | None = None) -> int:
+    """Return how many trials and searches the store holds that a backup has not; arguments as of `restore`.
+
+    Raises:
+        StoreError: `source` is no sound store.
+    """
+    return database.lost_by_restore(source, (path or home() / STORE_NAME).absolute())
+
+
 def home() -> Path:
     """Folder of all that ORTune keeps: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
     if named := os.environ.get("ORTUNE_HOME"):
