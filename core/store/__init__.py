@@ -36,7 +36,7 @@ from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
 from core.store.studies import StudyRecord
-from core.wire.errors import StoreError
+from core.wire.errors import INTERRUPTED, StoreError
 from core.wire.files import expanded
 
 __all__ = [
@@ -933,7 +933,7 @@ def _interrupt(
 ) -> int:
     error = {
         "type": "WorkerError",
-        "message": f"The {noun} was interrupted: the process that ran it ended.",
+        "message": f"The {noun} {INTERRUPTED}",
         "hint": hint,
     }
     unfinished = db.execute(
