@@ -209,7 +209,7 @@ def search(  # noqa: PLR0915 - one option after the other
     except Interrupted as interrupted:
         if study:
             interrupted.document = searches_document(store.study(study))
-            complain("The search was stopped; what it tried is kept.", f"Go on: `search --resume {study}`.")
+            interrupted.hint = f"What it tried is kept. Go on: `search --resume {study}`."
         raise
     record = store.study(study)
     if status.error is not None:
