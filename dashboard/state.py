@@ -29,6 +29,7 @@ from core.process.runner import no_worker
 from core.run import kinds
 from core.run import trial as trial_run
 from core.run.job import Job, Status
+from core.run.ledger import settle as settled
 from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
@@ -55,6 +56,7 @@ from dashboard.folders import allowed_path
 from dashboard.format import plain
 
 DEFAULT_MODEL = "digits_cnn"
+SETTLED_S = 5.0  # between two looks for processes that are gone
 
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
@@ -89,6 +91,12 @@ def _store() -> Store:
 def store() -> Store:
     """The store in ORTune's home folder; who follows a presenter can only read in it."""
     return cast(Store, _OnlyLooked(_store(), _WRITES)) if is_following() else _store()
+
+
+@st.cache_data(ttl=SETTLED_S, show_spinner=False)
+def settle() -> None:
+    """Mark what still runs in the store as interrupted where its process is gone; every few seconds."""
+    settled(_store())
 
 
 @st.cache_resource(show_spinner=False)

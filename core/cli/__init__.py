@@ -243,7 +243,7 @@ def _failed(error: TunerError, *, as_json: bool) -> int:
 
 
 def _stopped(interrupted: Interrupted, *, as_json: bool) -> int:
-    record = record_from_error(Cancelled(f"Stopped by {interrupted}.", hint="Start it again."))
+    record = record_from_error(Cancelled(f"Stopped by {interrupted}.", hint=interrupted.hint))
     if as_json:
         print_json({"error": record, **(interrupted.document or {"trial": None}), "state": "CANCELLED"})
     complain(record["message"], record["hint"])

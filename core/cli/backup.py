@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from core.cli.output import Json, print_json, print_lines
 from core.run.ledger import settle
 from core.show.words import counted
-from core.store import STORE_NAME, Checked, Store, home
+from core.store import STORE_NAME, Checked, Store, home, lost_by_restore
 from core.store import restore as restored
 from core.wire.errors import StoreError
 from core.wire.files import expanded
@@ -50,11 +51,23 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")], *, json_: Json = False
+    file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")],
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the store holds results that the backup has not.")
+    ] = False,
+    json_: Json = False,
 ) -> None:
-    """Put a backup in the place of the result store; the present one is kept beside it."""
+    """Put a backup in the place of the result store; the present one is kept beside it.
+
+    Where the store holds results that the backup has not, a terminal is asked first; without one it is
+    refused, unless --force is given.
+    """
     _check_idle()
-    kept = restored(expanded(file))
+    source = expanded(file)
+    if not force:
+        _check_newer(source, ask=not json_ and sys.stdin.isatty() and sys.stderr.isatty())
+    kept = restored(source)
     store = Store()
     found = store.check()
     if json_:
@@ -65,6 +78,20 @@ def restore(
         return
     before = [f"What was there before is kept as {kept}."] if kept is not None else []
     print_lines([f"{store.path} holds {_content(found)} now.", *before])
+
+
+def _check_newer(source: Path, *, ask: bool) -> None:
+    """Refuse to replace results that the backup has not, unless a person agrees.
+
+    Raises:
+        StoreError: there are some, and nobody agreed.
+    """
+    lost = lost_by_restore(source)
+    if not lost:
+        return
+    told = f"The store holds {counted(lost, 'result')} that `{source}` has not."
+    if not (ask and typer.confirm(f"{told} Replace it? The present one is kept beside it.", err=True)):
+        raise StoreError(told, hint="Make a `backup` of it first; add --force to replace it in any case.")
 
 
 def _check_idle() -> None:

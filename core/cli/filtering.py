@@ -57,12 +57,15 @@ class Filter:
     def _grades(self) -> list[str]:
         return [one.strip().upper() for one in (self.grade or "").split(",") if one.strip()]
 
-    def trials(self, store: Store, *, model_sha256: str | None, limit: int) -> list[Trial]:
+    def trials(
+        self, store: Store, *, model_sha256: str | None, limit: int, model_name: str | None = None
+    ) -> list[Trial]:
         """Return the newest trials that are like that."""
         damaged = self.state == "DAMAGED"  # a finding, no state that is stored
         by_content = bool(self.grade or self.changed or self.error or damaged)
         query = Query(
             model_sha256=model_sha256,
+            model_name=model_name,
             states=[self.state] if self.state and not damaged else (),
             starred=self.starred,
             archived=self.archived,

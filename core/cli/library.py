@@ -319,7 +319,12 @@ def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) ->
 
 def history(
     *,
-    model: Annotated[str | None, typer.Option(help="Only trials of this model.", show_default=False)] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Only trials of this model, as the list calls it; or its path or hash.", show_default=False
+        ),
+    ] = None,
     grade: Annotated[
         str | None,
         typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,D,F", show_default=False),
@@ -413,7 +418,8 @@ def history(
         )
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
-    sha = None if model is None else _content_sha256(store, model)
+    listed = model if model in store.model_names() and not prune else None  # as the list calls it
+    sha = None if model is None or listed else _content_sha256(store, model)
     if prune:
         done = store.prune(before=before, keep_bytes=keep_bytes, model_sha256=sha, dry_run=dry_run)
         if json_:
@@ -421,7 +427,7 @@ def history(
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = wanted.trials(store, model_sha256=sha, limit=limit or LISTED)
+    trials = wanted.trials(store, model_sha256=sha, model_name=listed, limit=limit or LISTED)
     marks = store.marks([one.id for one in trials])
     if json_:
         print_json(

@@ -25,13 +25,13 @@ from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
-from core.spec.presets import preset
+from core.spec.presets import PRESETS, preset
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire.doors import expert_allowed
 from core.wire.engines import REFS
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.files import expanded, open_regular
 
 Given = dict[
@@ -286,8 +286,21 @@ def config_from(
     path = expanded(ref)
     if path.suffix.lower() in (".yaml", ".yml") or _is_there(path):
         return _file_config(path, expert=expert)
-    trial = store().trial(ref).spec
+    trial = _spec_of_trial(ref, store())
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
+
+
+def _spec_of_trial(ref: str, store: Store) -> dict[str, Any]:
+    try:
+        return store.trial(ref).spec
+    except StoreError as error:
+        if not error.message.startswith("There is no trial"):  # damaged, or the beginning of several
+            raise
+    raise SpecError(
+        f"`{ref[:80]}` is no trial, and no file that is there.{nearest(ref, PRESETS)}",
+        hint="Give a trial of `history`, a YAML file, a MODEL.onnx, model:NAME, variant:NAME, "
+        f"{', '.join(REFS)}, or preset:NAME with one of {', '.join(PRESETS)}.",
+    )
 
 
 def _is_there(path: Path) -> bool:

@@ -31,6 +31,7 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
 from core.run import search as searching
+from core.run.ledger import settle
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
 from core.run.search.reading import answer_of, trials_of
@@ -41,6 +42,7 @@ from core.show.table import csv_text, md_text
 from core.spec import TrialSpec, setting, spec_from_dict
 from core.spec.question import (
     DEFAULT_BUDGET_S,
+    OBJECTIVE_NAMES,
     PRESETS,
     STRATEGIES,
     parse_limits,
@@ -79,8 +81,7 @@ def search(  # noqa: PLR0915 - one option after the other
     objective: Annotated[
         str | None,
         typer.Option(
-            help="latency (p50), p95, p99, mean, throughput, cpu, memory, size; or two with weights. "
-            "Default: latency.",
+            help=f"{OBJECTIVE_NAMES}; or two with weights. Default: latency.",
             metavar="NAME|NAME:W,NAME:W",
             show_default=False,
         ),
@@ -213,7 +214,7 @@ def search(  # noqa: PLR0915 - one option after the other
     except Interrupted as interrupted:
         if study:
             interrupted.document = searches_document(store.study(study))
-            complain("The search was stopped; what it tried is kept.", f"Go on: `search --resume {study}`.")
+            interrupted.hint = f"What it tried is kept. Go on: `search --resume {study}`."
         raise
     record = store.study(study)
     if status.error is not None:
@@ -358,6 +359,13 @@ def _alone(context: typer.Context) -> None:
         list_studies()
 
 
+def _settled() -> Store:
+    """The store, in which no search runs whose process is gone."""
+    store = Store()
+    settle(store)
+    return store
+
+
 @studies.command("list")
 def list_studies(
     model: Annotated[str | None, typer.Option(help="Only of this model.", metavar="MODEL")] = None,
@@ -368,7 +376,7 @@ def list_studies(
 ) -> None:
     """List searches, newest first."""
     one_format(format_, json_=json_)
-    store = Store()
+    store = _settled()
     sha256 = None
     if model is not None:
         known = store.model(model)
@@ -400,7 +408,7 @@ def show_study(
 ) -> None:
     """Show a search with its answer and what it tried."""
     one_format(format_, json_=json_)
-    record = Store().study(study)
+    record = _settled().study(study)
     if json_:
         print_json(searches_document(record))
     elif format_ == "csv":
@@ -430,7 +438,7 @@ def export_study(
     """Write a search as a study of Optuna: what was tried, its gains, what failed."""
     from core.run.search.optuna_export import export  # here: no other command needs it
 
-    record = Store().study(study)
+    record = _settled().study(study)
     written = export(record, optuna)
     if json_:
         print_json({"study": record.id, "optuna": optuna, "trials": written})
@@ -441,7 +449,7 @@ def export_study(
 @studies.command("delete")
 def delete_study(study: Study, *, json_: Json = False) -> None:
     """Delete a search and what it tried; the races that confirmed its answer stay."""
-    store = Store()
+    store = _settled()
     record = store.study(study)
     if record.state in ("RUNNING", "WAITING"):
         raise SpecError(f"The search `{record.id}` is {record.state.lower()}.", hint="Cancel it first.")

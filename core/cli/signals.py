@@ -19,6 +19,7 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
+        self.hint = "Start it again."
         self.document: dict[str, Any] | None = None  # what `--json` prints of it, with all that was done
 
 

@@ -204,7 +204,7 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of a profiled run"
     told, remedy = _told(largest, profile, peak, is_imported)
-    return Advice(sentence=f"{head}; the largest, {largest.name or 'without a name'}, {told}.", remedy=remedy)
+    return Advice(sentence=f"{head}; the largest, {largest.title}, {told}.", remedy=remedy)
 
 
 def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> tuple[str, str]:

@@ -22,11 +22,12 @@ from core.show.documents import DOCUMENTS
 from core.wire.errors import SpecError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FAILURE = "failure"  # of every command that ends before it has a result
 _REF = "#/$defs/{name}"
 
 
 def schema(command: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the document that `command` prints; without one, of all of them by command.
+    """Return the JSON Schema of what `command` prints, a result or an error; without one, of all by command.
 
     Args:
         command: a key of `DOCUMENTS`, for example "bench" or "machine --self-test".
@@ -39,13 +40,15 @@ def schema(command: str = "") -> dict[str, Any]:
             f"`{command[:40]}` prints no document.{nearest(command, list(DOCUMENTS))}",
             hint=f"Choose one of {', '.join(f'`{name}`' for name in DOCUMENTS)}.",
         )
-    wanted = {command: DOCUMENTS[command]} if command else dict(DOCUMENTS)
+    wanted = {one: DOCUMENTS[one] for one in (command, FAILURE)} if command else dict(DOCUMENTS)
     found, parts = msgspec.json.schema_components(wanted.values(), ref_template=_REF)
     described = {name: _described(name, part) for name, part in sorted(parts.items())}
     by_command = dict(zip(wanted, found, strict=True))
     head = {"$schema": DIALECT, "title": f"ORTune: {command} --json" if command else "ORTune: --json"}
     if command:
-        return {**head, **by_command[command], "$defs": described}
+        result, error = by_command[command], by_command[FAILURE]
+        printed = result if command == FAILURE else {"anyOf": [result, error]}
+        return {**head, **printed, "$defs": described}
     return {**head, "anyOf": list(by_command.values()), "commands": by_command, "$defs": described}
 
 

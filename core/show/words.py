@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, measured, words
 from core.spec import TrialSpec, asked, changed, spec_from_dict
-from core.wire.errors import SpecError
+from core.wire.errors import INTERRUPTED, SpecError
 from core.wire.guard import else_words
 from core.wire.units import DASH, span_ms
 
@@ -60,6 +60,23 @@ STATE_WORDS: Mapping[str, str] = {  # of trials and races
 
 
 OTHER_VERSION = "settings of another version"
+
+
+class Ended(Protocol):
+    """A trial or a search, as far as it says how it ended."""
+
+    @property
+    def state(self) -> str: ...  # noqa: D102
+
+    @property
+    def error(self) -> Mapping[str, Any] | None: ...  # noqa: D102
+
+
+def state_words(one: Ended) -> str:
+    """Return how a trial or a search stands; one whose process is gone was interrupted, and did not fail."""
+    if one.state == "FAIL" and one.error is not None and one.error["message"].endswith(INTERRUPTED):
+        return "interrupted"
+    return STATE_WORDS.get(one.state, one.state.lower())
 
 
 def changes_in_words(trial: Trial) -> str:

@@ -51,6 +51,7 @@ _SHORT: Mapping[str, str] = {
     "memory": "peak_rss",
     "size": "model_size",
 }
+OBJECTIVE_NAMES = "latency (p50), p95, p99, mean, throughput, cpu, memory, size"  # as people write them
 DEFAULT_BUDGET_S = 60
 LEAST_BUDGET_S, MOST_BUDGET_S = 5, 86_400
 
@@ -134,7 +135,7 @@ def _check_objective(objective: Mapping[str, float]) -> None:
         if name not in OBJECTIVES:
             raise SpecError(
                 f"There is no objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
-                hint=f"Choose among {', '.join(OBJECTIVES)}.",
+                hint=f"Choose among {OBJECTIVE_NAMES}.",
             )
         if not (0 < weight <= 1 and math.isfinite(weight)):
             raise SpecError(
@@ -313,8 +314,8 @@ def setting_named(name: str) -> Knob:
     if plain in by_flag:
         return by_flag[plain]
     raise SpecError(
-        f"Unknown setting `{name[:60]}`.{nearest(name, known)}",
-        hint="Use a name from ORTune's settings table.",
+        f"Unknown setting `{name[:60]}`.{nearest(name, {*known, *by_flag})}",
+        hint="Write it as its option is called; `bench --help-all` lists all settings.",
     )
 
 

@@ -36,7 +36,7 @@ from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
 from core.store.studies import StudyRecord
-from core.wire.errors import StoreError
+from core.wire.errors import INTERRUPTED, StoreError
 from core.wire.files import expanded
 
 __all__ = [
@@ -90,6 +90,15 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
     except OSError as error:
         raise unusable(target.parent, error) from error
     return database.restore(source, target)
+
+
+def lost_by_restore(source: Path, path: Path | None = None) -> int:
+    """Return how many trials and searches the store holds that a backup has not; arguments as of `restore`.
+
+    Raises:
+        StoreError: `source` is no sound store.
+    """
+    return database.lost_by_restore(source, (path or home() / STORE_NAME).absolute())
 
 
 def home() -> Path:
@@ -924,7 +933,7 @@ def _interrupt(
 ) -> int:
     error = {
         "type": "WorkerError",
-        "message": f"The {noun} was interrupted: the process that ran it ended.",
+        "message": f"The {noun} {INTERRUPTED}",
         "hint": hint,
     }
     unfinished = db.execute(

@@ -77,6 +77,24 @@ def checked(source: Path) -> int:
     return application
 
 
+def lacking(source: Path, present: Path) -> int:
+    """Return how many trials and searches of the store `present` the copy `source` has not.
+
+    Raises:
+        sqlite3.Error: one of them cannot be read.
+    """
+    return len(_ids(present) - _ids(source))
+
+
+def _ids(path: Path) -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {(name, row) for name, ids in _IDS.items() if name in there for (row,) in db.execute(ids)}
+
+
+_IDS = {"trials": "SELECT id FROM trials", "studies": "SELECT id FROM studies"}
+
+
 def overwrite(source: Path, target: Path, patience_s: float) -> None:
     """Put all of `source` into the file `target`, in one change that others see whole or not at all.
 

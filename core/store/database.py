@@ -438,6 +438,34 @@ def unusable(path: Path, error: OSError) -> StoreError:
 
 def restore(source: Path, path: Path) -> Path | None:
     """Put the store in `source` in the place of the one at `path`; see `core.store.restore`."""
+    _check_backup(source, path)
+    kept = _kept_aside(path) if path.exists() else None
+    try:
+        copies.overwrite(source, path, BUSY_S)
+    except _ERRORS as error:
+        raise _store_error(path, error) from error
+    return kept
+
+
+def lost_by_restore(source: Path, path: Path) -> int:
+    """Count what `restore` would take from the store; see `core.store.lost_by_restore`."""
+    _check_backup(source, path)
+    if not path.exists():
+        return 0
+    try:
+        return copies.lacking(source, path)
+    except _ERRORS as error:
+        if _is_damage(error):  # then it holds nothing that can be read
+            return 0
+        raise _store_error(path, error) from error
+
+
+def _check_backup(source: Path, path: Path) -> None:
+    """Refuse what is no backup of a store.
+
+    Raises:
+        StoreError: it is none, or it is the store at `path` itself.
+    """
     if not source.is_file():
         raise StoreError(f"There is no backup `{source}`.", hint="Give a file that `backup` wrote.")
     if source.resolve() == path.resolve():
@@ -451,12 +479,6 @@ def restore(source: Path, path: Path) -> Path | None:
         ) from error
     if application != APPLICATION_ID:
         raise StoreError(f"`{source}` is no store of ORTune.", hint="Give a file that `backup` wrote.")
-    kept = _kept_aside(path) if path.exists() else None
-    try:
-        copies.overwrite(source, path, BUSY_S)
-    except _ERRORS as error:
-        raise _store_error(path, error) from error
-    return kept
 
 
 def _kept_aside(path: Path) -> Path:

@@ -69,6 +69,9 @@ class Cancelled(TunerError):
     """The user stopped the job."""
 
 
+INTERRUPTED = "was interrupted: the process that ran it ended."  # how such an error ends
+
+
 class ErrorRecord(TypedDict):
     """An error as it is stored, and as it crosses the worker pipe."""
 

@@ -62,6 +62,11 @@ class NodeTime:
     activation_bytes: int
     output_bytes: int
 
+    @property
+    def title(self) -> str:
+        """Its name; of a node without one its operator and its index, `(Conv 3)`."""
+        return self.name or f"({self.op_type} {self.node_index})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:

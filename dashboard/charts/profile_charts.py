@@ -147,7 +147,7 @@ def node_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]
 
 
 def _node_label(node: NodeTime) -> str:
-    name = node.name or f"({node.op_type} {node.node_index})"
+    name = node.title
     if len(name) > LABEL_CHARACTERS:
         name = "…" + name[1 - LABEL_CHARACTERS :]  # the end of a name tells nodes apart, its start the module
     return f"{name} · {node.op_type}" if node.op_type not in name else name
@@ -415,7 +415,7 @@ def treemap_info(profile: Profile, ran: Ran, *, limit: int = MAX_TILES) -> list[
         tiles.append(_tile(f"op {op_type}", "", op_type, nodes, ran))
         rest = [node for node in nodes if id(node) not in kept]
         for rank, node in enumerate(node for node in nodes if id(node) in kept):
-            tiles.append(_tile(f"{op_type} {rank}", f"op {op_type}", node.name or "(no name)", [node], ran))
+            tiles.append(_tile(f"{op_type} {rank}", f"op {op_type}", node.title, [node], ran))
         if rest:
             tiles.append(_tile(f"{op_type} rest", f"op {op_type}", f"{len(rest):,} other nodes", rest, ran))
     return tiles

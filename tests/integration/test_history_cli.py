@@ -58,6 +58,12 @@ def listed(cli: CommandLine, *args: str) -> list[int]:
     return [int(one["trial"], 16) for one in done.document["trials"]]
 
 
+def test_history_finds_a_model_by_the_name_that_it_shows(cli: CommandLine) -> None:
+    assert "  m  " in cli.run("history").out  # a model that no library knows any more
+    assert listed(cli, "--model", "m") == [3, 2, 1]
+    assert cli.run("history", "--model", "nothing").code == 2
+
+
 def test_history_filters_by_what_it_shows(cli: CommandLine) -> None:
     assert listed(cli) == [3, 2, 1]
     assert listed(cli, "--grade", "a,c") == [2, 1]

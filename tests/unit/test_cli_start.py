@@ -1,6 +1,7 @@
 """The command line loads the command that is asked for, and what its table says of each is true."""
 
 import json
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +10,7 @@ import pytest
 import typer
 
 from core.cli import COMMANDS, run
+from core.cli.signals import Interrupted
 
 HEAVY = ("numpy", "pydantic", "yaml", "psutil", "core.run", "core.store", "core.spec")
 
@@ -35,6 +37,20 @@ def test_every_command_has_a_help_of_its_own_that_fits_80_characters_and_breaks_
     assert COMMANDS[name].help in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     assert not any(line.endswith("-") and not line.endswith(" -") for line in out.splitlines())
+
+
+def test_who_stops_a_command_gets_one_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = Interrupted(signal.SIGINT)
+    stopped.hint = "Go on: `search --resume abcdef`."
+
+    def stop(**_: object) -> None:
+        raise stopped
+
+    monkeypatch.setattr("core.cli.app", stop)
+    assert run(["search"]) == 130
+    assert capsys.readouterr().err.splitlines() == ["Error: Stopped by SIGINT.", f"Hint: {stopped.hint}"]
 
 
 def explained(out: str) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.evidence.graph_facts import errors, kind, precision, rows, scopes, tensor_text, times
@@ -151,6 +153,15 @@ def test_the_details_of_a_fused_part_say_with_whom_it_shares_its_time():
         said["time"] == "2,000 ms per run (25.0%) on CPU, together with 1 other node; ran as Conv `b_nchwc`"
     )
     assert said["weights"] == "100 B"
+
+
+def test_a_node_without_a_name_is_told_by_its_operator_and_its_index():
+    found = by_name(graphs.model(), times(graphs.model(), graphs.run(), graphs.optimized()))["conv"]
+    nameless = replace(found.ran.nodes[0], name="", node_index=3)
+    ran = replace(found.ran, nodes=[nameless])
+    said = told(sheets.node_facts(replace(found, ran=ran), optimized=False, profiled=True))["time"]
+    assert said.endswith("ran as (Conv 3)")
+    assert "``" not in said
 
 
 def test_a_node_without_a_time_says_so_only_where_there_is_a_profile():

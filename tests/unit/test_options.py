@@ -10,6 +10,7 @@ import pytest
 
 from core.cli.options import EFFORT, config_from, seconds, share, spec_data
 from core.spec import TrialSpec, spec_from_dict
+from core.store import Store
 from core.wire.errors import SpecError
 
 
@@ -90,6 +91,16 @@ def test_the_tolerance_of_outputs_is_a_share() -> None:
     for text in ("0", "-1", "3", "nan"):
         with pytest.raises(SpecError, match="tolerance"):
             spec(tolerance=text)
+
+
+def test_what_names_no_configuration_is_refused_with_all_that_names_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "ortune.db")
+    with pytest.raises(SpecError, match="`nothere` is no trial, and no file") as refused:
+        config_from("nothere", store=lambda: store)
+    for one in ("history", "YAML", "MODEL.onnx", "variant:NAME", "cpu-latency", "torch:eager"):
+        assert one in refused.value.hint
+    with pytest.raises(SpecError, match="Did you mean `edge`"):
+        config_from("egde", store=lambda: store)
 
 
 def _never() -> Any:

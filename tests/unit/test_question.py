@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from core.spec.knobs import knob
 from core.spec.question import (
+    OBJECTIVE_NAMES,
     OBJECTIVES,
     PRESETS,
     STRATEGIES,
@@ -27,6 +28,16 @@ from core.spec.question import (
 from core.wire.errors import SpecError
 
 # --- the objective --------------------------------------------------------------------------------------
+
+
+def test_an_error_names_objectives_and_settings_as_the_help_does() -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_objective("speed")
+    assert OBJECTIVE_NAMES in refused.value.hint
+    assert all(parse_objective(one.split()[0]) for one in OBJECTIVE_NAMES.split(", "))
+    with pytest.raises(SpecError, match="Did you mean `intra-op-num-threads`") as refused:
+        parse_settings(["intra-op-num-thread=1"], "--vary")
+    assert "--help-all" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ FAILURE = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "messa
 def test_every_document_has_a_valid_schema(command: str) -> None:
     found = schema(command)
     jsonschema.Draft202012Validator.check_schema(found)
+    failed = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": ""}}
+    assert jsonschema.Draft202012Validator(found).is_valid(failed)
+    assert not jsonschema.Draft202012Validator(found).is_valid({"nothing": "of it"})
     json.dumps(found)  # plain data
     assert found["$defs"]
 

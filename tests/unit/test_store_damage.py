@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -307,7 +308,7 @@ def test_backup_is_one_file_that_restore_brings_back(
     assert (document["file"], document["trials"], document["damaged"]) == (str(kept), [1, 0], 0)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["home", "kept.db"]
     put(store, "later1")
-    assert run(["restore", str(kept)]) == 0
+    assert run(["restore", str(kept), "--force"]) == 0
     said = capsys.readouterr().out
     assert "holds 1 trial, 0 races" in said
     assert [one.id for one in store.trials()] == ["first1"]
@@ -315,6 +316,34 @@ def test_backup_is_one_file_that_restore_brings_back(
     (before,) = store.folder.glob("ortune.db.before-restore-*")
     assert str(before) in said
     assert [one.id for one in Store(before).trials()] == ["later1", "first1"]
+
+
+@pytest.mark.parametrize("agrees", [None, False, True])
+def test_results_that_a_backup_has_not_are_replaced_only_where_somebody_agrees(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    agrees: bool | None,
+) -> None:
+    put(store, "first1")
+    store.backup(tmp_path / "kept.db")
+    put(store, "later1")
+    asked: list[str] = []
+    if agrees is not None:  # a terminal
+        monkeypatch.setattr("core.cli.backup.sys", SimpleNamespace(stdin=Terminal(), stderr=Terminal()))
+        monkeypatch.setattr("typer.confirm", lambda text, err: asked.append(text) or agrees)
+    assert run(["restore", str(tmp_path / "kept.db")]) == (0 if agrees else 2)
+    assert len(asked) == (agrees is not None)
+    assert [one.id for one in store.trials()] == (["first1"] if agrees else ["later1", "first1"])
+    assert agrees or "--force" in capsys.readouterr().err
+    assert run(["restore", str(tmp_path / "kept.db"), "--force"]) == 0
+    assert run(["restore", str(tmp_path / "kept.db")]) == 0  # nothing is newer now
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
 
 
 def test_backup_says_how_much_is_damaged_and_overwrites_nothing(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.cli import run
+from core.cli.sheets import lines
 from core.evidence.comparison import Comparison, Contestant
+from core.show.sheets import Sheet, searches
+from core.show.words import state_words
 from core.store import Store, StudyRecord
 from core.wire.errors import StoreError
 from tests import builders
@@ -65,6 +70,32 @@ def test_a_search_whose_process_is_gone_says_how_it_goes_on(store: Store) -> Non
     assert gone.error is not None
     assert "--resume" in gone.error["hint"]
     assert gone.tried  # nothing is lost
+    assert "interrupted" in lines(Sheet("", [searches.studies([replace(gone, answer=None)])]))[1]
+    assert state_words(store.study("aaaaaa000002")) == "running"
+    assert state_words(replace(gone, error={**gone.error, "message": "It crashed."})) == "failed"
+
+
+def test_who_lists_searches_sees_none_that_was_killed_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    gone = f"{socket.gethostname()}/{2**22 + 1}/1.0"  # no process has that number
+    one = study(state="RUNNING", answer=None)
+    for command in (["studies"], ["studies", "show", one.id]):
+        Store().put_study(one, process=gone)
+        assert run(command) == 0
+        said = capsys.readouterr().out
+        assert "interrupted" in said
+        assert "running" not in said
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "said"), [(38.2, "38 s of 41 s"), (41.3, "41 s of 41 s"), (47.0, "6.0 s longer")]
+)
+def test_no_search_took_more_of_its_time_than_there_was(wall_s: float, said: str) -> None:
+    told = searches.time_words({"wall_s": wall_s, "budget_s": 41})
+    assert said in told
+    assert "47 s of" not in told
 
 
 def test_a_changed_digit_is_damage(store: Store) -> None:

@@ -22,7 +22,7 @@ from core.show.report import File, Price, Report, Section, cost
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
 from core.show.sheets import Fact, Line, Note, Part, Sheet, differences, races, scorecards, searches, things
 from core.show.sheets import trials as sheets
-from core.show.words import STATE_WORDS, changes_in_words
+from core.show.words import STATE_WORDS, changes_in_words, state_words
 from core.spec import yaml_from_spec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
@@ -128,7 +128,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     record = about.record
     answer: Any = answer_of(record)
     sheet = searches.answered(record)
-    state = STATE_WORDS.get(record.state, record.state.lower())
+    state = state_words(record)
     said = searches.sentence(answer) if answer else f"No answer: {state}."
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}

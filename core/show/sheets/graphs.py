@@ -245,7 +245,11 @@ def _time(row: Row) -> str:
     if ran is None:
         return "none of its own: folded into a constant, or part of a fused node that is not matched"
     shared = f", together with {counted(ran.with_others, 'other node')}" if ran.with_others else ""
-    what = [f"{one.op_type} `{one.name}`" for one in ran.nodes if one.name != row.node.name]
+    what = [
+        f"{one.op_type} `{one.name}`" if one.name else one.title
+        for one in ran.nodes
+        if one.name != row.node.name
+    ]
     as_what = f"; ran as {names(what)}" if what else ""
     by_name = (
         "; found by its name alone" if ran.by_name and plain_op(row.node) != ran.nodes[0].op_type else ""

@@ -32,7 +32,7 @@ from core.show.standings import (
 )
 from core.show.table import Abridged, Column, Item, Table, Value, tabulate
 from core.show.verdict import busy_words, short_of
-from core.show.words import STATE_WORDS, changes_in_words, counted, interval, verdict
+from core.show.words import changes_in_words, counted, interval, state_words, verdict
 from core.spec import spec_from_dict
 from core.store import Deletion, Marks
 from core.wire.errors import TunerError
@@ -459,7 +459,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
         (Column("kind", key="kind"), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
-        (Column("state", on="browser"), lambda one: STATE_WORDS[one.state]),
+        (Column("state", on="browser"), state_words),
         (Column("grade", on="terminal"), lambda one: letter(one.result)),
         (Column("grade", key="grade", on="none"), lambda one: letter(one.result)),
         (Column("changed", on="terminal"), _changed_in_short),
@@ -580,7 +580,7 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
     if trial.state == "DAMAGED":
         remarks.append("damaged on the disk: no number of it is shown")
     elif trial.state != "COMPLETE":
-        remarks.append(trial.state)
+        remarks.append(word if (word := state_words(trial)) == "interrupted" else trial.state)
     why = [trial.error["message"]] if trial.error is not None else []
     marked = [marks_in_words(own)] if own else []
     return Abridged("; ".join([*remarks, *why, *marked]), "; ".join([*remarks, *marked]))

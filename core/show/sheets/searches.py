@@ -24,7 +24,7 @@ from core.show.format import duration, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import busy_words
-from core.show.words import STATE_WORDS, counted
+from core.show.words import counted, state_words
 from core.spec.question import OBJECTIVES, question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
@@ -169,7 +169,7 @@ def failure_words(one: FailureGroup) -> str:
 
 
 def _unfinished(record: StudyRecord) -> list[Part]:
-    state = STATE_WORDS.get(record.state, record.state.lower())
+    state = state_words(record)
     seen = tried_of(record)
     found: list[Part] = [Note(f"It has no answer: {state}. {counted(len(seen), 'configuration')} tried.")]
     if record.error is not None:
@@ -228,8 +228,7 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
     parts: list[Part] = [
         Fact(
             "tried",
-            f"{answer['tried']} of {space['distinct']:,} configurations{failed}, "
-            f"in {duration(answer['wall_s'])} of {duration(answer['budget_s'])}",
+            f"{answer['tried']} of {space['distinct']:,} configurations{failed}, in {time_words(answer)}",
         ),
         Fact("space", space_words(space)),
         Fact("controls", controls_words(answer["controls"])),
@@ -241,6 +240,15 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
     if busy := busy_words(answer):
         parts.append(Fact("", f"Measured {busy}."))
     return parts
+
+
+def time_words(answer: SearchResult | Mapping[str, Any]) -> str:
+    """Return how long a search took of its time: `38 s of 41 s`, or by how much it took longer."""
+    took, given = duration(answer["wall_s"]), duration(answer["budget_s"])
+    if answer["wall_s"] <= answer["budget_s"] or took == given:
+        return f"{took} of {given}"
+    over = duration(answer["wall_s"] - answer["budget_s"])
+    return f"{took}, {over} longer than the {given} that it was given"
 
 
 def space_words(space: Mapping[str, Any]) -> str:
@@ -389,7 +397,7 @@ def studies(records: Sequence[StudyRecord]) -> Table:
         (Column("search", "id", key="study"), lambda one: one.id),
         (Column("model", key="model"), lambda one: one.model_name),
         (Column("question", key="question"), lambda one: _question(one)),
-        (Column("state", key="state"), lambda one: STATE_WORDS.get(one.state, one.state.lower())),
+        (Column("state", key="state"), state_words),
         (Column("answer", key="answer"), _short_answer),
         (Column("tried", "count", key="tried"), lambda one: sum(not data["twin"] for data in one.tried)),
         (Column("took", right=True), lambda one: duration(one.wall_s)),

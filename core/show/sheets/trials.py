@@ -322,8 +322,8 @@ def nodes(
     under = {key_of(one.node): one for one in points(profile, peak)}
     return tabulate(
         profile.nodes[:most],
-        (Column("node", on="terminal", most=_WIDE), lambda one: " / ".join([*one.path, one.name])),
-        (Column("node", on="browser", tells=True), lambda one: one.name),
+        (Column("node", on="terminal", most=_WIDE), lambda one: " / ".join([*one.path, one.title])),
+        (Column("node", on="browser", tells=True), lambda one: one.title),
         (Column("operator"), lambda one: one.op_type),
         (Column("ran on"), lambda one: name(one.provider)),
         (Column("self", "ms", per="run"), lambda one: one.self_s),

@@ -38,6 +38,7 @@ ORDERS: Mapping[Order, str] = {
 
 def page() -> None:
     st.title("History", anchor=False)
+    state.settle()
     state.show_kept_error()
     _rescued()
     models = state.store().model_names()

@@ -11,7 +11,7 @@ from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.run.search.reading import answer_of, tried_of
 from core.show.report.subjects import of_search
 from core.show.sheets import searches
-from core.show.words import STATE_WORDS
+from core.show.words import state_words
 from core.spec.question import question_from_dict
 from core.spec.space import changes_words
 from core.store import StudyRecord
@@ -210,14 +210,15 @@ def _pin(record: StudyRecord, trial: str) -> None:
 def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:
     tried = len(tried_of(record))
     kept = f"What it tried is kept: {tried:,} configuration{'s' * (tried != 1)}." if tried else ""
+    word = state_words(record)
     if record.state == "CANCELLED":
         st.info(f"The search was cancelled. {kept}", icon=":material/cancel:")
     elif record.error is not None:
-        state.report_record(record.error, "The search failed")
+        state.report_record(record.error, f"The search {'was ' * (word == 'interrupted')}{word}")
         if kept:
             st.caption(kept)
     else:
-        st.info(f"The search has no answer: {STATE_WORDS[record.state]}. {kept}", icon=":material/help:")
+        st.info(f"The search has no answer: {state_words(record)}. {kept}", icon=":material/help:")
     st.button(
         "Resume",
         key="search.resume",

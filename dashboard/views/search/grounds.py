@@ -156,7 +156,7 @@ def _went(answer: SearchResult) -> None:
             Fact(
                 "tried",
                 f"{answer['tried']:,} of {answer['space']['distinct']:,} configurations{failed}, in "
-                f"{format.duration(answer['wall_s'])} of {format.duration(answer['budget_s'])}",
+                f"{searches.time_words(answer)}",
             ),
             Fact("space", searches.space_words(answer["space"])),
             Fact("hidden controls", searches.controls_words(answer["controls"])),

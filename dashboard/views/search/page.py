@@ -62,6 +62,7 @@ def page() -> None:
 
 def _shown() -> StudyRecord | None:
     """The search of the link or of this session; a link to nothing is said and forgotten."""
+    state.settle()
     linked = address.named(STUDY_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
