@@ -11,7 +11,7 @@ Source: Williams, Waterman, Patterson (2009), "Roofline: an insightful visual pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from core.evidence.statistics import Estimate, percentile_estimate
@@ -205,6 +205,20 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
     head = f"{op_type} takes {_percent(share)} of a profiled run"
     told, remedy = _told(largest, profile, peak, is_imported)
     return Advice(sentence=f"{head}; the largest, {largest.title}, {told}.", remedy=remedy)
+
+
+def settings_first(said: Advice, spec: Mapping[str, Any]) -> Advice:
+    """Return the advice that names a graph optimization level below the default before anything else.
+
+    Args:
+        said: what the profile suggests.
+        spec: of the trial that was profiled.
+    """
+    level = (spec.get("session") or {}).get("graph_optimization_level")
+    if not said.sentence or level not in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
+        return said
+    first = f"Raise `graph_optimization_level` from `{level}` to `ORT_ENABLE_ALL`, the default."
+    return replace(said, remedy=f"{first} {said.remedy}".rstrip())
 
 
 def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> tuple[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 
-from core.evidence.roofline import advice, peak_for, peaks_of
+from core.evidence.roofline import advice, peak_for, peaks_of, settings_first
 from core.evidence.statistics import percentile
 from core.show.sheets import imported as sheets_imported
 from core.show.sheets import trials as sheets
@@ -97,7 +98,7 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
         threads=threads,
         rows=result.get("batch_size"),
     )
-    _sentence(shown)
+    _sentence(shown, asked)
     _metrics(profile, result, basis.lower())
     _warnings(profile, result, ran)
     profile_views.draw(shown)
@@ -123,9 +124,9 @@ def _ran(result: Mapping[str, Any]) -> Ran:
     )
 
 
-def _sentence(shown: Shown) -> None:
+def _sentence(shown: Shown, spec: Mapping[str, Any] = MappingProxyType({})) -> None:
     """The one sentence on top, and what to try where the evidence carries it."""
-    said = advice(shown.profile, shown.peak, is_imported=shown.is_imported)
+    said = settings_first(advice(shown.profile, shown.peak, is_imported=shown.is_imported), spec)
     if said.sentence:
         with st.container(border=True, key="profile.sentence"):
             st.markdown(f":material/lightbulb: **{format.plain(said.sentence)}**")

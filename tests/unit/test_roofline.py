@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.roofline import advice, peak_for, peaks_of, points
+from core.evidence.roofline import advice, peak_for, peaks_of, points, settings_first
 from core.evidence.statistics import Estimate
 from core.wire.profile import Profile
 from tests.unit.test_charts import profile as make_profile
@@ -172,3 +172,11 @@ def test_no_roof_of_float32_stands_over_another_type() -> None:
     [found] = points(profile(took(node("MatMul", double, tensor((1024, 1024), "float64")), 0.05)), PEAK)
     assert (found.roof, found.bound) == (None, None)
     assert found.operations_per_s == pytest.approx(2 * 1024**3 / 0.05)
+
+
+def test_a_level_below_the_default_is_the_first_thing_to_try() -> None:
+    said = advice(profile(took(PRODUCT, 1.0)), None)
+    assert said.remedy == ""
+    low = settings_first(said, {"session": {"graph_optimization_level": "ORT_ENABLE_BASIC"}})
+    assert "ORT_ENABLE_ALL" in low.remedy
+    assert settings_first(said, {"session": {}}) == said

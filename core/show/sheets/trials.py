@@ -9,7 +9,7 @@ from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResul
 from core.evidence.fed import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
 from core.evidence.quality import quality
-from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words
+from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words, settings_first
 from core.evidence.verdict import is_rejected, look
 from core.evidence.work import Work, key_of, works
 from core.show import cells
@@ -189,7 +189,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
         peaks: of the machine that it was made on; empty: not measured.
     """
     peak = peak_for(peaks, threads_of(trial.spec))
-    said = advice(profile, peak)
+    said = settings_first(advice(profile, peak), trial.spec)
     result = trial.facts
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
