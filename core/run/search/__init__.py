@@ -24,7 +24,7 @@ from core.run.job import Job
 from core.run.prediction import past
 from core.run.race.blocks import SWITCH_S, pace
 from core.run.search.choices import models_of, place_of, space_of
-from core.run.search.plan import LOOKS_SHARE, gain_of
+from core.run.search.plan import gain_of, looks_share
 from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
 from core.run.search.study import Prepared, search_job_work
@@ -203,12 +203,13 @@ def prediction(prepared: Prepared, store: Store) -> str:
         return "how many can be tried is not known: no race of this model has told it here yet"
     run_s = statistics.median(one.run_s for one in known.seen)
     each_s = known.start_s + ROUNDS * (pace(run_s * 1e9).expected_s + SWITCH_S)
-    looks_s = LOOKS_SHARE * prepared.question.budget_s
+    share = looks_share(prepared.space)
+    looks_s = share * prepared.question.budget_s
     tried = math.floor((looks_s - 2.0) / each_s)
     if tried < 2:
         return (
             f"too little for a look at two configurations, each of which takes about {each_s:.1f} s; "
-            f"give it about {math.ceil((2.0 + 6 * each_s) / LOOKS_SHARE)} s"
+            f"give it about {math.ceil((2.0 + 6 * each_s) / share)} s"
         )
     return f"about {min(tried, len(prepared.space.choices) - 1):,} configurations can be tried"
 

@@ -40,7 +40,8 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search.accuracies import right
 from core.run.search.choices import Models, make_variants, models_of, place_of, space_of
-from core.run.search.plan import Known, Step, divided_by, dropped, gain_of, next_step, standing
+from core.run.search.failures import dropped
+from core.run.search.plan import Known, Step, divided_by, gain_of, next_step, standing
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.spec import TrialSpec, effective, is_provider_option, spec_from_dict
