@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from core.cli.options import CONFIG, Given, config_from, seconds, spec_data, with_settings
+from core.cli.options import (
+    CONFIG,
+    Given,
+    WaitQuiet,
+    config_from,
+    seconds,
+    spec_data,
+    wait_quiet_s,
+    with_settings,
+)
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -136,6 +145,11 @@ def search(  # noqa: PLR0915 - one option after the other
     give_way: Annotated[
         bool, typer.Option("--give-way", help="Let others on this machine go first between two races.")
     ] = False,
+    extend: Annotated[
+        bool,
+        typer.Option("--extend", help="Take longer than --budget where that could not confirm anything."),
+    ] = False,
+    wait_quiet: WaitQuiet = None,
     cold: Annotated[
         bool, typer.Option("--cold", help="Take no hints from earlier searches of this model.")
     ] = False,
@@ -168,10 +182,11 @@ def search(  # noqa: PLR0915 - one option after the other
     race in fresh processes alone. The options of `bench` say what stays fixed.
 
     Exit codes: 0 found, or nothing beats the default · 1 no configuration keeps the limits, or a worker
-    failed · 2 bad input · 3 undecided or rejected · 130 Ctrl-C.
+    failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
     """
     if output is not None:
         check_place(output)
+    patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     progress = Progress(sys.stderr, quiet=quiet)
     asked = _asked(objective, limit or [], ask)
@@ -184,17 +199,18 @@ def search(  # noqa: PLR0915 - one option after the other
         with scheduler(store) as service:
             machine = service.environment()
             if resume is not None:
+                asked |= {"extend": True} if extend else {}
                 prepared = searching.go_on(
                     store, resume, run_job, machine, budget_s=budget_s, question=asked or None
                 )
             else:
                 fixed = {name: values[0] for name, values in parse_settings(fix or [], "--fix").items()}
                 how = {"strategy": _strategy(strategy), "give_way": give_way, "warm_start": not cold}
-                how |= {"budget_s": DEFAULT_BUDGET_S if budget_s is None else budget_s}
-                how |= {"variants": variants}
+                how |= {"variants": variants, "extend": extend}
                 how |= {"vary": parse_settings(vary or [], "--vary")}
                 how |= {"fix": list(fixed), "without": without or []}
                 spec = setting(_start(store, model, config, given, data), fixed)
+                how |= {"budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S}
                 limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
                 question = question_from_dict({"limits": limits, **asked, **how})
                 prepared = searching.prepare(spec, question, store, run_job, machine)
@@ -202,7 +218,7 @@ def search(  # noqa: PLR0915 - one option after the other
             if dry_run:
                 _report_space(prepared, json_=json_)
                 return
-            study = service.submit(searching.job(prepared))
+            study = service.submit(searching.job(prepared, wait_quiet_s=patience_s))
             status = watch(service, study, progress)
     except Interrupted as interrupted:
         if study:

@@ -445,6 +445,18 @@ class SpaceFacts(TypedDict):
     left_out: dict[str, int]  # reason -> combinations that are another one's twins
 
 
+class SearchCosts(TypedDict):
+    """What a search spends its time on, as its comparisons have shown it."""
+
+    run_s: float  # one inference of the default
+    start_s: float  # one process: starting, loading, warming up
+    block_s: float  # one block of one process
+    runs: int  # inferences of a block, the fewest
+    screen_s: float  # one configuration in screening, its start included
+    fixed_s: float  # a comparison, beside its processes
+    after_s: float  # what is found out of a confirmed configuration after its rounds
+
+
 class CoursePoint(TypedDict):
     """The best that was known at some moment."""
 
@@ -468,6 +480,8 @@ class SearchResult(TypedDict):
     remarks: NotRequired[list[str]]  # what must be known before the answer is read
     sought: NotRequired[int]  # configurations worth a look; only where the time held fewer
     enough_s: NotRequired[int]  # time that is enough for those and a confirmation; only where there was less
+    why_open: NotRequired[str]  # why nothing was confirmed
+    costs: NotRequired[SearchCosts]  # of its last screening
     winner: Confirmed | None
     default: Confirmed | None  # ONNX Runtime's default in the same race
     others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first

@@ -18,7 +18,14 @@ from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
-from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, TORCHVISION_CLASSIFIERS, WEIGHTS_KEY
+from core.wire.catalog import (
+    BIASES_KEY,
+    PT2_SHA256_KEY,
+    SEED_KEY,
+    SOURCE_KEY,
+    TORCHVISION_CLASSIFIERS,
+    WEIGHTS_KEY,
+)
 from core.wire.doors import found_library
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError, nearest
@@ -172,6 +179,7 @@ def torch_source(record: ModelRecord) -> wire.TorchSource | None:
         "sha256": facts.get(PT2_SHA256_KEY, "") if pt2 else "",
         "weights": "file" if pt2 else "pretrained" if weights == "pretrained" else "random",
         "seed": int(seed) if seed.isdecimal() else 0,
+        "biases": facts.get(BIASES_KEY) == "random",
         "image_size": None if pt2 else _image_size(info),
         "outputs": [one["name"] for one in info["outputs"]],
     }

@@ -102,7 +102,7 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
 def predict(specs: Sequence[TrialSpec], past: Past) -> Prediction:
     """Return how long a race of `specs`, the anchor among them, will take; the first one's protocol holds."""
     protocol = specs[0].protocol
-    runs_s = [_run_s(spec, past.seen) for spec in specs]
+    runs_s = [expected_run_s(spec, past.seen) for spec in specs]
     processes_s = [*runs_s, runs_s[-1]]  # the anchor comes last, and has a twin
     if protocol.runs is not None:
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
@@ -221,8 +221,8 @@ def _seen(trial: Trial) -> Seen | None:
         return None
 
 
-def _run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
-    """The run of the nearest configuration, in proportion to the batch and the free dimensions.
+def expected_run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
+    """Return the inference of the nearest configuration, scaled by the batch and the free dimensions.
 
     A constant cost per row is assumed, which is on the safe side for larger batches; threads do not scale it.
     """

@@ -68,6 +68,7 @@ class Question(Spec):
     fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that stay as the start has them
     without: tuple[str, ...] = Field(default=(), strict=False)  # settings or values that are never tried
     strategy: Strategy = "race"
+    extend: bool = False  # it may take longer than the budget, where that could not confirm anything
     give_way: bool = False  # other jobs of this machine may go between its races
     warm_start: bool = True  # earlier studies of the same model say what to try first
     seed: int = 0

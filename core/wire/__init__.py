@@ -143,6 +143,7 @@ class TorchSource(TypedDict):
     sha256: str  # of the `.pt2` as it was exported: loading runs what is in it, so it must be the same file
     weights: Literal["pretrained", "random", "file"]
     seed: int  # of random weights
+    biases: bool  # they were drawn at random, too; False: as torchvision leaves them, mostly zero
     image_size: int | None  # pixels per side that random weights were made for; None: torchvision's own
     outputs: list[str]  # names that the `.onnx` gives the outputs, in order
 

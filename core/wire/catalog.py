@@ -8,11 +8,13 @@ hundreds of megabytes in a process that only draws a list.
 from __future__ import annotations
 
 RANDOM_WEIGHTS_NOTE = "random weights: timings are real, predictions are not"
+RANDOM_BIASES_NOTE = "biases are random, too, so that none is folded away"
 
 # in the metadata of an exported model
 SOURCE_KEY = "ortune.source"  # "torchvision NAME" or "torch.export FILE.pt2"
 WEIGHTS_KEY = "ortune.weights"  # "pretrained", "random" or "file"
 SEED_KEY = "ortune.seed"  # of random weights
+BIASES_KEY = "ortune.biases"  # "random" where they are not as torchvision leaves them, mostly zero
 PT2_SHA256_KEY = "ortune.pt2_sha256"
 
 DEFAULT_OPSET = 20  # what torch's exporter itself writes unless asked otherwise

@@ -32,6 +32,8 @@ TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colou
 PAGE = "#000038"  # the same for the colour of the page
 ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
 FONT_PX, LARGE_PX, TITLE_PX = 12, 13, 15
+FONT_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+STANDOFF_PX = 10  # from the ticks of an axis to its title
 BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 TOOLBAR_PX = 30
 TITLE_ROW_PX = 38  # least room above the axes
@@ -213,7 +215,9 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
         margin={"l": 12, "r": 12, "t": 44 + TOOLBAR_PX, "b": 12},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": TEXT, "size": FONT_PX},
+        template="none",  # nothing comes from a theme: a page and a file show the same
+        colorway=PALETTE,
+        font={"color": TEXT, "size": FONT_PX, "family": FONT_FAMILY},
         legend={
             "orientation": "h",
             "yref": "container",
@@ -229,7 +233,9 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
     )
     for update, title in ((figure.update_xaxes, x_title), (figure.update_yaxes, y_title)):
         update(
-            title={"text": title, "font": {"color": TEXT, "size": LARGE_PX}},
+            title={"text": title, "font": {"color": TEXT, "size": LARGE_PX}, "standoff": STANDOFF_PX},
+            automargin=True,  # else ticks are cut, and titles lie over them
+            ticks="",
             tickfont={"color": TEXT, "size": FONT_PX},
             exponentformat="none",  # else 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
             separatethousands=True,

@@ -20,7 +20,13 @@ import onnxruntime as ort
 import pytest
 
 from core import wire
-from core.wire.catalog import DEFAULT_OPSET, RANDOM_WEIGHTS_NOTE, SAMPLE_EXPORTS, TORCHVISION_CLASSIFIERS
+from core.wire.catalog import (
+    DEFAULT_OPSET,
+    RANDOM_BIASES_NOTE,
+    RANDOM_WEIGHTS_NOTE,
+    SAMPLE_EXPORTS,
+    TORCHVISION_CLASSIFIERS,
+)
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
 from tests.builders import export_plan
@@ -102,6 +108,30 @@ def test_random_weights_say_so_in_the_reply_and_in_the_file(exported: Any) -> No
     assert metadata["ortune.source"] == f"torchvision {SMALL}"
     assert metadata["ortune.seed"] == "0"
     assert metadata["ortune.torch"] == torch.__version__
+
+
+def test_no_bias_of_random_weights_is_constant_so_that_nothing_is_folded_away(exported: Any) -> None:
+    path, reply, _ = exported
+    biases = [
+        onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer if "bias" in one.name
+    ]
+    assert len(biases) == 26  # one of each convolution of squeezenet
+    assert all(np.ptp(one) > 0 and np.abs(one).max() <= 1 for one in biases)
+    assert RANDOM_BIASES_NOTE in reply["notes"]
+
+
+def test_normalizations_scale_and_shift_at_random_with_a_fixed_seed() -> None:
+    def layers() -> torch.nn.Module:
+        found = torch.nn.Sequential(torch.nn.Linear(9, 4), torch.nn.BatchNorm1d(4), torch.nn.LayerNorm(4))
+        torch.nn.init.zeros_(found[0].bias)
+        torchvision_models.draw_biases(found, 3)
+        return found
+
+    one, again = layers().state_dict(), layers().state_dict()
+    assert 0 < one["0.bias"].abs().max() <= 1 / 3
+    for name in ("0.bias", "1.weight", "1.bias", "2.weight", "2.bias"):
+        assert one[name].unique().numel() == 4
+        assert torch.equal(one[name], again[name])
 
 
 def test_random_weights_keep_the_signal_alive() -> None:
@@ -254,7 +284,9 @@ def test_downloaded_weights_are_used(
     metadata = inspect_model(reply["path"])["metadata"]
     assert metadata["ortune.weights_name"] == trained.name
     assert "ortune.note" not in metadata
-    stored = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(reply["path"]).graph.initializer}
+    stored = {
+        one.name: onnx.onnx.numpy_helper.to_array(one) for one in onnx.load(reply["path"]).graph.initializer
+    }
     np.testing.assert_array_equal(stored["classifier.1.weight"], state["classifier.1.weight"].numpy())
 
 

@@ -130,6 +130,7 @@ def test_an_export_says_where_its_program_comes_from(classifier: ModelRecord, fr
         "sha256": "",
         "weights": "random",
         "seed": 3,
+        "biases": True,
         "image_size": SIZE,
         "outputs": ["output"],
     }

@@ -16,6 +16,7 @@ from core.worker.measure.profile_parser import parse_profile
 from dashboard.charts import (
     MAX_SAMPLES,
     PALETTE,
+    base_figure,
     latency_ecdf,
     latency_ecdf_info,
     log_ticks,
@@ -479,3 +480,11 @@ def test_the_body_of_an_if_has_a_lane_below_its_thread() -> None:
 def test_ticks_of_a_log_axis_are_round_and_reach_around_the_values():
     assert log_ticks([0.03, 0.8]) == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
     assert log_ticks([1.0, 100.0]) == pytest.approx([1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0])
+
+
+def test_a_figure_takes_nothing_from_a_theme_and_every_axis_makes_room_for_its_text() -> None:
+    layout = json.loads(base_figure(x_title="Ratio", y_title="").to_json())["layout"]
+    assert layout["font"]["family"]
+    assert "xaxis" not in layout["template"].get("layout", {})
+    assert layout["xaxis"]["automargin"] is True
+    assert layout["yaxis"]["automargin"] is True

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import same_request
 from core.run import search
+from core.run.prediction import Past, Seen
 from core.run.search.reading import answer_of
 from core.show.emit import emit_yaml
 from core.show.sheets import searches
@@ -149,6 +150,27 @@ def test_what_is_asked_is_put_into_the_queue(
     assert prepared.resolved.spec.protocol.precision == "quick"
     assert at.session_state["search.study"] == prepared.record.id
     assert at.query_params["study"] == prepared.record.id
+
+
+def test_a_time_that_cannot_confirm_anything_is_refused_or_extended(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Seen(spec=invented.spec_for(mlp), run_s=0.776)
+    known = Past(
+        **{"seen": (slow,), "start_s": 3.0, "after_s": 1.0, "beside_s": 1.0},
+        **{"sigma": 0.01, "sigma_between": 0.01, "generations": {}},
+    )
+    monkeypatch.setattr(search, "past", lambda *_, **__: known)
+    at = open_page("search", model=mlp)
+    at.select_slider(key=form.BUDGET).set_value(30).run()
+    assert at.button(key=RUN).disabled
+    assert "776 ms" in at.button(key=RUN).help
+    at.toggle(key=form.EXTEND).set_value(True).run()
+    click(at, RUN)
+    assert not at.exception
+    [prepared] = started
+    assert prepared.question.budget_s > 30
+    assert any("from 30 s" in note for note in prepared.notes)
 
 
 def test_what_stays_and_what_is_never_tried_make_the_space_smaller(

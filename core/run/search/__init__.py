@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,26 +21,42 @@ from core.evidence.tried import tried_from_dict
 from core.process.runner import Run
 from core.run.job import Job
 from core.run.prediction import past
-from core.run.race.blocks import SWITCH_S, pace
 from core.run.search.choices import models_of, place_of, space_of
-from core.run.search.plan import gain_of, looks_share
+from core.run.search.enough import (
+    Costs,
+    check_time,
+    costs_from_past,
+    costs_from_search,
+    enough_s,
+    extended_words,
+    fit_words,
+)
+from core.run.search.plan import gain_of, looks_share, sought
 from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
-from core.run.search.study import Prepared, search_job_work
+from core.run.search.study import FIXED_S, Prepared, search_job_work
 from core.run.trial import Resolved, check_before, resolve_trial
 from core.spec import TrialSpec, spec_from_dict
-from core.spec.effort import STAGES
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
-from core.spec.space import Choice, Space
+from core.spec.space import Choice, Space, reference
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, StoreError
+from core.wire.errors import BudgetError, SpecError, StoreError
 
-ROUNDS = STAGES["screen"].rounds
 MOST_HINTS = 4
 EARLIER = 8  # studies that are asked for hints
 BELIEF_HERE, BELIEF_ELSEWHERE = 0.05, 0.15  # how far an earlier ln(gain) may be off: here, on another machine
 
-__all__ = ["Prepared", "found_by", "go_on", "job", "place_of", "prediction", "prepare", "space_of"]
+__all__ = [
+    "Prepared",
+    "found_by",
+    "go_on",
+    "job",
+    "place_of",
+    "prediction",
+    "prepare",
+    "space_of",
+    "too_short",
+]
 
 
 def prepare(
@@ -64,7 +79,8 @@ def prepare(
         owner: who asks.
 
     Raises:
-        TunerError: the model cannot be run; the question cannot be answered here; or nothing varies.
+        TunerError: the model cannot be run; the question cannot be answered here; nothing varies; or the time
+            holds no confirmation.
     """
     strategy_named(question.strategy)
     _check_answerable(spec, question)
@@ -85,7 +101,7 @@ def prepare(
         fingerprint=machine["fingerprint"] if machine is not None else "",
     )
     hints, priors, notes = _earlier(store, record, found, question) if question.warm_start else ((), (), ())
-    return Prepared(
+    prepared = Prepared(
         record=record,
         question=question,
         resolved=resolved,
@@ -96,6 +112,7 @@ def prepare(
         threads=_threads(machine),
         models=models,
     )
+    return _in_time(prepared, store)
 
 
 def go_on(
@@ -117,12 +134,13 @@ def go_on(
         machine: this one.
         budget_s: more time; None: what was left, or as much again where nothing was.
         question: parts of it that change; then it is a search of its own, which begins with what this one
-            tried.
+            tried, unless only its `extend` does.
         owner: who asks.
 
     Raises:
         StoreError: no such search, or it runs now.
         SpecError: it was made on another machine, or its model has changed.
+        BudgetError: the time holds no confirmation.
     """
     record = store.study(study_id)
     if record.state in ("RUNNING", "WAITING"):
@@ -146,7 +164,7 @@ def go_on(
             f"The model of the search `{record.id}` has changed since.", hint="Start a new search on it."
         )
     notes: list[str] = []
-    if not question:
+    if not set(question or ()) - {"extend"}:
         whole = asked.model_copy(update={"budget_s": min(MOST_BUDGET_S, round(record.wall_s) + more_s)})
         record = replace(record, question=whole.model_dump(mode="json", exclude_defaults=True))
     else:
@@ -167,7 +185,7 @@ def go_on(
         )
     models = models_of(store, resolved.record, asked)
     found = space_of(resolved.spec, asked, place_of(machine, resolved, asked), models)
-    return Prepared(
+    prepared = Prepared(
         record=record,
         question=asked,
         resolved=resolved,
@@ -176,14 +194,20 @@ def go_on(
         threads=_threads(machine),
         models=models,
     )
+    return _in_time(prepared, store)
 
 
 def _threads(machine: wire.Environment | None) -> int:
     return 1 if machine is None else machine["cpu"]["ort_default_threads"]
 
 
-def job(prepared: Prepared) -> Job:
-    """Return the job of a search; its id is that of the study."""
+def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
+    """Return the job of a search; its id is that of the study.
+
+    Args:
+        prepared: the search.
+        wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet.
+    """
     record = prepared.record
     return Job(
         id=record.id,
@@ -192,26 +216,69 @@ def job(prepared: Prepared) -> Job:
         what=f"search on {record.model_name}: {prepared.question.words}",
         work=partial(search_job_work, prepared),
         specs=(prepared.resolved.spec,),
-        wait_quiet_s=0.0,
+        wait_quiet_s=wait_quiet_s,
     )
 
 
 def prediction(prepared: Prepared, store: Store) -> str:
     """Say what the time can buy, by what earlier races of the model cost here; a guess is said to be none."""
-    known = past(store, model_sha256=prepared.record.model_sha256, fingerprint=prepared.record.fingerprint)
-    if known is None:
+    costs = _costs(prepared, store)
+    if costs is None:
         return "how many can be tried is not known: no race of this model has told it here yet"
-    run_s = statistics.median(one.run_s for one in known.seen)
-    each_s = known.start_s + ROUNDS * (pace(run_s * 1e9).expected_s + SWITCH_S)
+    if (short := too_short(prepared, store)) is not None:
+        return f"{short.message} {short.hint}"
     share = looks_share(prepared.space)
-    looks_s = share * prepared.question.budget_s
-    tried = math.floor((looks_s - 2.0) / each_s)
-    if tried < 2:
-        return (
-            f"too little for a look at two configurations, each of which takes about {each_s:.1f} s; "
-            f"give it about {math.ceil((2.0 + 6 * each_s) / share)} s"
-        )
-    return f"about {min(tried, len(prepared.space.choices) - 1):,} configurations can be tried"
+    return fit_words(costs, prepared.question.budget_s, sought(prepared.space), share=share)
+
+
+def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
+    """Return why the time holds no confirmation, by what earlier measurements cost here; None: it does."""
+    costs = _costs(prepared, store)
+    try:
+        if costs is not None:
+            check_time(costs, prepared.question.budget_s, share=looks_share(prepared.space))
+    except BudgetError as error:
+        return error
+    return None
+
+
+def _in_time(prepared: Prepared, store: Store) -> Prepared:
+    """Return a search whose time holds a confirmation: a longer one where that is allowed.
+
+    Raises:
+        BudgetError: it does not, and may not take longer.
+    """
+    short, costs = too_short(prepared, store), _costs(prepared, store)
+    if short is None or costs is None:
+        return prepared
+    if not prepared.question.extend:
+        raise short
+    asked_s, enough = (
+        prepared.question.budget_s,
+        min(MOST_BUDGET_S, enough_s(costs, share=looks_share(prepared.space))),
+    )
+    question = prepared.question.model_copy(update={"budget_s": enough})
+    notes = [*prepared.notes, extended_words(asked_s, enough)]
+    return replace(prepared, question=question, notes=notes)
+
+
+def _costs(prepared: Prepared, store: Store) -> Costs | None:
+    """By earlier comparisons of the model on this machine, else by its newest search of the same inputs."""
+    record, default = prepared.record, reference(prepared.resolved.spec)
+    known = past(store, model_sha256=record.model_sha256, fingerprint=record.fingerprint)
+    if known is not None:
+        return costs_from_past(known, default, FIXED_S)
+    for study in store.studies(model_sha256=record.model_sha256, limit=EARLIER):
+        same = study.fingerprint == record.fingerprint and _inputs(study.spec) == _inputs(default.to_dict())
+        if same and (costs := costs_from_search(study.answer)) is not None:
+            return costs
+    return None
+
+
+def _inputs(spec: Mapping[str, Any]) -> Any:
+    """Batch and sizes of a stored spec."""
+    workload = spec.get("workload", {})
+    return workload.get("batch_size"), workload.get("dims")
 
 
 def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
 from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
+from core.run.search.enough import Costs, can_confirm
 from core.run.search.failures import failing, sound
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
@@ -71,6 +72,7 @@ class Known:
     settled: bool = False  # what was confirmed answers the question
     before_s: float = 0.0  # of the time, that had been spent before this search was resumed
     default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
+    costs: Costs | None = None  # of a confirmation, by the last screening; None: not known yet
 
     @property
     def left_s(self) -> float:
@@ -98,9 +100,18 @@ Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried
 
 def next_step(known: Known, strategy: Strategy) -> Step | None:
     """Return what to do next; None: nothing more would change the answer, or the time is over."""
+    if is_too_short(known):
+        return None
     if known.confirmed or known.rivals or known.settled:
         return _confirm(known)
     return _look(known, strategy) or _again(known) or _heat(known) or _confirm(known)
+
+
+def is_too_short(known: Known) -> bool:
+    """Whether nothing was confirmed, and the time that is left holds no confirmation."""
+    if known.costs is None or known.confirmed or known.settled:
+        return False
+    return not can_confirm(known.costs, known.left_s)
 
 
 # --- first looks --------------------------------------------------------------------------------------------
@@ -114,6 +125,12 @@ def looks_end_s(known: Known) -> float:
 def looks_share(space: Space) -> float:
     """Which share of its time a search of a space screens."""
     return SMALL_SHARE if len(space.choices) <= SMALL else LOOKS_SHARE
+
+
+def sought(space: Space) -> int:
+    """How many configurations are worth a look: all of a few, else as many as the design has."""
+    levels = sum(len(axis.values) - 1 for axis in space.axes)
+    return min(len(space.choices) - 1, max(DESIGN, levels + 4))
 
 
 def _look(known: Known, strategy: Strategy) -> Step | None:
@@ -154,8 +171,7 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
         return hints
     open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
     open_ = open_[~failing(known, known.codes[open_])]
-    levels = sum(len(axis.values) - 1 for axis in known.space.axes)
-    wanted = min(max(DESIGN, levels + 4), round(DESIGN_SHARE * _affordable(known, count)))
+    wanted = min(sought(known.space), round(DESIGN_SHARE * _affordable(known, count)))
     if len(open_) <= count:
         return [choices[int(i)] for i in open_]
     if len(taken) < wanted:

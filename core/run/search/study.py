@@ -40,18 +40,38 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search.accuracies import right
 from core.run.search.choices import Models, make_variants, models_of, place_of, space_of
+from core.run.search.enough import (
+    LAUNCHES,
+    Costs,
+    confirmation_s,
+    costs_document,
+    enough_s,
+    evaluated_words,
+    extended_words,
+    open_words,
+)
 from core.run.search.failures import dropped
-from core.run.search.plan import Known, Step, divided_by, gain_of, next_step, standing
+from core.run.search.plan import (
+    Known,
+    Step,
+    divided_by,
+    gain_of,
+    is_too_short,
+    looks_share,
+    next_step,
+    sought,
+    standing,
+)
 from core.run.search.strategies import strategy_named
 from core.run.trial import Resolved
 from core.spec import TrialSpec, effective, is_provider_option, spec_from_dict
 from core.spec.effort import STAGES
-from core.spec.question import Question
+from core.spec.question import MOST_BUDGET_S, Question
 from core.spec.space import MODEL, Choice, Space, changes_words, from_default, reference
 from core.spec.targets import TargetSpec
 from core.store import Store, StudyRecord
 from core.store.library import resolve_model
-from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError
+from core.wire.errors import BudgetError, Cancelled, StoreError, TunerError, WorkerError
 
 CONTROL = "control"
 # which of several confirming races tells the answer: the first of these
@@ -107,6 +127,7 @@ class Search:
         self.outcome: SearchOutcome = "UNDECIDED"
         self.winner: Confirmed | None = None
         self.settled = False
+        self.refused: TunerError | None = None  # why a confirmation gave no result
         self.self_tests: list[Mapping[str, Any]] = []
         self.differences: list[float] = []  # ln ratios of two launches of one configuration
         self.course: list[CoursePoint] = []
@@ -116,6 +137,7 @@ class Search:
         self.given_s = 0.0  # of the time since, that others had the machine
         self.raced_s = 0.0
         self.each_s, self.fixed_s = 0.0, FIXED_S
+        self.costs: Costs | None = None
         self.scoring_s = AFTER_ACCURACY_S if self.question.accuracy else 0.0
         self.after_s = AFTER_CONFIRM_S + self.scoring_s
         self.recheck = False
@@ -158,6 +180,7 @@ class Search:
             infeasible=self._breaks_a_limit,
             settled=self.settled,
             default=self.default,
+            costs=self.costs,
         )
 
     # --- the story ------------------------------------------------------------------------------------------
@@ -179,7 +202,18 @@ class Search:
 
     def _next(self) -> Step | None:
         self._progress("plans", len(self.tried))
+        if self.question.extend and is_too_short(self.known()):
+            self._extend()
         return next_step(self.known(), self.strategy)
+
+    def _extend(self) -> None:
+        """Take the time that a confirmation needs beyond what was spent."""
+        assert self.costs is not None  # it is what told that the time is too short
+        asked_s, spent_s = self.question.budget_s, self.spent_s() - self.spent_before_s
+        needed_s = confirmation_s(self.costs, LAUNCHES) + self.after_s
+        longer_s = min(MOST_BUDGET_S, max(asked_s, math.ceil(spent_s + needed_s)))
+        self.question = self.question.model_copy(update={"budget_s": longer_s, "extend": False})
+        self.notes.append(extended_words(asked_s, longer_s))
 
     def _check_the_machine(self) -> None:
         """Look again at the best of before: on a machine that has changed earlier looks are worthless."""
@@ -249,7 +283,7 @@ class Search:
         self.raced_s += took_s
         race = self.store.comparison(job.id)
         trials = {one.id: one for one in self.store.trials_of(job.id)}
-        self._learn_costs(race, took_s, confirms=confirms)
+        self._learn_costs(race, took_s, trials.get(race.baseline), confirms=confirms)
         self._read(step, race, trials, names, twin)
         self.last_race = race.id
         if confirms:
@@ -279,7 +313,7 @@ class Search:
         protocol = spec.protocol.model_copy(update={"timeout_s": min(spec.protocol.timeout_s, most)})
         return spec.model_copy(update={"protocol": protocol})
 
-    def _learn_costs(self, race: Comparison, took_s: float, *, confirms: bool) -> None:
+    def _learn_costs(self, race: Comparison, took_s: float, default: Trial | None, *, confirms: bool) -> None:
         result = race.facts
         if not result:
             return
@@ -296,6 +330,16 @@ class Search:
         self.fixed_s = max(0.3, min(beside_s + 0.5, took_s))
         if not self.confirmed:
             self.after_s = min(AFTER_CONFIRM_S, 0.4 + 4 * self.each_s) + self.scoring_s
+        runs = (default.facts.get("runs") if default is not None else None) or rounds
+        self.costs = Costs(
+            run_s=round_s / count / max(1, runs // rounds),
+            start_s=starts / generations / count,
+            block_s=round_s / count,
+            runs=max(1, runs // rounds),
+            screen_s=self.each_s,
+            fixed_s=self.fixed_s,
+            after_s=self.after_s,
+        )
 
     # --- what a race told -----------------------------------------------------------------------------------
 
@@ -454,8 +498,8 @@ class Search:
                 said[choice] = answers.confirmed(raced, default, self.question, margin=margin, looks=looks)
         default_said = answers.confirmed(default, default, self.question, margin=margin, looks=looks)
         if not race.facts:
-            if ending.error is not None and not isinstance(ending.error, Cancelled):
-                self.notes.append(f"Nothing could be confirmed: {ending.error.message}")
+            if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
+                self.refused = ending.error
             self.settled = True  # what was confirmed before stands
             return
         again = self._left_open() in step.choices
@@ -634,12 +678,10 @@ class Search:
         everybody = list(self.tried.values())
         effects, pairs = answers.effects(known, launch_spread(self.differences))
         self.notes += [answers.dropped_words(one, self.space) for one in dropped(known)]
-        if not self.confirmed and not self.settled:
-            self.notes.append("The time ended before anything was confirmed; give it more (`--budget`).")
         winner = self.winner
         controls = answers.controls([*everybody, *self.twins], self.self_tests)
-        remark = answers.failed_controls(controls)
-        return {
+        remark = answers.failed_controls(controls) if self.confirmed else ""
+        found: SearchResult = {
             "outcome": self.outcome,
             "margin": margin,
             "objective": dict(self.question.objective),
@@ -664,6 +706,24 @@ class Search:
             "strategy": self.question.strategy,
             "notes": self.notes,
         }
+        worth = sought(self.space)
+        if self.costs is not None and 0 < len(everybody) < worth:
+            share = looks_share(self.space)
+            self.notes.append(evaluated_words(self.costs, len(everybody), worth, share=share))
+        if self.costs is not None:
+            found["costs"] = costs_document(self.costs)
+        if not self.confirmed:
+            self._say_why_open(known, found)
+        return found
+
+    def _say_why_open(self, known: Known, found: SearchResult) -> None:
+        """Say why nothing was confirmed, and the time that is enough where it was too short."""
+        if self.costs is not None and (is_too_short(known) or isinstance(self.refused, BudgetError)):
+            screened_s = known.spent_s - known.before_s
+            found["enough_s"] = enough_s(self.costs, share=looks_share(self.space), screened_s=screened_s)
+            found["why_open"] = open_words(self.costs, known.left_s, self.question.budget_s)
+        elif self.refused is not None:
+            found["why_open"] = f"Nothing could be confirmed: {self.refused.message}"
 
 
 def _default_of(space: Space, default: TrialSpec) -> Choice | None:

@@ -81,7 +81,10 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
             short, span = gain_parts(winner["gain"])
             grade = f", grade {answer['grade']}" if answer.get("grade") else ""
             kept = "; it keeps every limit" if answer["limits"] else ""
-            return f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}."
+            found = f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}"
+            if answer.get("busy"):
+                return f"Under background load: {found}; on a quiet machine this may be slower."
+            return f"{found}."
         case "NO_DIFFERENCE":
             margin = answer.get("margin")
             by = "" if margin is None else f" by more than {100 * margin:g} %"
@@ -91,7 +94,9 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
         case "REJECTED":
             return "The race that was to confirm the best was rejected: its A/A test lets no verdict stand."
     if winner is None:
-        return "Nothing was confirmed within the time."
+        why, enough = answer.get("why_open"), answer.get("enough_s")
+        more = f" {enough:,} s would be enough." if enough else ""
+        return f"{why or 'Nothing was confirmed.'}{more}"
     short, span = gain_parts(winner["gain"])
     told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
     return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."

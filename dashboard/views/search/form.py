@@ -40,6 +40,7 @@ PRESET = "search.preset"
 OBJECTIVE, SECOND, WEIGHT = "search.objective", "search.second", "search.weight"
 LIMITS, SAME = "search.limits", "search.same_latency"
 BUDGET, EFFORT, GIVE_WAY = "search.budget_s", "search.precision", "search.give_way"
+EXTEND = "search.extend"
 VARIANTS = "search.variants"
 OWN = "search.own"  # values of the user's own, as they are typed
 VARY, FIXED, NEVER = "search.vary", "search.fixed", "search.never"  # FIXED: what the user took out of VARY
@@ -55,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     SAME: False,
     BUDGET: DEFAULT_BUDGET_S,
     EFFORT: QUICK,
+    EXTEND: False,
     GIVE_WAY: False,
     VARIANTS: "existing",
     OWN: "",
@@ -80,6 +82,7 @@ def fill(question: Question, precision: str) -> None:
     _fill_goal(question)
     st.session_state[BUDGET] = question.budget_s
     st.session_state[EFFORT] = precision
+    st.session_state[EXTEND] = question.extend
     st.session_state[GIVE_WAY] = question.give_way
     st.session_state[VARIANTS] = question.variants
     st.session_state[OWN] = "\n".join(settings_texts(question.vary))
@@ -185,6 +188,7 @@ def question() -> Question:
             "same_latency": bool(st.session_state[SAME]),
             "budget_s": int(st.session_state[BUDGET]),
             "strategy": st.session_state[STRATEGY],
+            "extend": bool(st.session_state[EXTEND]),
             "give_way": bool(st.session_state[GIVE_WAY]),
             "variants": st.session_state[VARIANTS],
             "vary": own_values(),
@@ -344,6 +348,12 @@ def time_and_effort() -> None:
         persist_state="session",
         help="Whether a converted copy of the model may be the answer. *Made first*: simplified, fused, FP16 "
         "and INT8 copies, in the time of the search. Whose outputs differ too much is no answer.",
+    )
+    st.toggle(
+        "Extend if needed",
+        key=EXTEND,
+        persist_state="session",
+        help="Takes longer where the time could not confirm anything. Otherwise such a search is refused.",
     )
     st.toggle(
         "Give way to others",

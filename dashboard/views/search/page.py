@@ -19,6 +19,7 @@ from dashboard import address, format, state
 from dashboard.views.search import answer, form, grounds, handing, live, preview
 from dashboard.views.search.form import Asked
 from dashboard.widgets import controls, tables
+from dashboard.widgets.protocol import WAIT, wait_for_quiet, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
 
@@ -46,7 +47,8 @@ def page() -> None:
         asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
     space, why_not = _space(asked)
     with bar:
-        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not)
+        short = preview.refusal(model, asked, space) if model and asked and space else ""
+        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not or short)
     with right:
         state.show_kept_error()
         _right(model, record, asked, space, why_not)
@@ -124,6 +126,7 @@ def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
     with st.container(border=True, key="search.form"):
         form.goal()
         form.time_and_effort()
+        wait_for_quiet()
     asked, error = _asked(model)
     if asked is not None and asked.question.accuracy:
         form.labelled_data(model)
@@ -192,7 +195,7 @@ def start() -> None:
 
 
 def _submit(prepared: search.Prepared) -> None:
-    study = state.scheduler().submit(search.job(prepared))
+    study = state.scheduler().submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
     state.follow(study, "search", **{STUDY_PARAM: study})
     show(study)
     st.session_state[APPLIED] = study
@@ -234,6 +237,8 @@ def _right(
         if model is not None:
             _empty(model)
         return
+    if (record.answer or {}).get("busy"):
+        _offer_quiet()
     answer.draw(record, partial(go_on, record.id))
     with st.popover("Delete this search", icon=":material/delete:", type="tertiary"):
         st.markdown(
@@ -248,6 +253,24 @@ def _right(
             args=(record.id,),
             **state.unless_closed(),
         )
+
+
+def _offer_quiet() -> None:
+    """Offer the same search on a quiet machine, where another program used this one meanwhile."""
+    st.button(
+        "Wait for quiet and search again",
+        key="search.quiet",
+        icon=":material/hourglass_empty:",
+        help="Background load changes which settings win, threads and spinning above all. The search starts "
+        "when other programs leave the CPUs alone, or when the time for waiting is over.",
+        on_click=_start_quiet,
+        **state.unless_closed(),
+    )
+
+
+def _start_quiet() -> None:
+    st.session_state[WAIT] = True
+    start()
 
 
 def _delete(study: str) -> None:

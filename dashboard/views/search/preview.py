@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run.search import Prepared, prediction
+from core.run.search import Prepared, prediction, too_short
 from core.run.trial import Resolved
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
@@ -52,6 +52,16 @@ def lines(asked: Asked, space: Space, bought: str) -> list[str]:
 
 def bought(model: ModelRecord, asked: Asked, space: Space) -> str:
     """Return what the time buys, as far as earlier races of the model have shown it on this machine."""
+    return prediction(_prepared(model, asked, space), state.store())
+
+
+def refusal(model: ModelRecord, asked: Asked, space: Space) -> str:
+    """Return why the time is too short; empty: it is not as far as is known, or may be extended."""
+    short = None if asked.question.extend else too_short(_prepared(model, asked, space), state.store())
+    return "" if short is None else f"{short.message} {short.hint}"
+
+
+def _prepared(model: ModelRecord, asked: Asked, space: Space) -> Prepared:
     record = StudyRecord(
         id="",
         state="WAITING",
@@ -63,8 +73,7 @@ def bought(model: ModelRecord, asked: Asked, space: Space) -> str:
         fingerprint=state.environment()["fingerprint"],
     )
     resolved = Resolved(record=model, spec=asked.spec)
-    prepared = Prepared(record=record, question=asked.question, resolved=resolved, space=space)
-    return prediction(prepared, state.store())
+    return Prepared(record=record, question=asked.question, resolved=resolved, space=space)
 
 
 def reasons(space: Space) -> dict[str, str]:

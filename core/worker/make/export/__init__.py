@@ -18,7 +18,7 @@ import onnx.version_converter
 import torch
 
 from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
-from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
+from core.wire.catalog import BIASES_KEY, PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.wire.errors import ModelError
 from core.worker.make.export.check import compare
 from core.worker.models import inspect_model
@@ -109,7 +109,7 @@ def _torchvision(plan: ExportPlan, progress: Progress) -> _Source:
     if built.weights == "pretrained":
         metadata["ortune.weights_name"] = built.weights_name
     else:
-        metadata |= {SEED_KEY: str(plan["seed"]), "ortune.note": built.notes[0]}
+        metadata |= {SEED_KEY: str(plan["seed"]), BIASES_KEY: "random", "ortune.note": built.notes[0]}
     return _Source(
         program=built.module,
         run=built.module,

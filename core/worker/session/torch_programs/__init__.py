@@ -92,6 +92,7 @@ def _classifier(source: wire.TorchSource) -> Program:
         seed=source["seed"],
         image_size=source["image_size"],
         progress=_silent,
+        biases=source["biases"],
     )
     if built.weights != source["weights"]:
         raise ModelError(

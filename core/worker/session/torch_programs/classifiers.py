@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import pickle
 import socket
 import threading
@@ -20,7 +21,7 @@ import torch
 import torchvision
 
 from core.wire import Progress
-from core.wire.catalog import RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
+from core.wire.catalog import RANDOM_BIASES_NOTE, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import SpecError, nearest
 
 REACH_TIMEOUT_S = 8.0  # for the first answer of the download server, name lookup included
@@ -44,12 +45,26 @@ class Classifier:
 
 
 def build(
-    name: str, *, pretrained: bool, seed: int, image_size: int | None, progress: Progress
+    name: str,
+    *,
+    pretrained: bool,
+    seed: int,
+    image_size: int | None,
+    progress: Progress,
+    biases: bool = True,
 ) -> Classifier:
     """Build the classifier `name`.
 
     Random weights give the same graph as trained ones would: the input size and the options that torchvision
-    sets together with its weights are set here too.
+    sets together with its weights are set here too, and biases are drawn at random.
+
+    Args:
+        name: of the classifier in torchvision.
+        pretrained: try to have trained weights.
+        seed: of random weights and biases.
+        image_size: pixels per side; None: torchvision's own.
+        progress: told the size of a download.
+        biases: draw random biases; False: leave them as torchvision does, which older exports hold.
 
     Raises:
         SpecError: torchvision has no such classifier, or it cannot take that image size.
@@ -74,6 +89,9 @@ def build(
     torch.manual_seed(seed)
     module = torchvision.models.get_model(name, weights=None, **_builder_options(name, trained)).eval()
     _wake_zero_layers(module)
+    if biases:
+        draw_biases(module, seed)
+        notes.append(RANDOM_BIASES_NOTE)
     _settle(module, size)
     return Classifier(module=module, image_size=size, weights="random", weights_name="", notes=notes)
 
@@ -109,6 +127,34 @@ def _wake_zero_layers(module: torch.nn.Module) -> None:
     for weight in module.parameters():
         if weight.ndim >= 2 and not weight.any():
             torch.nn.init.trunc_normal_(weight, std=0.02)
+
+
+def draw_biases(module: torch.nn.Module, seed: int) -> None:
+    """Draw at random what starts as 0 or 1 and would be folded away, which would time another graph.
+
+    Biases are drawn within ±1/sqrt(inputs of a unit), PyTorch's own default; the scales of normalizations
+    by as much around 1.
+
+    Args:
+        module: is changed.
+        seed: of the drawing.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in module.modules():
+            own = dict(layer.named_parameters(recurse=False))
+            for name, one in own.items():
+                if "bias" in name and not one.any():
+                    weight = own.get(name.replace("bias", "weight"))
+                    wide = weight is not None and weight.ndim > 1
+                    fan_in = weight[0].numel() if weight is not None and wide else one.numel()
+                    one += _uniform(one, 1 / math.sqrt(fan_in), generator)
+                elif name == "weight" and one.ndim == 1 and bool((one == 1).all()):
+                    one += _uniform(one, min(0.5, 1 / math.sqrt(one.numel())), generator)
+
+
+def _uniform(like: torch.Tensor, bound: float, generator: torch.Generator) -> torch.Tensor:
+    return bound * (2 * torch.rand(like.shape, generator=generator) - 1)
 
 
 def _settle(module: torch.nn.Module, image_size: int) -> None:
