@@ -299,7 +299,7 @@ def _again(known: Known) -> Step | None:
     enough to tell two configurations apart.
     """
     spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
-    held = math.floor(spare_s / known.each_s) - BESIDE if known.each_s else 0
+    held = max(0, math.floor(spare_s / known.each_s) - BESIDE) if known.each_s else 0
     doubtful = in_doubt(known)
     raced = [choice for choice, one in known.tried.items() if _launches(one) >= _launches_most(known)]
     most = math.ceil(len(raced) / HALVED) if _launches_most(known) > 1 else len(doubtful)
@@ -353,8 +353,11 @@ def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choic
 
 def _heat(known: Known) -> Step | None:
     ranked = standing(known)
-    if _launches_most(known) > 1 and len(in_doubt(known)) <= FEW:
-        return None  # launches have told them apart: what is left of the time confirms
+    if _launches_most(known) > 1:  # launches have told the others apart
+        doubtful = in_doubt(known)
+        if len(doubtful) <= FEW:
+            return None
+        ranked = [one for one in ranked if one[0] in doubtful]
     heat_s = min(known.own_s * HEAT_SHARE, known.left_s - confirm_s(known))
     held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
     count = min(MOST_RIVALS, held, len(ranked))

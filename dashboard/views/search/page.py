@@ -261,10 +261,11 @@ def _offer_quiet() -> None:
         "Wait for quiet and search again",
         key="search.quiet",
         icon=":material/hourglass_empty:",
-        help="Background load changes which settings win, threads and spinning above all. The search starts "
+        disabled=bool(reason := state.closed()),
+        help=reason
+        or "Background load changes which settings win, threads and spinning above all. The search starts "
         "when other programs leave the CPUs alone, or when the time for waiting is over.",
         on_click=_start_quiet,
-        **state.unless_closed(),
     )
 
 
