@@ -91,6 +91,7 @@ class Machine:
     start_s: float = 0.15  # of a process: starting, loading, warming up
     block_s: float = 0.025  # of a process, in a round
     fixed_s: float = 1.0  # of a race
+    server_s: float = 0.0  # of the first race beyond that: the fork server, which all share
     spread: float = 0.01  # of ln(latency) between processes
     slow_share: float = 0.03  # of processes that are in a slow mode for life
     slow_by: tuple[float, float] = (0.03, 0.2)
@@ -221,6 +222,7 @@ class Run:
         race = _Race(self, step)
         race.run()
         self.spent_s += race.took_s + self.machine.fixed_s
+        self.spent_s += self.machine.server_s if len(self.steps) == 1 else 0.0
         self._learn_costs(race)
         self._read(step, race)
         if step.stage == "confirm":

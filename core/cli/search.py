@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core.cli.helping import Group
-from core.cli.options import CONFIG, Given, config_from, seconds, spec_data, with_settings
+from core.cli.options import (
+    CONFIG,
+    Given,
+    WaitQuiet,
+    config_from,
+    seconds,
+    spec_data,
+    wait_quiet_s,
+    with_settings,
+)
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -142,6 +151,7 @@ def search(  # noqa: PLR0915 - one option after the other
         bool,
         typer.Option("--extend", help="Take longer than --budget where that could not confirm anything."),
     ] = False,
+    wait_quiet: WaitQuiet = None,
     cold: Annotated[
         bool, typer.Option("--cold", help="Take no hints from earlier searches of this model.")
     ] = False,
@@ -178,6 +188,7 @@ def search(  # noqa: PLR0915 - one option after the other
     """
     if output is not None:
         check_place(output)
+    patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     progress = Progress(sys.stderr, quiet=quiet)
     asked = _asked(objective, limit or [], ask)
@@ -209,7 +220,7 @@ def search(  # noqa: PLR0915 - one option after the other
             if dry_run:
                 _report_space(prepared, json_=json_)
                 return
-            study = service.submit(searching.job(prepared))
+            study = service.submit(searching.job(prepared, wait_quiet_s=patience_s))
             status = watch(service, study, progress)
     except Interrupted as interrupted:
         if study:

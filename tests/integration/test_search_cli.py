@@ -204,6 +204,7 @@ def test_what_is_fixed_stays_whether_it_would_vary_or_not(cli: CommandLine, mlp:
         (("--objective", "latency:0.7,memory:0.7"), "add up to 1"),
         (("--objective", "latency,memory,cpu"), "two metrics at most"),
         (("--budget", "2s"), "must hold for a search"),
+        (("--wait-quiet", "soon"), "--wait-quiet"),
         (("--strategy", "rac"), "Did you mean `race`?"),
         (("--ask", "lowest latenc"), "Did you mean `lowest latency`?"),
         (("--fix", "enable_cpu_mem_arena=maybe"), "on or off"),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from core.evidence.tried import Stage, Tried, tried_from_dict
+from core.process import workers
 from core.process.runner import run_job
 from core.run import search
 from core.run.race import crew
@@ -25,6 +26,8 @@ from core.run.search.reading import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from tests import tiny_models
+
+fork_server = workers._ForkServer
 
 
 def searched(
@@ -88,8 +91,8 @@ def test_a_crash_is_marked_and_the_search_goes_on(
 ) -> None:
     start = crew.start_loaded
 
-    def crashing(workers: Any, entry: Any, *args: Any, **how: Any) -> Any:
-        worker, reply = start(workers, entry, *args, **how)
+    def crashing(owner: Any, entry: Any, *args: Any, **how: Any) -> Any:
+        worker, reply = start(owner, entry, *args, **how)
         if "arena off" in entry.label:
             os.kill(worker.pid, signal.SIGSEGV)
         return worker, reply
@@ -149,6 +152,8 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
 def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configurations(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    servers = list[object]()
+    monkeypatch.setattr(workers, "_ForkServer", lambda *args: servers.append(args) or fork_server(*args))
     planned(monkeypatch, "screen", "confirm")
     vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
     bound, without = {"use_io_binding": True}, {"enable_cpu_mem_arena": False}
@@ -157,6 +162,7 @@ def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configuratio
     assert answer["default"] is not None
     assert "use_io_binding" not in answer["default"]["spec"].get("workload", {})  # it is never bound
     assert len(tried) == 3  # the default is everybody's reference anyway
+    assert len(servers) == 1  # of both races
     [kept] = scheduler.store.studies()
     told = [one["changes"] for one in trials_of(kept)]
     assert all(one in told for one in (bound, without, bound | without)), (

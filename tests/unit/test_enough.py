@@ -18,6 +18,7 @@ from core.run.search.enough import (
     costs_from_past,
     costs_from_search,
     enough_s,
+    evaluated_words,
     fit_words,
     fitting,
     open_words,
@@ -108,3 +109,9 @@ def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -
     assert next_step(replace(known, costs=SLOW), designed) is None
     raced = replace(known, costs=SLOW, confirmed=[next(iter(run.tried))], rivals=list(run.tried))
     assert next_step(raced, designed) is not None  # what was confirmed may be confirmed again
+
+
+def test_how_many_were_evaluated_is_told_with_the_time_for_all() -> None:
+    said = evaluated_words(SLOW, 8, 23, share=LOOKS_SHARE)
+    assert "8 of 23" in said
+    assert f"{enough_s(SLOW, 23, share=LOOKS_SHARE):,} s" in said

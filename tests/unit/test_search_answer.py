@@ -376,3 +376,13 @@ def test_a_space_says_how_many_differ_and_why_so_few() -> None:
     assert facts["combinations"] == facts["distinct"] + sum(facts["left_out"].values())
     named: Any = SimpleNamespace(combinations=4, choices=((0,), (1,)), left_out={"why": 2})
     assert answers.space_facts(named) == {"combinations": 4, "distinct": 2, "left_out": {"why": 2}}
+
+
+def test_background_load_begins_the_sentence_of_what_was_found() -> None:
+    gain = {"metric": "latency_p50", "ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3}
+    winner = {"gain": gain | {"verdict": Verdict.FASTER}}
+    quiet = {"outcome": "FOUND", "winner": winner, "limits": [], "grade": "B", "busy": None}
+    busy = sentence(quiet | {"busy": {"words": "beside other programs"}})
+    assert busy.startswith("Under background load: ")
+    assert sentence(quiet).removesuffix(".") in busy
+    assert "on a quiet machine" in busy.rpartition(";")[2]

@@ -6,6 +6,7 @@ stands beside them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from dataclasses import replace
@@ -17,13 +18,14 @@ import pytest
 
 from core.evidence.tried import launch_spread, told
 from core.run.search.answer import dropped_words, effects
+from core.run.search.failures import dropped
 from core.run.search.plan import (
+    MOST_LAUNCHES,
     Known,
     Strategy,
     at_random,
     designed,
     divided_by,
-    dropped,
     in_order,
     model_of,
     next_step,
@@ -40,7 +42,7 @@ MIDDLE = small_space(
     ("enable_cpu_mem_arena", (True, False)),
 )
 TINY = small_space(("enable_mem_pattern", (True, False)))
-SEEDS = range(60)
+SEEDS = range(24)
 SHORT_S = 25.0
 STRATEGIES: dict[str, Strategy] = {"race": designed, "random": at_random, "grid": in_order}
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
@@ -86,21 +88,21 @@ def test_a_short_search_finds_nearly_the_best_of_seven_thousand() -> None:
 
 
 def test_more_time_finds_more() -> None:
-    longer = [some(budget_s=60, seed=seed, gain=gains(LARGE, 1000 + seed)).regret for seed in range(4)]
-    assert statistics.mean(longer) <= statistics.mean(regrets("race")[:4]) + 0.003
+    longer = [some(budget_s=60, seed=seed, gain=gains(LARGE, 1000 + seed)).regret for seed in range(2)]
+    assert statistics.mean(longer) <= statistics.mean(regrets("race")[:2]) + 0.003
 
 
 def test_what_earlier_searches_found_is_looked_at_first() -> None:
     machine = Machine(space=LARGE, gain=gains(LARGE, 4))
     best = max(LARGE.choices[:3000], key=machine.truth)
-    run = Run(machine=machine, strategy=designed, budget_s=10, hints=[best]).go()
+    run = Run(machine=machine, strategy=designed, budget_s=15, hints=[best]).go()
     assert run.steps[0].choices[0] == best
     assert run.regret <= machine.best - machine.truth(best) + math.log1p(MARGIN)
 
 
 def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> None:
     gone = wrong = 0
-    for seed in range(40):
+    for seed in range(20):
         machine = Machine(space=MIDDLE, gain=gains(MIDDLE, seed, main=0.04))
         run = Run(machine=machine, strategy=designed, seed=seed)
         run.heat(MIDDLE.choices[1:9], budget_s=40)
@@ -109,8 +111,8 @@ def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> N
         wrong += any(machine.truth(one) >= best for one in run.left_heat) and (
             best > machine.truth(run.rivals[0]) + math.log1p(MARGIN)
         )
-    assert gone > 60
-    assert wrong <= 0.05 * 40
+    assert gone > 30
+    assert wrong <= 0.05 * 20
 
 
 # --- how honest -----------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> N
 
 @EVERY
 def test_where_all_are_equal_nothing_faster_is_confirmed(strategy: str) -> None:
-    n = 50
+    n = 40
     runs = [
         Run(machine=Machine(space=MIDDLE), strategy=STRATEGIES[strategy], budget_s=30, seed=seed).go()
         for seed in range(n)
@@ -197,6 +199,20 @@ def test_two_configurations_are_a_space(strategy: str) -> None:
     assert (found.said, found.chosen) == ("FOUND", (1,))
     assert [step.stage for step in found.steps] == ["screen", "confirm"]
     assert equal.said in ("NO_DIFFERENCE", "UNDECIDED")
+
+
+def test_what_is_in_doubt_is_launched_again_half_of_it_each_time_and_nothing_else_is_eliminated() -> None:
+    again = 0
+    for seed in range(6):
+        run = some(space=MIDDLE, budget_s=30, seed=seed)
+        launched = [sum(look.stage == "screen" for look in one.looks) for one in run.tried.values()]
+        least = [sum(own >= n for own in launched) for n in range(2, MOST_LAUNCHES + 2)]
+        assert least[-1] == 0
+        assert all(more <= math.ceil(fewer / 2) for fewer, more in itertools.pairwise(least))
+        again += least[0] > 0
+        heat = [step for step in run.steps if step.stage == "heat"]
+        assert all(len(step.choices) <= least[0] for step in heat if least[0])
+    assert again >= 2
 
 
 def test_a_small_space_is_looked_at_as_a_whole() -> None:

@@ -26,6 +26,7 @@ from dashboard import contestants, fields, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
 from dashboard.views.search import answer, form, handing, live
+from dashboard.widgets.protocol import DEFAULT_MINUTES
 from tests import tiny_models
 from tests.views import invented
 from tests.views.page import Add, Jobs, Open, buttons, choice, click, figure, status, texts
@@ -34,7 +35,13 @@ RUN = "search.run"
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[search.Prepared]:
+def waits() -> list[float]:
+    """How long each search that the page starts waits for a quiet machine, in seconds."""
+    return []
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.Prepared]:
     """What the page puts into the queue; its row is kept, and nothing is run."""
     asked: list[search.Prepared] = []
 
@@ -43,7 +50,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[search.Prepared]:
         state.store().put_study(prepared.record)
         return prepared.record.id
 
-    monkeypatch.setattr(search, "job", lambda prepared: prepared)
+    monkeypatch.setattr(search, "job", lambda prepared, wait_quiet_s: waits.append(wait_quiet_s) or prepared)
     monkeypatch.setattr(state.scheduler(), "submit", submit)
     return asked
 
@@ -369,6 +376,24 @@ def test_before_the_first_look_nothing_is_best() -> None:
 
 
 # --- answers ------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_beside_other_programs_offers_to_wait_for_quiet(
+    open_page: Open,
+    mlp: ModelRecord,
+    machine: wire.Environment,
+    started: list[search.Prepared],
+    waits: list[float],
+) -> None:
+    study = put(mlp, machine)
+    assert not buttons(open_page("search", model=mlp), "search.quiet")
+    answered = {**(study.answer or {}), "busy": {"words": "beside other programs"}}
+    state.store().update_study(study.id, answer=answered)
+    at = open_page("search", model=mlp)
+    assert searches.sentence(answered) in texts(at)
+    click(at, "search.quiet")
+    assert len(started) == 1
+    assert waits == [60.0 * DEFAULT_MINUTES]
 
 
 @pytest.mark.parametrize("outcome", list(searches.COLORS))

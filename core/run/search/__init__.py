@@ -31,7 +31,7 @@ from core.run.search.enough import (
     extended_words,
     fit_words,
 )
-from core.run.search.plan import DESIGN, LOOKS_SHARE, gain_of
+from core.run.search.plan import gain_of, looks_share, sought
 from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
 from core.run.search.study import FIXED_S, Prepared, search_job_work
@@ -201,8 +201,13 @@ def _threads(machine: wire.Environment | None) -> int:
     return 1 if machine is None else machine["cpu"]["ort_default_threads"]
 
 
-def job(prepared: Prepared) -> Job:
-    """Return the job of a search; its id is that of the study."""
+def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
+    """Return the job of a search; its id is that of the study.
+
+    Args:
+        prepared: the search.
+        wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet.
+    """
     record = prepared.record
     return Job(
         id=record.id,
@@ -211,7 +216,7 @@ def job(prepared: Prepared) -> Job:
         what=f"search on {record.model_name}: {prepared.question.words}",
         work=partial(search_job_work, prepared),
         specs=(prepared.resolved.spec,),
-        wait_quiet_s=0.0,
+        wait_quiet_s=wait_quiet_s,
     )
 
 
@@ -222,9 +227,8 @@ def prediction(prepared: Prepared, store: Store) -> str:
         return "how many can be tried is not known: no race of this model has told it here yet"
     if (short := too_short(prepared, store)) is not None:
         return f"{short.message} {short.hint}"
-    levels = sum(len(axis.values) - 1 for axis in prepared.space.axes)
-    wanted = min(len(prepared.space.choices) - 1, max(DESIGN, levels + 4))
-    return fit_words(costs, prepared.question.budget_s, wanted, share=LOOKS_SHARE)
+    share = looks_share(prepared.space)
+    return fit_words(costs, prepared.question.budget_s, sought(prepared.space), share=share)
 
 
 def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
@@ -232,7 +236,7 @@ def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
     costs = _costs(prepared, store)
     try:
         if costs is not None:
-            check_time(costs, prepared.question.budget_s, share=LOOKS_SHARE)
+            check_time(costs, prepared.question.budget_s, share=looks_share(prepared.space))
     except BudgetError as error:
         return error
     return None
@@ -249,7 +253,10 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
         return prepared
     if not prepared.question.extend:
         raise short
-    asked_s, enough = prepared.question.budget_s, min(MOST_BUDGET_S, enough_s(costs, share=LOOKS_SHARE))
+    asked_s, enough = (
+        prepared.question.budget_s,
+        min(MOST_BUDGET_S, enough_s(costs, share=looks_share(prepared.space))),
+    )
     question = prepared.question.model_copy(update={"budget_s": enough})
     notes = [*prepared.notes, extended_words(asked_s, enough)]
     return replace(prepared, question=question, notes=notes)

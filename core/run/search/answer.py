@@ -30,7 +30,8 @@ from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, Judged, judge
 from core.evidence.tried import Gain, Look, Told, Tried, contrast_of, interval, told, weighed
 from core.evidence.verdict import Verdict, is_rejected
-from core.run.search.plan import Dropped, Known, gain_of, model_of
+from core.run.search.failures import Dropped
+from core.run.search.plan import Known, gain_of, model_of
 from core.spec.question import Question
 from core.spec.space import Space, changes_words
 

@@ -186,3 +186,16 @@ def fit_words(costs: Costs, budget_s: float, configurations: int, *, share: floa
         return f"time for all {configurations:,} configurations"
     enough = enough_s(costs, configurations, share=share)
     return f"time for about {fit:,} of {configurations:,} configurations; {enough:,} s would be enough"
+
+
+def evaluated_words(costs: Costs, evaluated: int, configurations: int, *, share: float) -> str:
+    """Return how many of the configurations worth screening were evaluated, and the time that holds all.
+
+    Args:
+        costs: see `Costs`.
+        evaluated: configurations.
+        configurations: that are worth screening.
+        share: of the time, that screening takes at most.
+    """
+    enough = enough_s(costs, configurations, share=share)
+    return f"{evaluated:,} of {configurations:,} configurations were evaluated: give it {enough:,} s for all."

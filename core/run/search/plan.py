@@ -1,26 +1,25 @@
 """What a search does next: a pure function of what is known and of the time that is left.
 
-First looks at configurations (one process of each, in the same rounds) until their share of the time is used
-or none promises anything; then a heat of the best, in which whoever is surely slower leaves; then the best
-against ONNX Runtime's default in fresh processes, and the next best where it does not hold. Which
-configurations are looked at is the strategy's; the rest is the same for all of them. Shares and batches are
-those that did best on invented machines (`tests/unit/test_search_simulation.py`).
+First looks at configurations (one launch of each, in the same rounds) until their share of the time is used
+or none promises anything; what is left of that share launches those again that may be the best, each time
+fewer; then a heat of the best where several are still in doubt, in which whoever is surely slower leaves;
+then the best against ONNX Runtime's default in fresh processes, and the next best where it does not hold.
+Which configurations are looked at is the strategy's; the rest is the same for all of them. Shares and batches
+are those that did best on invented machines (`tests/unit/test_search_simulation.py`).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
 from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
 from core.run.search.enough import Costs, can_confirm
+from core.run.search.failures import failing, sound
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
 
@@ -31,6 +30,7 @@ MOST_AT_ONCE = 40  # live processes of a look
 MOST_RIVALS = 8
 LEAST_HEAT_GENERATIONS = 4
 LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time; the rest confirms
+SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is looked at as a whole, and longer
 PROMISING = 0.05  # times the margin: a look at less than that is not worth its time
 MOST_CONFIRMED = 2  # that ran: each is another chance to be wrong
 MOST_WITHIN_LIMITS = 4  # where the best may break one; then each has half the chance to be wrong
@@ -39,11 +39,14 @@ LATE = 0.9  # of what a confirmation of one generation takes must be left
 DESIGN = 24  # balanced first looks, or as many as the axes have values beyond their first, and 4
 SINGLES_SHARE = 0.5  # of a look, that change one value of the start alone
 DESIGN_SHARE = 0.5  # of all looks that the time holds, at most
+HALVED = 2  # of those that were launched again, so many times fewer are the next time
+MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # of one configuration in screening; configurations of one more launch
+DOUBT_Z = 1.0  # deviations by which two may be off, where it is in doubt which of them is better
+FEW = 1  # in doubt, where nothing is left to eliminate
 FLAT = 0.5  # of the margin, below which the best is no promise
 SIMPLIFIED = 2  # of the best, whose plainer twins race, too
 SIMPLER_BY = 0.5  # of the margin, that a plainer one may be predicted to lose
 FUTILE = 12  # configurations that fail, and none that works, after which nothing more is tried
-GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
 RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
 
 
@@ -92,7 +95,6 @@ class Step:
     why: str  # in words, for who looks on
 
 
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried ones to look at; none: enough
 
 
@@ -102,7 +104,7 @@ def next_step(known: Known, strategy: Strategy) -> Step | None:
         return None
     if known.confirmed or known.rivals or known.settled:
         return _confirm(known)
-    return _look(known, strategy) or _heat(known) or _confirm(known)
+    return _look(known, strategy) or _again(known) or _heat(known) or _confirm(known)
 
 
 def is_too_short(known: Known) -> bool:
@@ -117,7 +119,18 @@ def is_too_short(known: Known) -> bool:
 
 def looks_end_s(known: Known) -> float:
     """Until when first looks are made, in seconds since the search began."""
-    return known.before_s + known.own_s * LOOKS_SHARE
+    return known.before_s + known.own_s * looks_share(known.space)
+
+
+def looks_share(space: Space) -> float:
+    """Which share of its time a search of a space screens."""
+    return SMALL_SHARE if len(space.choices) <= SMALL else LOOKS_SHARE
+
+
+def sought(space: Space) -> int:
+    """How many configurations are worth a look: all of a few, else as many as the design has."""
+    levels = sum(len(axis.values) - 1 for axis in space.axes)
+    return min(len(space.choices) - 1, max(DESIGN, levels + 4))
 
 
 def _look(known: Known, strategy: Strategy) -> Step | None:
@@ -158,12 +171,12 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
         return hints
     open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
     open_ = open_[~failing(known, known.codes[open_])]
-    levels = sum(len(axis.values) - 1 for axis in known.space.axes)
-    wanted = min(max(DESIGN, levels + 4), round(DESIGN_SHARE * _affordable(known, count)))
+    wanted = min(sought(known.space), round(DESIGN_SHARE * _affordable(known, count)))
     if len(open_) <= count:
         return [choices[int(i)] for i in open_]
     if len(taken) < wanted:
-        count = min(count, max(wanted - len(taken), BATCH))
+        if _holds_another(known, count):
+            count = min(count, max(wanted - len(taken), BATCH))
         risky = () if known.tried else _risky(known, open_)
         near = [i for i in risky if np.count_nonzero(known.codes[i]) == 1][:count]
         open_ = np.setdiff1d(open_, risky) if near else open_  # the others of this look do without
@@ -202,11 +215,21 @@ def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]
     return [int(i) for i in near[: round(SINGLES_SHARE * count)]]
 
 
+def _later(known: Known, count: int) -> float:
+    """How many configurations the looks hold that follow one at `count`."""
+    later_s = looks_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
+    return math.floor(later_s / known.each_s) if known.each_s else math.inf
+
+
+def _holds_another(known: Known, count: int) -> bool:
+    """Whether a look at `BATCH` configurations leaves time for another, which it can guide."""
+    return _later(known, min(count, BATCH) + BESIDE) >= BATCH + BESIDE
+
+
 def _affordable(known: Known, count: int) -> int:
     """How many configurations all first looks together hold, with `count` in the next one."""
-    later_s = looks_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
-    later = math.floor(later_s / known.each_s) if known.each_s else math.inf
-    return int(min(len(known.codes), len(known.tried) + count + max(0, min(later, 10 * DESIGN))))
+    later = max(0, min(_later(known, count), 10 * DESIGN))
+    return int(min(len(known.codes), len(known.tried) + count + later))
 
 
 def in_order(known: Known, count: int) -> Sequence[Choice]:
@@ -220,79 +243,6 @@ def at_random(known: Known, count: int) -> Sequence[Choice]:
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
     drawn = (known.space.choices[int(i)] for i in order)
     return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """Values that are not tried again, because what has them fails."""
-
-    axes: tuple[int, ...]
-    values: Choice  # of these axes
-    failures: int
-    reason: str
-
-
-def dropped(known: Known) -> list[Dropped]:
-    """Return the values, alone or two together, with which nothing ever worked.
-
-    The value that explains most failures of one reason is found guilty first, and these count against
-    nobody else. One failure is enough where nothing but that value differs from a configuration that works.
-    """
-    failed = {c: one.failed for c, one in known.tried.items() if one.failed and one.looks[-1].trial}
-    worked = [choice for choice, one in known.tried.items() if not one.failed]
-    if known.default is not None:
-        worked.append(known.default)
-    singles = [(axis,) for axis in range(known.codes.shape[1])]
-    pairs = list(itertools.combinations(range(known.codes.shape[1]), 2))
-    found = []
-    while failed:
-        guilty = _guilty(singles, GUILTY, failed, worked) or _guilty(pairs, GUILTY_PAIR, failed, worked)
-        if guilty is None:
-            break
-        found.append(guilty)
-        failed = {c: why for c, why in failed.items() if _of(c, guilty.axes) != guilty.values}
-    return found
-
-
-def failing(known: Known, codes: Codes) -> Mask:
-    """Which configurations are likely to fail: they have values that were dropped."""
-    found = np.zeros(len(codes), dtype=np.bool_)
-    for one in dropped(known):
-        found |= (codes[:, one.axes] == one.values).all(axis=1)
-    return found
-
-
-def sound(known: Known, choices: Sequence[Choice]) -> list[Choice]:
-    """Return those that nothing says will fail."""
-    guilty = dropped(known)
-    return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
-
-
-def _guilty(
-    groups: Sequence[tuple[int, ...]], least: int, failed: Mapping[Choice, str], worked: Sequence[Choice]
-) -> Dropped | None:
-    """Return the values that most of the failed share, for one reason, and none of those that worked."""
-    best: Dropped | None = None
-    for group in groups:
-        innocent = {_of(choice, group) for choice in worked}
-        counts = Counter((_of(choice, group), why) for choice, why in failed.items())
-        alone = {
-            _of(choice, group) for choice in failed if any(map(partial(_is_alone, choice, group), worked))
-        }
-        for (values, why), count in counts.items():
-            enough = count >= least or (len(group) == 1 and values in alone)
-            if enough and any(values) and values not in innocent and (not best or count > best.failures):
-                best = Dropped(axes=group, values=values, failures=count, reason=why)
-    return best
-
-
-def _is_alone(choice: Choice, group: tuple[int, ...], other: Choice) -> bool:
-    """Whether two configurations differ on the axes of a group and on no other."""
-    return all((a == b) != (axis in group) for axis, (a, b) in enumerate(zip(choice, other, strict=True)))
-
-
-def _of(choice: Choice, group: Sequence[int]) -> Choice:
-    return tuple(choice[axis] for axis in group)
 
 
 def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
@@ -339,6 +289,46 @@ def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None
     return weighed({name: one.gain(name) for name in question.objective}, question.objective)
 
 
+# --- more launches of what is in doubt ----------------------------------------------------------------------
+
+
+def _again(known: Known) -> Step | None:
+    """Launch those anew that may be the best, half of them at most each time, until the looks are over.
+
+    Few launches of many first, more of what is in doubt: a launch may be slow for life, and one is not
+    enough to tell two configurations apart.
+    """
+    spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
+    held = max(0, math.floor(spare_s / known.each_s) - BESIDE) if known.each_s else 0
+    doubtful = in_doubt(known)
+    raced = [choice for choice, one in known.tried.items() if _launches(one) >= _launches_most(known)]
+    most = math.ceil(len(raced) / HALVED) if _launches_most(known) > 1 else len(doubtful)
+    choices = doubtful[: min(most, held, MOST_DOUBTFUL)]
+    if len(choices) < 2 or _launches_most(known) >= MOST_LAUNCHES or _is_flat(known, choices[0]):
+        return None
+    why = f"more launches of the best {len(choices)}"
+    return Step(stage="screen", choices=choices, budget_s=max(1.0, spare_s), why=why)
+
+
+def in_doubt(known: Known) -> list[Choice]:
+    """Return who may be the best by what is known, the best first."""
+    ranked = standing(known)
+    model = model_of(known)
+    if not ranked or model is None:
+        return []
+    mean, deviation = model.at(np.array([choice for choice, _ in ranked], dtype=np.int16))
+    least = float(mean[0] - DOUBT_Z * deviation[0])
+    return [c for (c, _), m, d in zip(ranked, mean, deviation, strict=True) if m + DOUBT_Z * d >= least]
+
+
+def _launches(one: Tried) -> int:
+    return 0 if one.failed else sum(look.launches for look in one.looks if look.gains)
+
+
+def _launches_most(known: Known) -> int:
+    return max(map(_launches, known.tried.values()), default=0)
+
+
 # --- the heat -----------------------------------------------------------------------------------------------
 
 
@@ -363,6 +353,11 @@ def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choic
 
 def _heat(known: Known) -> Step | None:
     ranked = standing(known)
+    if _launches_most(known) > 1:  # launches have told the others apart
+        doubtful = in_doubt(known)
+        if len(doubtful) <= FEW:
+            return None
+        ranked = [one for one in ranked if one[0] in doubtful]
     heat_s = min(known.own_s * HEAT_SHARE, known.left_s - confirm_s(known))
     held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
     count = min(MOST_RIVALS, held, len(ranked))

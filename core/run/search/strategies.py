@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, in_order, sound
+from core.run.search.failures import sound
+from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, in_order
 from core.spec.space import Choice
 from core.wire.errors import SpecError
 

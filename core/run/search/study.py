@@ -46,18 +46,20 @@ from core.run.search.enough import (
     confirmation_s,
     costs_document,
     enough_s,
+    evaluated_words,
     extended_words,
     open_words,
 )
+from core.run.search.failures import dropped
 from core.run.search.plan import (
-    LOOKS_SHARE,
     Known,
     Step,
     divided_by,
-    dropped,
     gain_of,
     is_too_short,
+    looks_share,
     next_step,
+    sought,
     standing,
 )
 from core.run.search.strategies import strategy_named
@@ -706,6 +708,10 @@ class Search:
             "strategy": self.question.strategy,
             "notes": self.notes,
         }
+        worth = sought(self.space)
+        if self.costs is not None and 0 < len(everybody) < worth:
+            share = looks_share(self.space)
+            self.notes.append(evaluated_words(self.costs, len(everybody), worth, share=share))
         if self.costs is not None:
             found["costs"] = costs_document(self.costs)
         if not self.confirmed:
@@ -716,7 +722,7 @@ class Search:
         """Say why nothing was confirmed, and the time that is enough where it was too short."""
         if self.costs is not None and (is_too_short(known) or isinstance(self.refused, BudgetError)):
             screened_s = known.spent_s - known.before_s
-            found["enough_s"] = enough_s(self.costs, share=LOOKS_SHARE, screened_s=screened_s)
+            found["enough_s"] = enough_s(self.costs, share=looks_share(self.space), screened_s=screened_s)
             found["why_open"] = open_words(self.costs, known.left_s, self.question.budget_s)
         elif self.refused is not None:
             found["why_open"] = f"Nothing could be confirmed: {self.refused.message}"

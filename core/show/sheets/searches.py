@@ -85,7 +85,10 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
             found = quality_of(answer)
             grade = f", grade {found.grade}" if found is not None else ""
             kept = "; it keeps every limit" if answer["limits"] else ""
-            return f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}."
+            found = f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}"
+            if answer.get("busy"):
+                return f"Under background load: {found}; on a quiet machine this may be slower."
+            return f"{found}."
         case "NO_DIFFERENCE":
             margin = answer.get("margin")
             by = "" if margin is None else f" by more than {100 * margin:g} %"

@@ -19,6 +19,7 @@ from dashboard import address, format, state
 from dashboard.views.search import answer, form, grounds, handing, live, preview
 from dashboard.views.search.form import Asked
 from dashboard.widgets import controls, tables
+from dashboard.widgets.protocol import WAIT, wait_for_quiet, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
 
@@ -126,6 +127,7 @@ def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
     with st.container(border=True, key="search.form"):
         form.goal()
         form.time_and_effort()
+        wait_for_quiet()
     asked, error = _asked(model)
     if asked is not None and asked.question.accuracy:
         form.labelled_data(model)
@@ -194,7 +196,7 @@ def start() -> None:
 
 
 def _submit(prepared: search.Prepared) -> None:
-    study = state.scheduler().submit(search.job(prepared))
+    study = state.scheduler().submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
     state.follow(study, "search", **{STUDY_PARAM: study})
     show(study)
     st.session_state[APPLIED] = study
@@ -236,6 +238,8 @@ def _right(
         if model is not None:
             _empty(model)
         return
+    if (record.answer or {}).get("busy"):
+        _offer_quiet()
     answer.draw(record, partial(go_on, record.id))
     with st.popover("Delete this search", icon=":material/delete:", type="tertiary"):
         st.markdown(
@@ -250,6 +254,25 @@ def _right(
             args=(record.id,),
             **state.unless_closed(),
         )
+
+
+def _offer_quiet() -> None:
+    """Offer the same search on a quiet machine, where another program used this one meanwhile."""
+    st.button(
+        "Wait for quiet and search again",
+        key="search.quiet",
+        icon=":material/hourglass_empty:",
+        disabled=bool(reason := state.closed()),
+        help=reason
+        or "Background load changes which settings win, threads and spinning above all. The search starts "
+        "when other programs leave the CPUs alone, or when the time for waiting is over.",
+        on_click=_start_quiet,
+    )
+
+
+def _start_quiet() -> None:
+    st.session_state[WAIT] = True
+    start()
 
 
 def _delete(study: str) -> None:

@@ -1,0 +1,95 @@
+"""Which values a search does not try again, because configurations that have them fail. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.evidence.effects import Codes
+from core.spec.space import Choice
+
+if TYPE_CHECKING:
+    from core.run.search.plan import Known
+
+GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
+
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Values that are not tried again, because what has them fails."""
+
+    axes: tuple[int, ...]
+    values: Choice  # of these axes
+    failures: int
+    reason: str
+
+
+def dropped(known: Known) -> list[Dropped]:
+    """Return the values, alone or two together, with which nothing ever worked.
+
+    The value that explains most failures of one reason is found guilty first, and these count against
+    nobody else. One failure is enough where nothing but that value differs from a configuration that works.
+    """
+    failed = {c: one.failed for c, one in known.tried.items() if one.failed and one.looks[-1].trial}
+    worked = [choice for choice, one in known.tried.items() if not one.failed]
+    if known.default is not None:
+        worked.append(known.default)
+    singles = [(axis,) for axis in range(known.codes.shape[1])]
+    pairs = list(itertools.combinations(range(known.codes.shape[1]), 2))
+    found = []
+    while failed:
+        guilty = _guilty(singles, GUILTY, failed, worked) or _guilty(pairs, GUILTY_PAIR, failed, worked)
+        if guilty is None:
+            break
+        found.append(guilty)
+        failed = {c: why for c, why in failed.items() if _of(c, guilty.axes) != guilty.values}
+    return found
+
+
+def failing(known: Known, codes: Codes) -> Mask:
+    """Which configurations are likely to fail: they have values that were dropped."""
+    found = np.zeros(len(codes), dtype=np.bool_)
+    for one in dropped(known):
+        found |= (codes[:, one.axes] == one.values).all(axis=1)
+    return found
+
+
+def sound(known: Known, choices: Sequence[Choice]) -> list[Choice]:
+    """Return those that nothing says will fail."""
+    guilty = dropped(known)
+    return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
+
+
+def _guilty(
+    groups: Sequence[tuple[int, ...]], least: int, failed: Mapping[Choice, str], worked: Sequence[Choice]
+) -> Dropped | None:
+    """Return the values that most of the failed share, for one reason, and none of those that worked."""
+    best: Dropped | None = None
+    for group in groups:
+        innocent = {_of(choice, group) for choice in worked}
+        counts = Counter((_of(choice, group), why) for choice, why in failed.items())
+        alone = {
+            _of(choice, group) for choice in failed if any(map(partial(_is_alone, choice, group), worked))
+        }
+        for (values, why), count in counts.items():
+            enough = count >= least or (len(group) == 1 and values in alone)
+            if enough and any(values) and values not in innocent and (not best or count > best.failures):
+                best = Dropped(axes=group, values=values, failures=count, reason=why)
+    return best
+
+
+def _is_alone(choice: Choice, group: tuple[int, ...], other: Choice) -> bool:
+    """Whether two configurations differ on the axes of a group and on no other."""
+    return all((a == b) != (axis in group) for axis, (a, b) in enumerate(zip(choice, other, strict=True)))
+
+
+def _of(choice: Choice, group: Sequence[int]) -> Choice:
+    return tuple(choice[axis] for axis in group)
