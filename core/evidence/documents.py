@@ -263,9 +263,11 @@ class TrialResult(Provenance, total=False):
     energy_j_per_inference: float | None
     energy_note: str
     baseline_rss_bytes: int  # after the imports, before the model
-    load_peak_rss_bytes: int  # above the baseline, up to the end of the first run
-    run_peak_rss_bytes: int | None
-    peak_rss_bytes: int  # the larger of the two
+    load_peak_rss_bytes: int  # added by the session above the baseline, up to the end of the first run
+    run_peak_rss_bytes: int | None  # the same, of runs
+    peak_rss_bytes: (
+        int  # added by the session: the larger of the two; the process's peak has the baseline, too
+    )
     gpu_memory_bytes: int | None
     affinity: list[int]  # CPUs it could use
     output_error: wire.OutputError | None

@@ -191,18 +191,18 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
     run_s = profile.self_s + max(0.0, profile.remainder_s)
     shares: dict[str, float] = {}
     for node in profile.nodes:
-        shares[node.op_type] = shares.get(node.op_type, 0.0) + node.self_s / run_s
+        shares[node.op_type] = shares.get(node.op_type, 0.0) + node.share
     op_type, share = max(shares.items(), key=lambda item: item[1])
     between = max(0.0, profile.remainder_s) / run_s
-    if between > share:
+    if between > share * profile.self_s / run_s:
         return Advice(
             sentence=f"{_percent(between)} of a profiled run lies between the nodes; the largest operator "
-            f"type, {op_type}, takes {_percent(share)}.",
+            f"type, {op_type}, takes {_percent(share)} of the time in nodes.",
             remedy="The nodes are short against what starting them and the profiler cost: a larger batch, "
             "or fewer and larger operators, may help. The profiler's own work is part of it: a race tells.",
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
-    head = f"{op_type} takes {_percent(share)} of a profiled run"
+    head = f"{op_type} takes {_percent(share)} of the time in nodes"
     told, remedy = _told(largest, profile, peak, is_imported)
     return Advice(sentence=f"{head}; the largest, {largest.title}, {told}.", remedy=remedy)
 

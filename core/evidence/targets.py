@@ -16,7 +16,7 @@ from typing import Any, Literal
 from core.evidence.statistics import mean_estimate
 from core.evidence.verdict import is_rejected
 from core.spec.targets import METRICS, TargetSpec
-from core.wire.units import significant, size_scale, span
+from core.wire.units import significant, size, size_scale, span
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
@@ -294,13 +294,25 @@ def _memory(result: Result, spread: float) -> _Reading | _Gap:
     """The larger peak of fresh processes, give or take what equal processes differ by."""
     value = result.get("peak_rss_bytes")
     if not value:
-        return _not_in_race("peak memory")
+        return _not_in_race("peak memory added by the session")
     return _Reading(
         value=float(value),
         low=value * (1 - spread),
         high=value * (1 + spread),
-        why=f"The peak of a fresh process; equal ones are known to differ by up to ±{spread:.0%}.",
+        why=f"Added by the session in a fresh process{_whole(result)}; equal ones are known to differ by up "
+        f"to ±{spread:.0%}.",
     )
+
+
+def process_peak(result: Result) -> int | None:
+    """Return the peak memory in bytes of a whole process, what was loaded before the model included."""
+    before, added = result.get("baseline_rss_bytes"), result.get("peak_rss_bytes")
+    return None if not before or added is None else before + added
+
+
+def _whole(result: Result) -> str:
+    peak = process_peak(result)
+    return "" if peak is None else f", whose own peak was {size(peak)}"
 
 
 def _error(result: Result) -> _Reading | _Gap:

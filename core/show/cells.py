@@ -12,6 +12,7 @@ from typing import Any, Literal
 from core import spec as specs
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial
+from core.evidence.targets import process_peak
 from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
@@ -224,6 +225,7 @@ class Single:
 
 
 GPU_MEMORY = "gpu_memory_bytes"
+PEAK_MEMORY = "peak_rss_bytes"
 COSTS = (
     Single(
         label="CPU time",
@@ -233,10 +235,11 @@ COSTS = (
         of="run",
     ),
     Single(
-        label="Peak memory",
-        name="peak_rss_bytes",
+        label="Peak memory added by the session",
+        name=PEAK_MEMORY,
         text=size,
-        help="Largest resident memory of a run, above the worker's level before the model was loaded.",
+        help="Largest resident memory of a run, above the worker's level before the model was loaded. The "
+        "process's own peak holds Python and ONNX Runtime, too.",
     ),
     Single(
         label="Memory to load",
@@ -275,10 +278,15 @@ def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bo
     return Cell(
         label=_label(one.label, per_row=per_row and one.of == "run"),
         value=one.text(None) if value is None else value,
-        note="one value, no interval" if value is not None else one.missing,
+        note=_single_note(one, result) if value is not None else one.missing,
         help=one.help,
         beside=_beside(other) if compared else "",
     )
+
+
+def _single_note(one: Single, result: Result) -> str:
+    peak = process_peak(result) if one.name == PEAK_MEMORY else None
+    return "one value, no interval" + ("" if peak is None else f"; the process's own peak: {size(peak)}")
 
 
 def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:

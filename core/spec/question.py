@@ -36,7 +36,7 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smal
         "latency_p99": "lowest p99 latency",
         "throughput": "most rows a second",
         "cpu_s": "least CPU time a row",
-        "peak_rss": "least peak memory",
+        "peak_rss": "least peak memory added by the session",
         "model_size": "smallest model",
     }
 )

@@ -102,7 +102,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         _race(
             "peak_rss",
-            "peak memory",
+            "peak memory added by the session",
             "size",
             "100 MiB",
             "What loading and running add to the resident memory of a process that has ONNX Runtime loaded.",

@@ -45,7 +45,7 @@ STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> in words, mark
 }
 # metric of the horizontal axis -> its title, and what a unit of it is in SI units
 COSTS: Mapping[str, tuple[str, float]] = {
-    "peak_rss": ("Peak memory (MiB)", MIB),
+    "peak_rss": ("Peak memory added by the session (MiB)", MIB),
     "cpu_s": ("CPU time a row (ms)", 1e-3),
     "model_size": ("Model size (MiB)", MIB),
     "latency_p50": ("p50 latency (ms)", 1e-3),

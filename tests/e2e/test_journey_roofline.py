@@ -23,7 +23,7 @@ def test_a_profile_is_held_against_the_peaks_of_the_machine(page: Page) -> None:
     visit(page, "Profile")
     started(page, page.locator(".st-key-profile-run").get_by_role("button").first)
     expect(page.locator(".st-key-profile-cancel")).to_have_count(0, timeout=PROFILED_MS)
-    expect(page.locator(".st-key-profile-sentence")).to_contain_text("of a profiled run")
+    expect(page.locator(".st-key-profile-sentence")).to_contain_text("of the time in nodes")
 
     show(page, "Roofline", "roofline")
     roofline = page.locator(".st-key-profile-roofline")

@@ -128,7 +128,7 @@ def test_a_study_says_what_was_asked_and_answered(url: str) -> None:
     told = opened(url).user_attrs
     assert (told["model"], told["outcome"]) == ("cnn", "FOUND")
     assert told["objective"] == {"latency_p50": 1.0}
-    assert told["limits"] == ["peak memory ≤ 100 MiB"]
+    assert told["limits"] == ["peak memory added by the session ≤ 100 MiB"]
     assert told["winner"] == {"intra_op_num_threads": 1}
 
 

@@ -67,8 +67,11 @@ def test_a_result_of_one_run_says_that_its_intervals_are_unknown() -> None:
 
 def test_numbers_measured_once_say_so_and_stand_beside_the_baselines() -> None:
     shown = by_label(result(peak_rss_bytes=2 << 20), result())
-    assert (shown["Peak memory"].value, shown["Peak memory"].beside) == ("2.00 MiB", "baseline 1.00 MiB")
-    for label in ("CPU time", "Session creation", "First run", "Peak memory"):
+    memory = shown["Peak memory added by the session"]
+    assert (memory.value, memory.beside) == ("2.00 MiB", "baseline 1.00 MiB")
+    with_process = by_label(result(peak_rss_bytes=2 << 20, baseline_rss_bytes=60 << 20))[memory.label]
+    assert with_process.note.endswith("the process's own peak: 62.0 MiB")
+    for label in ("CPU time", "Session creation", "First run"):
         assert shown[label].note == "one value, no interval"
         assert (shown[label].change, shown[label].color) == ("", "off")
         assert shown[label].beside.startswith("baseline ")

@@ -94,7 +94,7 @@ def test_any_text_is_an_objective_or_refused_politely(text: str) -> None:
         ("p99<=3ms", "p99 latency ≤ 3 ms"),
         ("p99 < 3 ms", "p99 latency ≤ 3 ms"),
         ("latency≤3ms", "p50 latency ≤ 3 ms"),
-        ("memory<=100MiB", "peak memory ≤ 100 MiB"),
+        ("memory<=100MiB", "peak memory added by the session ≤ 100 MiB"),
         ("size<=20MiB", "model size ≤ 20 MiB"),
         ("output_error<=1%", "output error ≤ 0.01"),
         ("sensitivity@0.6>=98%", "sensitivity at threshold 0.6 ≥ 98 %"),
@@ -232,7 +232,7 @@ def test_a_question_that_contradicts_itself_is_refused(data: dict[str, Any], say
 
 def test_a_question_in_words() -> None:
     both = Question(objective=parse_objective("latency:0.7,memory:0.3"), same_latency=True)
-    assert both.words == "lowest p50 latency (70%) and least peak memory (30%)"
+    assert both.words == "lowest p50 latency (70%) and least peak memory added by the session (30%)"
     assert both.limit_words == ["p50 latency no longer than by default"]
     assert Question().words == "lowest p50 latency"
 

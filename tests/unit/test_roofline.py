@@ -9,7 +9,7 @@ import pytest
 
 from core.evidence.roofline import advice, peak_for, peaks_of, points, settings_first
 from core.evidence.statistics import Estimate
-from core.wire.profile import Profile
+from core.wire.profile import Profile, by_operator
 from tests.unit.test_charts import profile as make_profile
 from tests.unit.test_work import node, tensor
 
@@ -78,7 +78,8 @@ def test_the_lower_of_two_roofs_counts() -> None:
 def test_one_sentence_says_what_binds_the_largest_operator() -> None:
     said = advice(profile(took(PRODUCT, 0.03), took(SUM, 0.01)), PEAK)
     assert said.sentence == (
-        "MatMul takes 75 % of a profiled run; the largest, n, reaches 72 % of what this machine allows it: "
+        "MatMul takes 75 % of the time in nodes; "
+        "the largest, n, reaches 72 % of what this machine allows it: "
         "it is bound by computing."
     )
     assert "INT8" in said.remedy
@@ -164,6 +165,12 @@ def test_what_is_not_counted_is_said_to_be_so() -> None:
 def test_a_run_that_lies_between_its_nodes_says_so() -> None:
     said = advice(profile(took(SUM, 0.01), remainder_s=0.03), PEAK)
     assert said.sentence.startswith("75 % of a profiled run lies between the nodes")
+
+
+def test_the_share_of_the_sentence_is_that_of_the_table() -> None:
+    of = profile(took(PRODUCT, 0.03), took(SUM, 0.01), remainder_s=0.01)
+    assert by_operator(of)[0].share == pytest.approx(0.75)
+    assert advice(of, PEAK).sentence.startswith("MatMul takes 75 % of the time in nodes; ")
 
 
 def test_no_roof_of_float32_stands_over_another_type() -> None:

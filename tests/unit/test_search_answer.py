@@ -197,7 +197,7 @@ def test_a_limit_is_judged_with_its_probability() -> None:
     assert far["probability"] > 0.99
     assert 0.5 < near["probability"] < 0.95
     assert beyond["probability"] < 0.01
-    assert far["limit"] == "peak memory ≤ 100 MiB"
+    assert far["limit"] == "peak memory added by the session ≤ 100 MiB"
 
 
 def test_a_size_is_known_for_sure() -> None:

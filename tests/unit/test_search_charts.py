@@ -38,14 +38,15 @@ ANSWER = search_answer("FOUND", "winner", "default")
 
 def test_gains_are_named_after_what_they_are_of() -> None:
     info = search_charts.gains_info([gain(1.3), gain(0.5, "SLOWER", "peak_rss")])
-    assert [row.label for row in info.rows] == ["p50 latency", "peak memory"]
+    assert [row.label for row in info.rows] == ["p50 latency", "peak memory added by the session"]
     assert "1.30× faster" in info.rows[0].hover
     assert info.axis[0] < 0.48 < 1.35 < info.axis[1]
     assert 1.0 in info.ticks
 
 
 def test_two_objectives_have_one_name() -> None:
-    assert search_charts.metric_name("latency_p50+peak_rss") == "p50 latency and peak memory"
+    said = search_charts.metric_name("latency_p50+peak_rss")
+    assert said == "p50 latency and peak memory added by the session"
 
 
 @pytest.mark.parametrize("metric", OBJECTIVES)
@@ -112,7 +113,7 @@ def test_the_front_the_others_and_the_winner_are_told_apart() -> None:
     figure = search_charts.front(info)
     assert len({trace.marker.symbol for trace in figure.data}) == 3
     assert list(figure.data[1].customdata) == ["winner"]
-    assert figure.layout.xaxis.title.text == "Peak memory (MiB)"
+    assert figure.layout.xaxis.title.text == "Peak memory added by the session (MiB)"
 
 
 def test_a_front_is_drawn_over_what_is_known_of_all_and_is_not_asked_for() -> None:
@@ -186,7 +187,10 @@ def test_names_and_values_of_settings_are_drawn_as_text() -> None:
 
 @pytest.mark.parametrize(
     ("memories", "title", "first"),
-    [([4 << 20, 8 << 20], "Peak memory (MiB)", 8.0), ([None, 8 << 20], "Order of trying", 2.0)],
+    [
+        ([4 << 20, 8 << 20], "Peak memory added by the session (MiB)", 8.0),
+        ([None, 8 << 20], "Order of trying", 2.0),
+    ],
 )
 def test_points_lie_over_memory_where_it_is_known_of_all(
     memories: list[int | None], title: str, first: float

@@ -22,6 +22,7 @@ from core.evidence.targets import (
     judge,
     margin,
     overall,
+    process_peak,
     quantity,
     rows_to_decide,
 )
@@ -196,6 +197,9 @@ def test_memory_is_met_with_room_for_what_equal_processes_differ_by() -> None:
     of = evidence(result())
     assert judge(target("peak_rss", "100 MB"), of).state == "MET"
     assert judge(target("peak_rss", "50 MB"), of).state == "UNKNOWN"
+    whole = process_peak({"baseline_rss_bytes": 60_000_000, "peak_rss_bytes": 50_000_000})
+    assert whole == 110_000_000
+    assert process_peak({"peak_rss_bytes": 50_000_000}) is None
     assert judge(target("peak_rss", "40 MB"), of).state == "MISSED"
     assert judge(target("peak_rss", "60 MB"), of).state == "MET"
     without_arena = evidence(result(), arena=False)

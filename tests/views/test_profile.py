@@ -348,7 +348,7 @@ def test_one_sentence_stands_on_top(open_page: Open, mlp: ModelRecord, put: Call
     put(recording="fp16_cpu")
     at = open_page("profile", model=mlp)
     assert "Conv takes" in texts(at)
-    assert "of a profiled run; the largest" in texts(at)
+    assert "of the time in nodes; the largest" in texts(at)
 
 
 def test_the_roofline_offers_to_measure_the_peaks(

@@ -413,7 +413,7 @@ def test_every_answer_is_said_with_what_it_rests_on(
     assert titles == [
         "← worse than by default · better →",
         "← worse than the start · better →",
-        "Peak memory (MiB)",
+        "Peak memory added by the session (MiB)",
         "Time since the search began (s)",
         "",
     ]

@@ -342,7 +342,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     shown = metrics(at)
     assert shown["p50 latency"] == format.ms(result["latency"]["p50_s"])
     assert shown["Throughput"] == format.rate(result["throughput_per_s"])
-    assert shown["Peak memory"] == format.size(result["peak_rss_bytes"])
+    assert shown["Peak memory added by the session"] == format.size(result["peak_rss_bytes"])
     assert shown["p99 latency"] == "needs 368 runs"
     assert "GPU memory" not in shown  # nobody asked for one
     beside = {"Session creation", "First run", "Break-even", "CPU while idle", "Memory to load", "Energy"}

@@ -47,6 +47,7 @@ OUTPUTS_HELP = (
     "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
     "compared."
 )
+_MEMORY_HELP = "Added by the session; the process's own peak is higher by what was loaded before the model."
 MACHINE_HELP = "Who else used it. Empty: nobody, or it was not looked at."
 
 # --- a comparison -------------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         ),
         *([(_CPU_OF_A_RUN, lambda one: result(one).get("cpu_s_per_inference"))] if per_row else []),
         (
-            Column("peak memory", "bytes", key="peak_rss_bytes"),
+            Column("peak memory", "bytes", key="peak_rss_bytes", help=_MEMORY_HELP),
             lambda one: result(one).get("peak_rss_bytes"),
         ),
         (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
@@ -353,7 +354,10 @@ def points(
         ),
         (Column("over the line", key="over_line", on="none"), stands(lambda one: one.over)),
         (Column("front", key="front", on="none"), stands(lambda one: one.front)),
-        (Column("peak memory", "bytes", key="peak_rss_bytes", on="browser"), lambda one: one.peak_rss_bytes),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
+            lambda one: one.peak_rss_bytes,
+        ),
         (Column("runs", "count", on="browser"), lambda one: one.runs or None),
         (Column("ran on", on="browser"), _ran_on),
         (

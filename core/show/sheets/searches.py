@@ -203,7 +203,7 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
     own = winner["measurements"].get("peak_rss")
     if own:
         other = before.get("peak_rss")
-        found.append(("memory", f"{size(other)} → {size(own)}" if other else size(own)))
+        found.append(("memory added by the session", f"{size(other)} → {size(own)}" if other else size(own)))
     return found
 
 

@@ -111,7 +111,8 @@ def _numbers(row: Measured, stands: Standing) -> None:
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""
-            column.metric("Peak memory", DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes))
+            memory = DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes)
+            column.metric("Peak memory added by the session", memory)
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
             bounds = span(low * 1e3, high * 1e3, "ms") if low and high else ""
