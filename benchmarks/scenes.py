@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,8 @@ from core.evidence import continuation
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.record import RaceRecord, Settings
-from core.evidence.standing import Standing, told as interim_told
+from core.evidence.standing import Standing
+from core.evidence.standing import told as interim_told
 from core.evidence.targets import Evidence as Grounds
 from core.evidence.targets import judge
 from core.evidence.tried import contrast_of, launch_spread, told

@@ -141,8 +141,8 @@ def test_the_cost_grows_with_the_rounds_not_with_their_pairs():
 
 def test_one_generation_knows_its_rounds_and_is_told_what_processes_differ_by():
     # As above, the rounds give the center a variance of 0.00449 / 9 / 3.6. What processes differ by is not
-    # seen: 1 % is assumed, and counts as two degrees of freedom. A process may be slow for life, so that there
-    # is no interval.
+    # seen: 1 % is assumed, and counts as two degrees of freedom. A process may be slow for life, so that
+    # there is no interval.
     found = contrast([ROUNDS])
     within = 0.00449 / 9 / 3.6
     error = math.sqrt(within + 0.01**2)
