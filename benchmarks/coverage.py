@@ -2,8 +2,8 @@
 
 What: for each kind of number that ORTune prints with an interval, the share of intervals that hold the truth,
 on simulated machines: quiet ones, heavy tails, weather that lasts, and processes of which one in nine is 2.3
-times slower for life; models of 40 µs to a second a run. Races, searches and profiles run by the product's own
-rules, and every interval comes from the function that computes the printed one (`scenes`).
+times slower for life; models of 40 µs to a second a run. Races, searches and profiles run by the product's
+own rules, and every interval comes from the function that computes the printed one (`scenes`).
 
 How: the shares are kept in a record (benchmarks/records/coverage.jsonl), a line for each scene and kind; who
 measures a scene again replaces its lines. `--report` prints what the record says, and with `--write` keeps it
@@ -57,12 +57,11 @@ def keep(path: Path, head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]])
     parts = [
         (known, [row for row in kept if row["scene"] not in scenes]) for known, kept in read_record(path)
     ]
-    lines = [
-        json.dumps(one, separators=(",", ":"))
-        for known, kept in [*parts, (dict(head), list(rows))]
-        if kept
-        for one in ({"head": known}, *kept)
-    ]
+    parts.append((dict(head), [dict(row) for row in rows]))
+    lines: list[str] = []
+    for known, kept in parts:
+        if kept:
+            lines += [json.dumps(one, separators=(",", ":")) for one in ({"head": known}, *kept)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(line + "\n" for line in lines))
 
