@@ -35,7 +35,7 @@ REASONS: Mapping[str, str] = {
     "mean": "It is of all launches; where some of the few were slow, it lies above that of a usual one.",
     "rows": "They are the rows over the mean latency, and miss where that does.",
     "p90": "It falls short where weather lasts, too; why is not known yet.",
-    "p95": "Beside slow modes it is of all runs, and a slow launch's are in it; elsewhere why is not known yet.",
+    "p95": "Beside slow modes it holds a slow launch's runs; elsewhere why is not known yet.",
     "p99": "Beside slow modes it is of all runs, and where a launch was slow these are its runs.",
     "memory": "Not simulated: the interval is a measured constant.",
 }
