@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
 import core.run.race
@@ -29,7 +30,14 @@ class Model:
     warm_s: float = 0.1  # of its first process; the others are warm after one run or 10 ms
     between: float = 0.003
     noise: float = 0.01
+    lasting: float = 0.0  # by how much a block resembles the one before of its process
+    jitter: float = 0.0  # of a run
+    tail: float = 0.0  # share of runs that take longer, by half of their time as a rule
+    slow_share: float = 0.0  # of processes that are SLOW times slower for life
     fails_at: int | None = None  # its process of that number answers no block
+
+
+SLOW = 2.3
 
 
 @dataclass
@@ -55,9 +63,12 @@ class Worker:
     number: int  # of the processes of its contestant
     own: float = field(init=False)
     alive: bool = True
+    weather: float = 0.0  # of its last block, in deviations of the noise
 
     def __post_init__(self) -> None:
         self.own = self.model.run_s * math.exp(self.rng.gauss(0, self.model.between))
+        if self.model.slow_share and self.rng.random() < self.model.slow_share:
+            self.own *= SLOW
 
     def freeze(self) -> bool:
         return True
@@ -80,14 +91,29 @@ class Worker:
         self.clock.now += self.own * refill + 0.002
         started = self.clock.now
         runs = min(max_runs, max(min_runs, math.ceil(block_ns / 1e9 / self.own)))
-        median = self.own * math.exp(self.rng.gauss(0, self.model.noise))
-        self.clock.now += runs * median
+        taken_ns = self._taken_ns(runs)
+        spent_s = sum(taken_ns) / 1e9
+        self.clock.now += spent_s
+        cpu_s = spent_s + self.own * refill
         return {
             "refill_ns": round(self.own * 1e9) if refill else None,
-            "latencies_ns": [round(median * 1e9)] * runs,
+            "latencies_ns": taken_ns,
             "started_s": started,
-            "counters": races.counters(wall_s=self.clock.now - started),
+            "counters": races.counters(wall_s=self.clock.now - started, cpu_s=cpu_s, busy_s=cpu_s),
         }
+
+    def _taken_ns(self, runs: int) -> list[int]:
+        """The runs of one block."""
+        model, lasting = self.model, self.model.lasting
+        self.weather = lasting * self.weather + math.sqrt(1 - lasting**2) * self.rng.gauss(0, 1)
+        level = self.own * math.exp(model.noise * self.weather)
+        if not model.jitter and not model.tail:
+            return [round(level * 1e9)] * runs
+        draw = np.random.default_rng(self.rng.getrandbits(32))
+        factors = np.exp(model.jitter * draw.normal(size=runs))
+        factors *= 1 + (draw.random(runs) < model.tail) * draw.exponential(0.5, runs)
+        ns: list[int] = np.rint(1e9 * level * factors).astype(np.int64).tolist()
+        return ns
 
     def cost(self, *, seconds: float, window_s: float) -> dict[str, Any]:
         self.clock.now += seconds + max(window_s, self.own) + self.own

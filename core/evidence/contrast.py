@@ -22,9 +22,10 @@ from typing import cast
 
 from core.evidence.documents import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, t_quantile
-from core.evidence.verdict import MIN_ROUNDS, Verdict
+from core.evidence.verdict import MIN_LAUNCHES, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 
+MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
 MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
 SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
 PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
@@ -109,8 +110,8 @@ def contrast(
     `continuation.parts`). From 16 generations on an interval is widened where one resembles the one before.
 
     EQUIVALENT, the whole interval within 1/(1 + margin) and 1 + margin, wins over FASTER and SLOWER. There is
-    no interval, and the verdict is UNDECIDED, where one generation has fewer than 5 rounds; below 5
-    generations without a prior, or of one round each, which the prior does not know; and where all that
+    no interval, and the verdict is UNDECIDED, of a single generation, which shows nothing of the next; below
+    5 generations without a prior, or of one round each, which the prior does not know; and where all that
     trimming leaves is the same number: then the clock was too coarse to show the spread, and a standard error
     of zero would be a false certainty.
 
@@ -140,6 +141,7 @@ def contrast(
     low = high = half = error = None
     if noise is not None:
         error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _persistence(centers)
+    if noise is not None and error is not None and n >= MIN_LAUNCHES:
         reach = t_quantile(1 - (1 - CONFIDENCE) / looks / 2, noise.df) * error
         low, high = _exp(middle - reach), _exp(middle + reach)
         half = (high - low) / 2 / _exp(middle)

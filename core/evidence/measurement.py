@@ -168,23 +168,19 @@ def latency_summary(
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
     A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
-    take in all. The interval of the mean holds for new processes from two on, those of the percentiles from
-    five on; below, they know rounds only.
+    take in all. Intervals hold for new processes; one process has none, because it shows nothing of the next.
 
     Args:
         latencies_s: in run order.
         rounds: number of runs of each round of the race, in order; None: the runs were made in one go.
         processes: which process made each round; None: one made them all.
     """
-    made = None if rounds is None else len(rounds)
-    count = 0 if rounds is None or processes is None else len(set(processes))
-    mean = mean_estimate(latencies_s, rounds)
-    if rounds is not None and processes is not None and count > 1:
-        by_process = _by_process(latencies_s, rounds, processes)
-        mean = mean_estimate(*by_process, least=2)
-        latencies_s, rounds = by_process if count >= MIN_BLOCKS else (latencies_s, rounds)
+    made, count, least = None if rounds is None else len(rounds), 0, MIN_BLOCKS
+    if rounds is not None and processes is not None:
+        latencies_s, rounds = _by_process(latencies_s, rounds, processes)
+        count, least = len(rounds), 2
     summary: dict[str, Any] = {
-        **_fields("mean_s", mean),
+        **_fields("mean_s", mean_estimate(latencies_s, rounds, least=least)),
         "std_s": standard_deviation(latencies_s),
         "min_s": min(latencies_s),
         "max_s": max(latencies_s),
@@ -192,10 +188,10 @@ def latency_summary(
     needs: dict[str, Needs] = {}
     for p in PERCENTILES:
         name = f"p{round(p * 100)}_s"
-        estimate = percentile_estimate(latencies_s, p, rounds, made=made)
+        estimate = percentile_estimate(latencies_s, p, rounds, made=made, least=least)
         summary |= _fields(name, estimate)
         if estimate is None:
-            needs[name] = percentile_needs(latencies_s, p, rounds, made=made)
+            needs[name] = percentile_needs(latencies_s, p, rounds, made=made, least=least)
     if count:
         summary["processes"] = count
     summary["needs_runs"] = {name: need.runs for name, need in needs.items()}

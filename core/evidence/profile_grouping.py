@@ -93,12 +93,13 @@ def mean(by_pass: Sequence[float], chosen: Sequence[int]) -> float:
 def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float | None:
     """Return half the 95 % interval of the mean difference, from its scatter between pairs of passes.
 
-    Student's t on all pairs, those that `typical_passes` leaves out included; None below two pairs.
+    Student's t on all pairs, those that `typical_passes` leaves out included; but the mean is one of those
+    that it chooses, and knows no more than so many. None below two pairs.
     """
     pairs = [after - before for before, after in zip(baseline, candidate, strict=True)]
     if len(pairs) < 2:
         return None
-    error = statistics.stdev(pairs) / math.sqrt(len(pairs))
+    error = statistics.stdev(pairs) / math.sqrt(len(middle_half(pairs)))
     return t_quantile(1 - (1 - CONFIDENCE) / 2, len(pairs) - 1) * error
 
 

@@ -635,10 +635,16 @@ def _costs(ran: Ran, energy_note: str) -> TrialResult:
 
 
 def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
-    """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser."""
-    # a run for the caches comes before the others, where runs are short
-    per_run = [one.counters["cpu_s"] / (len(one.latencies_s) + (one.refill_s is not None)) for one in blocks]
-    spread = mean_estimate(per_run, rounds=[1] * len(per_run))
+    """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser.
+
+    It holds for new processes, as that of the mean latency does; of one process there is none.
+    """
+    by_process: dict[tuple[int, int], list[float]] = {}
+    for one in blocks:  # a run for the caches comes before the others, where runs are short
+        runs = len(one.latencies_s) + (one.refill_s is not None)
+        by_process.setdefault((one.generation, one.copy), []).append(one.counters["cpu_s"] / runs)
+    per_run = [value for own in by_process.values() for value in own]
+    spread = mean_estimate(per_run, rounds=[len(own) for own in by_process.values()], least=2)
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 

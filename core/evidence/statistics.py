@@ -61,7 +61,12 @@ class Needs:
 
 
 def percentile_estimate(
-    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None, *, made: int | None = None
+    samples: Sequence[float],
+    p: float,
+    rounds: Sequence[int] | None = None,
+    *,
+    made: int | None = None,
+    least: int = MIN_BLOCKS,
 ) -> Estimate | None:
     """Estimate percentile `p` (0 < p < 1) with its 95 % interval; None where the runs cannot support it.
 
@@ -79,6 +84,7 @@ def percentile_estimate(
         rounds: number of runs of each round, in order; they may differ, and add up to all samples. Or of each
             process, where runs of one process resemble each other.
         made: how many rounds there were, where `rounds` are processes.
+        least: as for `mean_estimate`.
 
     Raises:
         ValueError: the rounds do not add up to the samples.
@@ -90,7 +96,7 @@ def percentile_estimate(
     if n < runs_needed(p) or (rounds is not None and p > 0.5 and (made or len(clusters)) < rounds_needed(p)):
         return None
     value = percentile(samples, p)
-    if len(clusters) < MIN_BLOCKS:
+    if len(clusters) < max(2, least):
         return Estimate(value=value, low=None, high=None)
     effective = _effective_runs(samples, p, clusters)
     if rounds is not None and p > 0.5 and effective < runs_needed(p):
@@ -108,7 +114,12 @@ def percentile_estimate(
 
 
 def percentile_needs(
-    samples: Sequence[float], p: float, rounds: Sequence[int] | None = None, *, made: int | None = None
+    samples: Sequence[float],
+    p: float,
+    rounds: Sequence[int] | None = None,
+    *,
+    made: int | None = None,
+    least: int = MIN_BLOCKS,
 ) -> Needs:
     """Return the runs and rounds, in all, at which these samples would support percentile `p`.
 
@@ -116,15 +127,15 @@ def percentile_needs(
     by that: 368 independent ones for p99 may well be 2,000. A prediction, not a promise. Arguments and errors
     as for `percentile_estimate`.
     """
-    n, least = len(samples), runs_needed(p)
+    n, runs = len(samples), runs_needed(p)
     clusters = _clusters(n, rounds)
     if rounds is None:
-        return Needs(runs=least, rounds=0)
-    if n < least or len(clusters) < MIN_BLOCKS:
-        return Needs(runs=least, rounds=rounds_needed(p))
-    share = least / _effective_runs(samples, p, clusters)
+        return Needs(runs=runs, rounds=0)
+    if n < runs or len(clusters) < max(2, least):
+        return Needs(runs=runs, rounds=rounds_needed(p))
+    share = runs / _effective_runs(samples, p, clusters)
     return Needs(
-        runs=max(least, math.ceil(n * share)),
+        runs=max(runs, math.ceil(n * share)),
         rounds=max(rounds_needed(p), math.ceil((made or len(clusters)) * share)),
     )
 

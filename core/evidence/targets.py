@@ -279,7 +279,7 @@ def _cpu(result: Result) -> _Reading | _Gap:
     if value is None:
         return _not_in_race("CPU time")
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
-    if low is None:  # an older version's
+    if "cpu_s_per_inference_low" not in result:  # an older version's
         counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
         per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in counted]
         spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None

