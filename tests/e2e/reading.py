@@ -105,7 +105,7 @@ def bad_plots(page: Page) -> list[Any]:
 
 
 def in_the_end(page: Page, script: str) -> list[Any]:
-    """What a script complains of, however long one waits: a plot is drawn, and drawn anew, in several steps."""
+    """What a script complains of, however long one waits: a plot is drawn in several steps."""
     settled(page, "() => document.querySelectorAll('.js-plotly-plot text').length")
     found: list[Any] = page.evaluate(script)
     deadline = time.monotonic() + PATIENCE_MS / 1000
