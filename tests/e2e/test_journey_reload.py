@@ -50,8 +50,11 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
     expect(run_button(page)).to_be_enabled()
 
     visit(page, "Scorecard")
-    button(page, "scorecard.add").click()
+    lines = page.locator('[class*="st-key-scorecard-line-"]')
     finished(page)
+    before = lines.count()
+    button(page, "scorecard.add").click()
+    expect(lines).to_have_count(before + 1)
     limit_of(page).fill("3 ms")
     limit_of(page).press("Enter")
     finished(page)
