@@ -93,7 +93,7 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
     tick(page, 1)
     expect(button(page, "history.reopen")).to_be_visible()
     tick(page, 2)
-    page.locator('.st-key-history-actions a[href*="compare"]').click()
+    page.locator('.st-key-history-actions a[href*="compare"]').first.click()
     at_page(page, "Compare")
     expect(page.locator('[class*="st-key-compare-entry-"]')).to_have_count(2)
 

@@ -28,6 +28,6 @@ def test_int8_is_made_of_the_sample_and_stands_in_the_tree(open_browser: Open, s
     [made] = [one for one in site.store.models() if variant_of(one)]
     in_the_tree = keyed(page, f"variants.show.{made.content_sha256[:12]}")
     expect(in_the_tree).to_be_visible()
-    assert [step.kind.name for step in steps_of(made)] == ["int8_static"]
+    assert [step.kind for step in steps_of(made)] == ["int8_static"]
     page.reload()  # the family is the server's, not the session's
     expect(in_the_tree).to_be_visible()
