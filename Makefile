@@ -50,13 +50,16 @@ types: $(VENV)/.dev ## mypy --strict on core, dashboard and benchmarks
 layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
 
-# Files in this order: the quick ones come last and leave no process without work.
+# What is known first comes first; each part names its slowest tests and its time.
+SLOWEST := --durations=10 --durations-min=1 -m "not slow"
+
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
-	@$(BIN)/pytest tests/integration tests/views tests/unit -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
-	@$(BIN)/pytest tests/e2e -m "not slow"
+	@$(BIN)/pytest tests/unit -n 2 --dist worksteal $(SLOWEST)
+	@$(BIN)/pytest tests/integration tests/views -n 2 --dist loadfile $(SLOWEST)
+	@$(BIN)/pytest tests/e2e -n 2 --dist worksteal $(SLOWEST)
 
 e2e: $(VENV)/.dev ## Browser tests alone
-	@$(BIN)/pytest tests/e2e
+	@$(BIN)/pytest tests/e2e -n 2 --dist worksteal
 
 test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (12 to 30 minutes)
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup

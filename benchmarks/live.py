@@ -22,7 +22,8 @@ from playwright.sync_api import Locator, Page, TimeoutError, sync_playwright  # 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.harness import mobilenet  # noqa: E402
 from benchmarks.waiting import earlier_trial, opened  # noqa: E402
-from tests.e2e.conftest import ARGUMENTS, _executable, serving  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable  # noqa: E402
+from tests.serving import serving  # noqa: E402
 
 MOST_S = {"digits_cnn": 1.0, "tiny_transformer": 1.0, "MobileNetV3-Small": 2.5}
 REST_MS = 4000  # between two moves: a person looks

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks import models
-from tests.e2e.conftest import serving
+from tests.serving import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 STATES = ("quiet", "burner", "burners", "browser")

@@ -32,7 +32,8 @@ from benchmarks.waiting import ONE_THREAD, asked, earlier_trial, opened  # noqa:
 from core.evidence.statistics import t_quantile  # noqa: E402
 from core.show.verdict import busy_words  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
-from tests.e2e.conftest import ARGUMENTS, _executable, named, presented, serving  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable, named, presented  # noqa: E402
+from tests.serving import serving  # noqa: E402
 
 VIEWERS = (0, 1, 5)
 SETTINGS = {"threads": ONE_THREAD, "level": ("--graph-optimization-level", "ORT_ENABLE_BASIC")}

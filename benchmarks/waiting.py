@@ -27,7 +27,8 @@ from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
 from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.harness import mobilenet  # noqa: E402
-from tests.e2e.conftest import ARGUMENTS, _executable, serving  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable  # noqa: E402
+from tests.serving import serving  # noqa: E402
 
 FIRST_S, VERDICT_S = 2.0, 10.0
 PATIENCE_S = 120.0

@@ -52,7 +52,7 @@ KINDS = {  # in the legend
 }
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
 LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 380, 900, 120
-CHARACTER_PX, LABEL_PX = 6.5, 14  # of a label: a character, and a line
+CHARACTER_PX, LABEL_PX = 7.1, 14  # of a label: a character, and a line
 BESIDE_PX = 110  # a scale of colours and the margins
 LEAST_LABEL = 5  # characters; shorter ones say nothing
 DEEP = 100  # levels; of a deeper graph the first ones show
@@ -384,7 +384,7 @@ def _points(
         mode="markers+text",
         text=[plain(one.label) for one in points],
         textposition="middle right",
-        textfont={"color": TEXT, "size": 11},
+        textfont={"color": TEXT, "size": 12},
         hovertext=[one.hover for one in points],
         hovertemplate="%{hovertext}<extra></extra>",
         marker=marker,

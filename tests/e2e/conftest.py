@@ -1,4 +1,8 @@
-"""A real browser on a real server, each on a home of its own; nothing outside of this machine is reached."""
+"""A real browser on a real server over the recorded results; nothing outside of this machine is reached.
+
+A test that changes what is stored, or measures, asks for `open_browser`: the server is its own. One that only
+looks asks for `look`: all tests of a process share that server. Things are found by role, key and state.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,23 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.run.explanation import explanations
+from core.store import STORE_NAME, Store
+from core.store.recorded import MARK_FILE
+from core.store.studies import StudyRecord
+from dashboard import demo
+from tests.serving import LOG, serving
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
     "--no-sandbox",
@@ -33,10 +40,13 @@ HOW_TO_GET_IT = (
     "No browser for the browser tests: install chromium, run `python -m playwright install chromium`, "
     "or set ORTUNE_CHROMIUM to one."
 )
-START_S = 60.0
 POLICY = "Content Security Policy"  # as Chromium says what it refused
-PATIENCE_MS = 60_000.0  # a busy machine of two cores
-RACE_MS = 2 * PATIENCE_MS
+PATIENCE_MS = 120_000.0  # a machine of two cores with much else to do
+JOB_MS = 2 * PATIENCE_MS  # what a worker has to do
+TEST_S = 900.0
+VIEWPORT = {"width": 1440, "height": 900}
+
+Open = Callable[..., Page]
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -45,6 +55,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(TEST_S))
+
+
+# --- the browser
 
 
 def _executable() -> str | None:
@@ -54,7 +68,7 @@ def _executable() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:
@@ -67,76 +81,73 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@dataclass(frozen=True)
+class Site:
+    """A running server and the folder where it keeps everything."""
 
+    url: str
+    home: Path
 
-@pytest.fixture(scope="package")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server of this session keeps everything."""
-    return tmp_path_factory.mktemp("ortune")
-
-
-@pytest.fixture(scope="package")
-def app_url(home: Path) -> Iterator[str]:
-    """`python -m dashboard`, as a user starts it."""
-    with serving(home) as (url, _):
-        yield url
+    @property
+    def store(self) -> Store:
+        return Store(self.home / STORE_NAME)
 
 
 @contextlib.contextmanager
-def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server of its own, with its address."""
-    port = free_port()
-    environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
-    log = (home / "server.log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "dashboard", "--port", str(port), *options],
-        cwd=ROOT,
-        env=environment,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    url = f"http://127.0.0.1:{port}"
+def recorded_home() -> Iterator[Path]:
+    """Unpack the recorded results without the mark that says so: everything may be done with them."""
+    folder = demo.unpack()
     try:
-        _await(url, server, home / "server.log")
-        yield url, server
+        (folder / MARK_FILE).unlink()
+        yield folder
     finally:
-        if server.poll() is None:
-            os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait(20)
-        log.close()
-
-
-def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
-                if answer.read() == b"ok":
-                    return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError(f"The server did not start:\n{log.read_text()[-3000:]}")
+        demo.remove(folder)
 
 
 @pytest.fixture
-def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callable[..., Page]]:
-    """Open the app as a new visitor; afterwards, nothing foreign was asked for and nothing had crashed."""
+def home() -> Iterator[Path]:
+    with recorded_home() as folder:
+        yield folder
+
+
+@pytest.fixture
+def site(home: Path) -> Iterator[Site]:
+    """A server of this test alone."""
+    with serving(home) as (url, _):
+        yield Site(url, home)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Site]:
+    """The server of all tests that only look."""
+    with recorded_home() as folder, serving(folder) as (url, _):
+        yield Site(url, folder)
+
+
+@pytest.fixture
+def open_browser(browser: Browser, site: Site) -> Iterator[Open]:
+    """Open the server of this test, each time as a new visitor."""
+    with visitors(browser, site) as open_it:
+        yield open_it
+
+
+@pytest.fixture
+def look(browser: Browser, shared: Site) -> Iterator[Open]:
+    """Open the shared server, each time as a new visitor."""
+    with visitors(browser, shared) as open_it:
+        yield open_it
+
+
+@contextlib.contextmanager
+def visitors(browser: Browser, site: Site) -> Iterator[Open]:
+    """Open pages; afterwards, nothing foreign was asked for, nothing was refused, and nothing had crashed."""
     contexts, requests, refused = [], [], []
-    log = home / "server.log"
+    log = site.home / LOG
     begun_at = log.stat().st_size
 
-    def open_it(path: str = "/", *, scheme: str = "light") -> Page:
+    def open_it(path: str = "/", *, scheme: str = "light", width: int = VIEWPORT["width"]) -> Page:
         context = browser.new_context(
-            viewport={"width": 1440, "height": 900},
+            viewport={**VIEWPORT, "width": width},  # type: ignore[arg-type]
             color_scheme=scheme,  # type: ignore[arg-type]
             reduced_motion="reduce",
             accept_downloads=True,
@@ -147,14 +158,17 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
         page.on("request", lambda request: requests.append(request.url))
         page.on("websocket", lambda socket_: requests.append(socket_.url))
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
-        page.goto(app_url + path)
+        page.goto(site.url + path)
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
         finished(page)
         return page
 
     yield open_it
     crashed = [
-        page for context in contexts for page in context.pages if page.get_by_test_id("stException").count()
+        page.url
+        for context in contexts
+        for page in context.pages
+        if page.get_by_test_id("stException").count()
     ]
     for context in contexts:
         context.close()
@@ -163,20 +177,61 @@ def open_browser(browser: Browser, app_url: str, home: Path) -> Iterator[Callabl
     hosts = {
         urlsplit(url).netloc for url in requests if urlsplit(url).scheme not in ("data", "blob", "about")
     }
-    assert hosts <= {urlsplit(app_url).netloc}
+    assert hosts <= {urlsplit(site.url).netloc}
     assert b"Traceback" not in log.read_bytes()[begun_at:]
 
 
-@pytest.fixture
-def page(open_browser: Callable[..., Page]) -> Page:
-    """The app, just opened by somebody new."""
-    return open_browser()
+# --- the recorded results
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Results of the recording, by kind."""
+
+    slower: Trial  # against ONNX Runtime's default, of the sample model
+    explained: Trial  # faster, the winner of `search`, with an explanation; the newest of the sample model
+    comparison: Comparison  # of several configurations
+    curve: Comparison  # over the batch size
+    profile: Trial
+    search: StudyRecord  # of the sample model, with an answer
+
+
+def recorded(store: Store) -> Recorded:
+    """Find the results of the recording that tests open; all are of the sample model `digits_cnn`."""
+    races = [one for one in store.comparisons(limit=1000) if one.model_name == "digits_cnn"]
+    (search,) = (one for one in store.studies() if one.model_name == "digits_cnn")
+    trials = [one for one in store.trials(limit=1000, kind="measure") if one.model_name == "digits_cnn"]
+    return Recorded(
+        slower=next(one for one in trials if one.spec.get("session") == {"intra_op_num_threads": 1}),
+        explained=next(one for one in trials if list(explanations(store, [one.id]))),
+        comparison=max((one for one in races if not one.study), key=lambda one: len(one.contestants)),
+        curve=next(one for one in races if one.study.startswith("curve")),
+        profile=store.trials(kind="profile")[0],
+        search=store.study(search.id),
+    )
+
+
+def show(page: Page, trial: Trial, path: str = "/") -> None:
+    """Open a result by its address, and wait until it is drawn."""
+    parts = urlsplit(page.url)
+    page.goto(f"{parts.scheme}://{parts.netloc}{path}?trial={trial.id}")
+    expect(page.locator(".st-key-numbers")).to_be_visible()
+    finished(page)
+
+
+# --- what a person does
 
 
 def visit(page: Page, name: str) -> None:
     """Go to another page by the navigation."""
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name=name).click()
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name=name, exact=True).click()
+    at_page(page, name)
+
+
+def at_page(page: Page, name: str) -> None:
+    """Wait until a page is drawn to its end."""
     expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+    finished(page)
 
 
 def finished(page: Page) -> None:
@@ -184,17 +239,58 @@ def finished(page: Page) -> None:
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
 
 
+def until(page: Page, holds: Callable[[], bool]) -> None:
+    """Wait for what only the server's side tells."""
+    for _ in range(int(PATIENCE_MS / 100)):
+        if holds():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("It never came to that.")
+
+
+def keyed(page: Page, key: str) -> Locator:
+    """An element or container by its key, which Streamlit writes into its class."""
+    return page.locator(f".st-key-{key.replace('.', '-')}").first
+
+
+def button(page: Page, key: str) -> Locator:
+    return keyed(page, key).locator("button").first
+
+
+def field(page: Page, key: str) -> Locator:
+    return keyed(page, key).locator("input").first
+
+
+def type_into(page: Page, key: str, text: str) -> None:
+    """Type into a field, and wait until the page has answered."""
+    field(page, key).fill(text)
+    field(page, key).press("Enter")
+    expect(field(page, key)).to_have_value(text)
+    finished(page)
+
+
+def saved(page: Page, press: Locator, target: Path) -> Path:
+    """Press a button that downloads; return where the file was put: in `target`, under its own name."""
+    expect(press).to_be_enabled()
+    with page.expect_download() as download:
+        press.click()
+    path = target / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
 def run_button(page: Page) -> Locator:
     """The one primary button of Tune; other buttons have "run" in their names too."""
-    return page.locator(".st-key-run button").first
+    return button(page, "run")
 
 
-def started(page: Page, button: Locator) -> None:
-    """Press `button` and wait for its trial in the address: a short run may be over before it is seen."""
+def started(page: Page, press: Locator) -> str:
+    """Press a button that starts a job, and return the id that stands in the address from then on."""
     before = named(page.url)
-    expect(button).to_be_enabled()
-    button.click()
+    expect(press).to_be_enabled()
+    press.click()
     page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
+    return next(ids[0] for name, ids in named(page.url).items() if ids != before.get(name))
 
 
 def named(url: str) -> dict[str, list[str]]:
@@ -204,7 +300,7 @@ def named(url: str) -> dict[str, list[str]]:
 
 def presented(page: Page) -> str:
     """Begin a presentation on `page`; the address that others open to follow it."""
-    page.get_by_role("button", name="Present").click()
+    button(page, "follow.present").click()
     link = page.get_by_test_id("stSidebar").get_by_test_id("stCode")
     expect(link).to_contain_text("follow=")
     return re.sub(r"\s", "", link.inner_text())
@@ -212,29 +308,17 @@ def presented(page: Page) -> str:
 
 def number(page: Page, name: str) -> Locator:
     """The field of a setting, by its ORT name."""
-    return page.locator(f".st-key-knob-{name} input")
+    return field(page, f"knob-{name}")
 
 
 def set_number(page: Page, name: str, value: int) -> None:
-    number(page, name).fill(str(value))
-    number(page, name).press("Enter")
-    expect(page.get_by_text("changed from default")).to_be_visible()
+    type_into(page, f"knob-{name}", str(value))
 
 
 def raced(page: Page) -> None:
     """Wait for the result of the race that the address names."""
-    finished(page)  # until then the result of before stands there, piece by piece
-    expect(page.get_by_text(f"Trial {named(page.url)['trial'][0][:12]}")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"complete$")).first).to_be_visible(timeout=RACE_MS)
-    expect(page.locator(".st-key-live")).to_have_count(0)
+    expect(page.locator(".st-key-live")).to_have_count(0, timeout=JOB_MS)
     expect(page.locator(".st-key-cancel")).to_have_count(0)
     expect(run_button(page)).to_be_enabled()
     finished(page)
     expect(page.locator(".st-key-numbers")).to_be_visible()
-
-
-def run(page: Page, budget_s: int = 4) -> None:
-    """Press Run and wait for the result of a short race: what is seen matters here, not the answer."""
-    set_number(page, "budget_s", budget_s)
-    started(page, run_button(page))
-    raced(page)

@@ -10,12 +10,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dashboard import demo
-from tests.e2e.conftest import PATIENCE_MS, finished, presented, serving, visit
+from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, presented, run_button, saved, visit
+from tests.serving import serving
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def demo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`python -m dashboard --demo`; its home goes with it."""
     home = tmp_path_factory.mktemp("demo")
@@ -38,39 +39,33 @@ def visitor(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-@pytest.fixture
-def follower(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(PATIENCE_MS)
-    yield context.new_page()
-    context.close()
-
-
 def arrive(page: Page, url: str) -> None:
     page.goto(url)
     expect(page.get_by_test_id("stHeading").first).to_be_visible()
     finished(page)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_of_a_result_opens_without_a_network(
-    scheme: str, demo_url: str, visitor: Page, browser: Browser, tmp_path: Path
+    demo_url: str, visitor: Page, browser: Browser, tmp_path: Path
 ) -> None:
     arrive(visitor, demo_url)
-    expect(visitor.get_by_text("not measured here")).to_be_visible()
-    expect(visitor.locator(".st-key-run button").first).to_be_disabled()
+    expect(run_button(visitor)).to_be_disabled()  # it was recorded: nothing is measured
     heading = visitor.locator(".st-key-verdict h2").inner_text()
     said = re.sub(r"^[a-z_]+\s+", "", heading).strip()  # without the name of its icon
-    visitor.get_by_role("button", name="Report").click()
+    visitor.locator('.st-key-pane-result [class*="-report"] button').first.click()
     price = visitor.get_by_role("spinbutton", name="Price per hour")
     price.fill("0.34")
     price.press("Enter")
-    expect(visitor.get_by_text("per million").first).to_be_visible()
-    with visitor.expect_download() as downloading:
-        visitor.get_by_role("button", name="Download HTML").click()
-    path = tmp_path / "report.html"
-    downloading.value.save_as(path)
+    download = visitor.locator('[class*="-report-html"] button').first
+    expect(download).to_be_visible()
+    finished(visitor)
+    path = saved(visitor, download, tmp_path)
+    for scheme in ("light", "dark"):
+        is_whole(browser, path, said, scheme)
 
+
+def is_whole(browser: Browser, path: Path, said: str, scheme: str) -> None:
+    """Open a report without a network, and look at its verdict, its price and its plots."""
     context = browser.new_context(color_scheme=scheme, offline=True)  # type: ignore[arg-type]
     asked: list[str] = []
     problems: list[str] = []
@@ -82,13 +77,12 @@ def test_a_report_of_a_result_opens_without_a_network(
     report.on("pageerror", lambda error: problems.append(str(error)))
     report.on("console", lambda one: problems.append(one.text) if one.type == "error" else None)
     report.goto(path.as_uri())
-    expect(report.locator(".recorded")).to_contain_text("not measured here")
+    expect(report.locator(".recorded")).to_be_visible()
     expect(report.locator(".verdict")).to_contain_text(said)
     figures = report.locator(".plot")
     expect(figures).to_have_count(3)
     for number in range(3):
         expect(figures.nth(number).locator("svg.main-svg").first).to_be_visible()
-    expect(report.get_by_role("heading", name="Cost per million inferences")).to_be_visible()
     figures.nth(0).locator(".scatterlayer .point").first.hover(force=True)  # it answers to the mouse
     expect(figures.nth(0).locator(".hoverlayer .hovertext").first).to_be_visible()
     paper, text = report.evaluate(
@@ -102,21 +96,16 @@ def test_a_report_of_a_result_opens_without_a_network(
     context.close()
 
 
-def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(
-    demo_url: str, visitor: Page, follower: Page
-) -> None:
-    arrive(visitor, demo_url)
+def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(look: Open) -> None:
+    visitor = look()
     address = presented(visitor)
-    arrive(follower, address)
-    expect(follower.get_by_text("You follow a presenter")).to_be_visible()
-    expect(visitor.get_by_text("1 follows.")).to_be_visible()
-
+    follower = look("/" + address.split("://")[1].partition("/")[2])
     visit(visitor, "Search")
     expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
-    question = "Most rows per second"
-    visitor.get_by_role("radio", name=question).click()
-    chosen = follower.get_by_role("radio", name=question)
-    expect(chosen).to_have_attribute("aria-checked", "true")
+    chosen = visitor.locator(".st-key-search-preset").get_by_role("radio").nth(1)
+    chosen.click()
+    followed = follower.locator(".st-key-search-preset").get_by_role("radio").nth(1)
+    expect(followed).to_have_attribute("aria-checked", "true")
     for _ in range(30):  # nothing that changes anything is reached by the keyboard
         follower.keyboard.press("Tab")
         held = (
@@ -126,5 +115,6 @@ def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(
 
     follower.goto(address.replace("/?", "/history?"))  # elsewhere than the presenter: back
     expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
-    visitor.get_by_role("button", name="Stop presenting").click()
-    expect(follower.get_by_text("The presentation is over")).to_be_visible()
+    button(visitor, "follow.end").click()
+    expect(button(visitor, "follow.present")).to_be_visible()
+    expect(button(follower, "follow.present")).to_be_visible()  # the page is its own again

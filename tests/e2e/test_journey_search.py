@@ -1,99 +1,76 @@
-"""From a question to the downloaded YAML of its answer: searched, watched, reloaded, loaded into Tune."""
+"""From a question to the YAML of its answer: searched, watched by two, cancelled, resumed, and taken away."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
-from core.show.sheets import searches
 from core.spec import spec_from_yaml
-from core.store import Store
-from tests.e2e.conftest import finished, number, started, visit
-from tests.e2e.test_layout import covered, drawn, hard_to_read
-
-Open = Callable[..., Page]
-ANSWERED_MS = 90_000
-STEPS_TO_15_S = 3  # of the slider, down from 60 s
-LOADS = ("FOUND", "UNDECIDED", "REJECTED", "NO_DIFFERENCE")  # outcomes with something to take along
-
-
-def study_of(page: Page) -> str:
-    expect(page).to_have_url(re.compile("study="))
-    return parse_qs(urlsplit(page.url).query)["study"][0]
+from tests.e2e.conftest import (
+    JOB_MS,
+    Open,
+    Site,
+    at_page,
+    button,
+    field,
+    finished,
+    named,
+    number,
+    recorded,
+    saved,
+    started,
+)
 
 
 def ask(page: Page) -> str:
-    """Start a search of 15 s and return its id."""
-    time = page.locator(".st-key-search-budget_s input").first
+    """Start a search of 20 s and return its id."""
+    time = field(page, "search.budget_s")
     time.focus()
-    for _ in range(STEPS_TO_15_S):
-        time.press("ArrowLeft")
-    expect(page.locator(".st-key-search-budget_s")).to_contain_text("15 s")
+    for key in ("Home", "ArrowRight", "ArrowRight"):
+        time.press(key)
+    expect(time).to_have_value("2")
     finished(page)
-    started(page, page.locator(".st-key-search-run button").first)
-    return study_of(page)
+    return started(page, button(page, "search.run"))
 
 
-def test_from_the_question_to_the_yaml(open_browser: Open, home: Path, tmp_path: Path) -> None:
-    page = open_browser()
-    visit(page, "Search")
-    expect(page.get_by_text("Nothing searched yet")).to_be_visible()
-    expect(page.get_by_text("combinations are really different")).to_be_visible()
-    study = ask(page)
-
-    box = page.locator(".st-key-search-live")
-    expect(box).to_contain_text("Best so far")
-    expect(box).to_contain_text(re.compile(r"[\d,]+ tried · [\d,]+ of [\d,]+ not tried"))
-    expect(box.locator("canvas")).to_have_count(2)
-    page.reload()  # what runs is found again
-    expect(page.locator(".st-key-search-live").or_(page.locator(".st-key-search-answer"))).to_be_visible()
-    answer = page.locator(".st-key-search-answer")
-    expect(answer).to_be_visible(timeout=ANSWERED_MS)
-
-    record = Store(home / "ortune.db").study(study)
-    assert record.answer is not None
-    expect(answer).to_contain_text(searches.sentence(record.answer))
-    expect(page.get_by_role("heading", name="Everything that was tried")).to_be_visible()
-    assert hard_to_read(drawn(page, 4)) == []
-    assert covered(page) == []
-    assert record.answer["outcome"] in LOADS
-    page.locator(".st-key-search-load button").first.click()
-    expect(page.get_by_role("heading", name="Tune", level=1)).to_be_visible()
-    winner = record.answer["winner"]
-    if winner is None:  # nothing beats the default, which is loaded
-        expect(page.get_by_text("All settings at their defaults")).to_be_visible()
-        return
-    threads = winner["spec"].get("session", {}).get("intra_op_num_threads")
-    expect(number(page, "intra_op_num_threads")).to_have_value("" if threads is None else str(threads))
-    expect(page).to_have_url(re.compile(f"trial={winner['trial']}"))
-
-    page.get_by_role("link", name="Export YAML").click()
-    expect(page.get_by_role("heading", name="Export", level=1)).to_be_visible()
-    with page.expect_download() as download:
-        page.get_by_role("button", name=re.compile(r"Download .*\.yaml")).first.click()
-    target = tmp_path / download.value.suggested_filename
-    download.value.save_as(target)
-    session = spec_from_yaml(target.read_text()).to_dict().get("session", {})
-    assert session == winner["spec"].get("session", {})
-
-
-def test_a_cancelled_search_is_resumed_and_a_second_browser_sees_it(open_browser: Open, home: Path) -> None:
+def test_a_search_is_cancelled_seen_by_another_resumed_and_answered(open_browser: Open, site: Site) -> None:
     page = open_browser("/search")
     study = ask(page)
-    expect(page.locator(".st-key-search-live")).to_contain_text("Best so far")
+    expect(page.locator(".st-key-search-live canvas")).to_have_count(2, timeout=JOB_MS)
+    button(page, "search.cancel").click()
+    expect(button(page, "search.resume")).to_be_visible()
+    assert site.store.study(study).state == "CANCELLED"
+
     other = open_browser("/search", scheme="dark")  # without a link
-    expect(other.locator(".st-key-search-live")).to_be_visible()
-    assert study_of(other) == study
-    page.locator(".st-key-search-cancel button").first.click()
+    button(other, "search.resume").click()
+    expect(button(other, "search.resume")).to_have_count(0)
+    page.reload()
     for one in (page, other):
-        expect(one.get_by_text("The search was cancelled.")).to_be_visible()
-    assert Store(home / "ortune.db").study(study).tried
-    page.locator(".st-key-search-resume button").first.click()
-    expect(page.locator(".st-key-search-live").or_(page.locator(".st-key-search-answer"))).to_be_visible()
-    expect(page.locator(".st-key-search-answer")).to_be_visible(timeout=ANSWERED_MS)
-    assert study_of(page) == study
-    assert Store(home / "ortune.db").study(study).state == "COMPLETE"
+        expect(one.locator(".st-key-search-answer")).to_be_visible(timeout=JOB_MS)
+        finished(one)
+        assert named(one.url)["study"] == [study]
+    after = site.store.study(study)
+    assert after.state == "COMPLETE"
+    assert after.tried
+
+
+def test_an_answer_goes_into_tune_and_leaves_as_yaml(look: Open, shared: Site, tmp_path: Path) -> None:
+    search = recorded(shared.store).search
+    assert search.answer is not None
+    winner = search.answer["winner"]
+    page = look(f"/search?study={search.id}")
+    button(page, "search.load").click()
+    at_page(page, "Tune")
+    page.wait_for_url(lambda url: named(url)["trial"] == [winner["trial"]], wait_until="commit")
+    expect(number(page, "batch_size")).to_have_value(str(winner["spec"]["workload"]["batch_size"]))
+
+    page.locator('.st-key-pane-result a[href*="export"]').first.click()
+    at_page(page, "Export")
+    written = saved(page, button(page, "export.download"), tmp_path)
+    assert spec_from_yaml(written.read_text()).to_dict()["session"] == winner["spec"]["session"]
+    page.locator(".st-key-export-format").get_by_role("combobox").click()
+    page.get_by_role("option").filter(has_text=".py").first.click()
+    expect(button(page, "export.download")).to_contain_text(".py")
+    script = saved(page, button(page, "export.download"), tmp_path)
+    compile(script.read_text(), script.name, "exec")

@@ -19,7 +19,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests import tiny_models
-from tests.e2e.conftest import ARGUMENTS, _executable, serving
+from tests.e2e.conftest import ARGUMENTS, _executable
+from tests.serving import serving
 
 NAMES = (
     "../x.onnx",

@@ -167,8 +167,12 @@ def test_what_a_killed_server_leaves_goes_at_the_next_start(
     assert store.trial(one.said["trial"]).state == "RUNNING"
     assert one.left() == before, "a living process uses it"
     assert not incoming.exists()
+    family = psutil.Process(one.process.pid).children(recursive=True)
+    assert family, "contestants, of which all but one are frozen at any moment"
     one.process.kill()
     one.process.wait(20)
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
     assert one.left() != []
     settle(store)
     assert store.trial(one.said["trial"]).state == "FAIL"

@@ -1,0 +1,124 @@
+"""What can be read of a page as it stands: accessible to everybody, large enough, nothing covered or cut."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import PATIENCE_MS
+
+GRAVE = ("serious", "critical")
+LEAST_PX, LEAST_CONTRAST = 12, 4.5
+
+# Every text of a plot that is too small, or has too little contrast to what lies behind the plot.
+UNREADABLE = """
+() => {
+  const parts = css => (css.match(/[\\d.]+/g) || []).map(Number)
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+  const behind = node => {
+    for (let at = node; at; at = at.parentElement) {
+      const color = parts(getComputedStyle(at).backgroundColor)
+      if (color.length === 3 || color[3] === 1) return color
+    }
+    return [255, 255, 255]
+  }
+  return [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => {
+    const back = light(behind(plot))
+    return [...plot.querySelectorAll('text')]
+      .filter(one => one.textContent.trim() && !one.closest('.bartext'))
+      .map(one => {
+        const style = getComputedStyle(one), fore = light(parts(style.fill))
+        const [low, high] = [Math.min(fore, back), Math.max(fore, back)]
+        const contrast = (high + 0.05) / (low + 0.05)
+        return { text: one.textContent, px: parseFloat(style.fontSize), contrast }
+      })
+      .filter(one => one.px < LEAST_PX || one.contrast < LEAST_CONTRAST)
+  })
+}
+""".replace("LEAST_PX", str(LEAST_PX)).replace("LEAST_CONTRAST", str(LEAST_CONTRAST))
+
+# Where the toolbar of a plot lies over its legend, and texts that reach beyond their plot.
+COVERED = """
+() => [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => {
+  const bar = plot.querySelector('.modebar')?.getBoundingClientRect()
+  const whole = plot.getBoundingClientRect(), found = []
+  for (const legend of plot.querySelectorAll('.legend .traces, .legend .groups')) {
+    const box = legend.getBoundingClientRect()
+    if (bar && box.width && box.left < bar.right && box.right > bar.left && box.top < bar.bottom &&
+        box.bottom > bar.top) found.push('toolbar over ' + legend.textContent)
+  }
+  for (const one of plot.querySelectorAll('text')) {
+    const box = one.getBoundingClientRect()
+    if (box.width && (box.left < whole.left - 1 || box.right > whole.right + 1))
+      found.push('cut: ' + one.textContent)
+  }
+  return found
+})
+"""
+
+# How far something reaches beyond the screen, in pixels; plots that are still as wide as the window was.
+BEYOND = """
+() => [document.documentElement, document.querySelector('.stMain')]
+  .map(one => one.scrollWidth - one.clientWidth)
+  .concat([...document.querySelectorAll('.js-plotly-plot .main-svg')]
+    .map(plot => Math.floor(plot.getBoundingClientRect().right - innerWidth)))
+  .filter(px => px > 0)
+"""
+
+READ_OUT = """
+() => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
+"""
+
+
+def grave(page: Page) -> list[str]:
+    """What axe-core finds on a page as it stands, a line each."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:120]} {(node['any'] or [{'message': ''}])[0]['message'][:160]}"
+        for one in found
+        if one["impact"] in GRAVE
+        for node in one["nodes"]
+    ]
+
+
+def marked_up(page: Page) -> list[str]:
+    """Names that are read out with markup in them."""
+    names: list[str] = page.evaluate(READ_OUT)
+    assert names
+    return [name for name in names if re.search(r"[`\\]|:material/|:[a-z-]+\[|\*\*", name)]
+
+
+def plots(page: Page, least: int) -> None:
+    """Wait until at least so many plots are there."""
+    expect(page.locator(".js-plotly-plot:has(.main-svg)").nth(least - 1)).to_be_attached()
+
+
+def bad_plots(page: Page) -> list[Any]:
+    """Texts of plots that are too small, too pale, covered or cut."""
+    return in_the_end(page, f"() => [...({UNREADABLE})(), ...({COVERED})()]")
+
+
+def in_the_end(page: Page, script: str) -> list[Any]:
+    """What a script complains of, however long one waits: a plot is drawn in several steps."""
+    settled(page, "() => document.querySelectorAll('.js-plotly-plot text').length")
+    found: list[Any] = page.evaluate(script)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while found and time.monotonic() < deadline:
+        page.wait_for_timeout(250)
+        found = page.evaluate(script)
+    return found
+
+
+def settled(page: Page, script: str) -> Any:
+    """What a script answers once it answers the same twice."""
+    before, found = None, page.evaluate(script)
+    while found != before:
+        page.wait_for_timeout(150)
+        before, found = found, page.evaluate(script)
+    return found

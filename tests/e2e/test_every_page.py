@@ -1,0 +1,81 @@
+"""Every page with a result on it: accessible, readable, in its place, and working under the policy."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.e2e import reading
+from tests.e2e.conftest import Open, visit
+
+# Page -> how many plots its recorded result has at least.
+PLOTS = {
+    "Tune": 1,
+    "Search": 3,
+    "Compare": 2,
+    "Curves": 2,
+    "Profile": 1,
+    "Why": 2,
+    "Graph": 1,
+    "Machine": 0,
+    "Models": 0,
+    "Variants": 0,
+    "Accuracy": 0,
+    "Scorecard": 0,
+    "History": 0,
+    "Export": 0,
+}
+ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("head-action", "search-run", "compare-run"))
+HAVE_ACTION = (
+    "Search",
+    "Compare",
+    "Curves",
+    "Profile",
+    "Why",
+    "Machine",
+    "Variants",
+    "Accuracy",
+    "Scorecard",
+)
+
+
+def pages(page: Page) -> list[str]:
+    """Names of all pages, as the navigation has them."""
+    links = page.get_by_test_id("stSidebarNav").get_by_role("link")
+    return [text.split("\n")[-1].strip() for text in links.all_inner_texts()]
+
+
+def go_to(page: Page, name: str) -> None:
+    visit(page, name)
+    if PLOTS[name]:
+        reading.plots(page, PLOTS[name])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_and_its_plots_can_be_read(look: Open, scheme: str) -> None:
+    """The browser's complaints of the policy are counted when the page is closed."""
+    page = look(scheme=scheme)
+    assert pages(page) == list(PLOTS)
+    wrong: dict[str, list[object]] = {}
+    places = {}
+    for name in PLOTS:
+        go_to(page, name)
+        wrong[name] = [*reading.bad_plots(page), *reading.marked_up(page), *reading.grave(page)]
+        if name in (*HAVE_ACTION, "Export"):
+            box = page.locator(ACTION).first.bounding_box()
+            assert box is not None
+            places[name] = (round((box["x"] + box["width"]) / 4), round((box["y"] + box["height"] / 2) / 12))
+    assert {name: lines for name, lines in wrong.items() if lines} == {}
+    assert len(set(places.values())) == 1, places
+
+
+def test_no_page_is_wider_than_a_small_screen_and_plots_follow(look: Open) -> None:
+    page = look()
+    wrong: dict[str, list[object]] = {}
+    for name in PLOTS:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        go_to(page, name)
+        for width in (900, 400):
+            page.set_viewport_size({"width": width, "height": 900})
+            wrong[f"{name} at {width} px"] = reading.in_the_end(page, reading.BEYOND)
+    assert {name: lines for name, lines in wrong.items() if lines} == {}

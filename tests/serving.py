@@ -1,0 +1,87 @@
+"""A server of its own, started as a user starts it, and questions that only speak HTTP with it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from core.wire.files import ROOT
+
+START_S = 120.0
+LOG = "server.log"  # in the home of a server: what it said
+
+# Headers that ask for a WebSocket.
+SOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec_WebSocket_Version": "13",
+    "Sec_WebSocket_Key": "MDEyMzQ1Njc4OWFiY2RlZg==",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start `python -m dashboard` on a free port; yield its address and its process."""
+    port = free_port()
+    environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
+    log = (home / LOG).open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "dashboard", "--port", str(port), *options],
+        cwd=ROOT,
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _await(url, server, home / LOG)
+        yield url, server
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait(20)
+        log.close()
+
+
+def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
+                if answer.read() == b"ok":
+                    return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"The server did not start:\n{log.read_text()[-3000:]}")
+
+
+def ask(url: str, path: str = "/", *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+    """Ask a server, with any headers; `_` in their names stands for `-`."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    connection.request(method, path, headers=named)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer
