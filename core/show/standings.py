@@ -124,7 +124,7 @@ def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
         margin = f"±{100 * _margin(comparison):g} %"
         return f"{names} are equally fast within the equivalence margin of {margin}.{rest}"
     widths = [found[trial].get("half_width") for trial in first if trial in found]
-    known = [one for one in widths if precision_is_known(one)]
+    known = [one for one in widths if one is not None and precision_is_known(one)]
     reach = f"intervals reach {precision_text(max(known))}" if len(known) == len(widths) else WIDE
     may = _listed([named[trial] for trial in first], "or")
     return f"Inconclusive: {reach}. The fastest may be {may}. {LONGER}{rest}"

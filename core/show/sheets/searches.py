@@ -82,8 +82,8 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     match answer["outcome"]:
         case "FOUND" if winner is not None:
             short, span = gain_parts(winner["gain"])
-            found = quality_of(answer)
-            grade = f", grade {found.grade}" if found is not None else ""
+            rated = quality_of(answer)
+            grade = f", grade {rated.grade}" if rated is not None else ""
             kept = "; it keeps every limit" if answer["limits"] else ""
             found = f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}"
             if answer.get("busy"):

@@ -148,9 +148,9 @@ def draw_biases(module: torch.nn.Module, seed: int) -> None:
                     weight = own.get(name.replace("bias", "weight"))
                     wide = weight is not None and weight.ndim > 1
                     fan_in = weight[0].numel() if weight is not None and wide else one.numel()
-                    one += _uniform(one, 1 / math.sqrt(fan_in), generator)
+                    one.add_(_uniform(one, 1 / math.sqrt(fan_in), generator))
                 elif name == "weight" and one.ndim == 1 and bool((one == 1).all()):
-                    one += _uniform(one, min(0.5, 1 / math.sqrt(one.numel())), generator)
+                    one.add_(_uniform(one, min(0.5, 1 / math.sqrt(one.numel())), generator))
 
 
 def _uniform(like: torch.Tensor, bound: float, generator: torch.Generator) -> torch.Tensor:
