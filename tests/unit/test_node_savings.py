@@ -272,8 +272,11 @@ def test_a_block_list_takes_what_runs_as_one_with_it() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1), st.floats(-1e-2, 1e-2)), min_size=1, max_size=12),
-    st.floats(0, 1),
+    # no subnormal errors: their quotients have no digits left, and no output differs by 1e-308
+    st.lists(
+        st.tuples(st.floats(0, 1, allow_subnormal=False), st.floats(-1e-2, 1e-2)), min_size=1, max_size=12
+    ),
+    st.floats(0, 1, allow_subnormal=False),
 )
 def test_leaving_more_out_never_adds_error_and_half_is_reached_where_something_stays_quantized(
     pairs: list[tuple[float, float]], whole: float

@@ -7,19 +7,33 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from core.evidence.effects import Codes
+from core.evidence.tried import Tried
 from core.spec.space import Choice
-
-if TYPE_CHECKING:
-    from core.run.search.plan import Known
 
 GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+class Outcomes(Protocol):
+    """What of `plan.Known` failures are read from."""
+
+    @property
+    def tried(self) -> Mapping[Choice, Tried]:
+        """What is known of each configuration that was launched."""
+
+    @property
+    def default(self) -> Choice | None:
+        """ONNX Runtime's default, where it is in the space."""
+
+    @property
+    def codes(self) -> Codes:
+        """The space, a row per configuration and a column per axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +46,7 @@ class Dropped:
     reason: str
 
 
-def dropped(known: Known) -> list[Dropped]:
+def dropped(known: Outcomes) -> list[Dropped]:
     """Return the values, alone or two together, with which nothing ever worked.
 
     The value that explains most failures of one reason is found guilty first, and these count against
@@ -54,7 +68,7 @@ def dropped(known: Known) -> list[Dropped]:
     return found
 
 
-def failing(known: Known, codes: Codes) -> Mask:
+def failing(known: Outcomes, codes: Codes) -> Mask:
     """Which configurations are likely to fail: they have values that were dropped."""
     found = np.zeros(len(codes), dtype=np.bool_)
     for one in dropped(known):
@@ -62,7 +76,7 @@ def failing(known: Known, codes: Codes) -> Mask:
     return found
 
 
-def sound(known: Known, choices: Sequence[Choice]) -> list[Choice]:
+def sound(known: Outcomes, choices: Sequence[Choice]) -> list[Choice]:
     """Return those that nothing says will fail."""
     guilty = dropped(known)
     return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
