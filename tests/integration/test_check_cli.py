@@ -130,7 +130,7 @@ def test_races_are_run_where_targets_need_them_and_reused_where_allowed(
     found = {one["target"]["metric"]: one for one in first.document["targets"]}
     for one in found.values():
         assert (one["state"] == "MET") == (one["cause"] == ""), one
-        assert one["cause"] in ("", "rejected"), one
+        assert one["cause"] in ("", "rejected", "wide"), one  # few launches bound nothing
     again = cli.run("check", config, "--json", "--reuse")
     if first.code == 0:  # a rejected race is made again
         assert again.document["trials"] == first.document["trials"]

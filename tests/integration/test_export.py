@@ -250,7 +250,7 @@ def test_no_network_means_random_weights_in_seconds(
     built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
     assert built.weights == "random"
     assert built.notes[0] == RANDOM_WEIGHTS_NOTE
-    assert "could not be had: Connection refused" in built.notes[1]
+    assert "could not be had: Connection refused" in built.notes[-1]
 
 
 def test_a_server_that_never_answers_is_given_up(
@@ -265,7 +265,7 @@ def test_a_server_that_never_answers_is_given_up(
         built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
         assert time.monotonic() - started < 60
     assert built.weights == "random"
-    assert "could not be had" in built.notes[1]
+    assert "could not be had" in built.notes[-1]
 
 
 def test_downloaded_weights_are_used(
@@ -284,9 +284,7 @@ def test_downloaded_weights_are_used(
     metadata = inspect_model(reply["path"])["metadata"]
     assert metadata["ortune.weights_name"] == trained.name
     assert "ortune.note" not in metadata
-    stored = {
-        one.name: onnx.onnx.numpy_helper.to_array(one) for one in onnx.load(reply["path"]).graph.initializer
-    }
+    stored = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(reply["path"]).graph.initializer}
     np.testing.assert_array_equal(stored["classifier.1.weight"], state["classifier.1.weight"].numpy())
 
 
@@ -299,7 +297,7 @@ def test_a_broken_download_falls_back_to_random_weights(
     (checkpoints / trained.url.rsplit("/", 1)[-1]).write_bytes(b"half a file")
     built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
     assert built.weights == "random"
-    assert "could not be had" in built.notes[1]
+    assert "could not be had" in built.notes[-1]
 
 
 def test_the_process_wide_socket_timeout_is_put_back(empty_cache: Path) -> None:

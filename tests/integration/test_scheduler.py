@@ -383,7 +383,7 @@ class FakeRace:
         monkeypatch.setattr(comparison_run, "race", self)
         monkeypatch.setattr(comparison_run, "placement", lambda *_: (None, None, []))
 
-    def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None):
+    def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None, preloaded=None):
         assert len(entries) == len(self.medians_s)
         self.settings, self.labels = settings, [one.label for one in entries]
         on_progress(Progress(stage="rounds", done=3, total=8))
@@ -675,7 +675,8 @@ def test_stored_spec_carries_the_hash_and_is_found_for_reuse(schedulers, tmp_pat
     assert stored.model.sha256 == one.store.cached_info(str(path))[1]["sha256"]
     assert stored.key() == trial.key
     found = one.store.find_complete(stored.key(), trial.fingerprint, model_sha256=trial.model_sha256)
-    assert (found is None) == (trial.result["grade"] == "F")  # neighbours may have had it rejected
+    rejected_or_busy = trial.result["grade"] == "F" or trial.result.get("busy") is not None
+    assert (found is None) == rejected_or_busy  # by what else runs on the machine
     assert found is None or found.id == trial.id
     again = finished(one, one.submit(kinds.duel(stored)))
     assert (again.state, again.key) == ("COMPLETE", trial.key)
@@ -708,7 +709,7 @@ def test_real_race_of_three_ranks_and_compares_them(schedulers, tmp_path):
     assert whole["placement"]["CPUExecutionProvider"]["nodes"] >= 1
     assert trials["four rows"].result["new_shapes"]
     assert whole["idle_wall_s"] > 0
-    assert found.result["grade"] in ("A", "B", "C", "F")
+    assert found.result["grade"] in ("A", "B", "C", "D", "F")
 
 
 def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(schedulers, tmp_path):

@@ -81,7 +81,7 @@ def test_searches_are_listed_shown_and_deleted(cli: CommandLine, square: Path) -
     shown = cli.run("studies", "show", study[:8])
     assert "What was tried" in shown.out
     assert cli.run("studies", "show", study, "--json").document["winner"] == found["winner"]
-    assert cli.run("studies", "show", study, "--all").out.count("use_io_binding") >= 1
+    assert cli.run("studies", "show", study, "--all").out.count("io_binding=on") >= 1
     url = f"sqlite:///{cli.home}/optuna.db"
     exported = cli.run("studies", "export", study, "--optuna", url, "--json").document
     assert exported["trials"] == found["tried"]

@@ -577,7 +577,7 @@ def test_what_is_the_same_is_said_once_and_asked_for_once(
     at.selectbox(key="curves.second").set_value("inter_op_num_threads").run()
     set_values(at, "1, 2", "inter_op_num_threads")
     assert "4 points, 1 the same as others" in texts(at)
-    assert "ORT_SEQUENTIAL, inter_op_num_threads 2 is ORT_SEQUENTIAL, inter_op_num_threads 1" in texts(at)
+    assert "2 is ORT_SEQUENTIAL" in texts(at)
     at.button(key="curves.run").click().run()
     assert len(specs(submitted[0])) == 3
 

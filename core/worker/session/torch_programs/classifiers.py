@@ -76,7 +76,7 @@ def build(
         )
     trained = torchvision.models.get_model_weights(name).DEFAULT
     size = _image_size(name, trained, image_size)
-    notes = [RANDOM_WEIGHTS_NOTE]
+    notes = [RANDOM_WEIGHTS_NOTE, *([RANDOM_BIASES_NOTE] if biases else [])]
     if pretrained:
         try:
             progress("download", 0, 1, f"{trained.meta.get('_file_size', 0):.0f} MiB")
@@ -91,7 +91,6 @@ def build(
     _wake_zero_layers(module)
     if biases:
         draw_biases(module, seed)
-        notes.append(RANDOM_BIASES_NOTE)
     _settle(module, size)
     return Classifier(module=module, image_size=size, weights="random", weights_name="", notes=notes)
 
