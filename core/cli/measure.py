@@ -464,8 +464,14 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
-        names = {"study": name, "model_name": model.name, "what": what}
-        return kinds.race(asked, **names, wait_quiet_s=patience_s, protocol=kinds.each_alone(asked))
+        return kinds.race(
+            asked,
+            study=name,
+            model_name=model.name,
+            what=what,
+            wait_quiet_s=patience_s,
+            protocol=kinds.each_alone(asked),
+        )
 
     return Study(name=name, strategy=once(Heat(asked=asked, job=race)))
 

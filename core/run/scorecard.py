@@ -292,8 +292,9 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
     def heat(size: int, part: Sequence[Subject]) -> Heat:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
-        how = {"study": study, "what": what, "protocol": kinds.each_alone(asked)}
-        return Heat(asked=asked, job=partial(kinds.race, **how, wait_quiet_s=wait_quiet_s))
+        protocol = kinds.each_alone(asked)
+        job = partial(kinds.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
+        return Heat(asked=asked, job=job)
 
     heats = [
         heat(size, subjects[first : first + MOST_AT_ONCE])
