@@ -105,13 +105,14 @@ def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts()
 
 
 def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> None:
-    sizes = [Configuration(spec=builders.spec(workload={"batch_size": n}), label=str(n)) for n in (2, 4, 8)]
-    several, one = (kinds.race(asked).comparison for asked in (sizes, sizes[:1]))
+    specs = [builders.spec(session={"intra_op_num_threads": count}) for count in (1, 2, 3)]
+    threads = [Configuration(spec=one, label="threads") for one in specs]
+    several, one = (kinds.race(asked).comparison for asked in (threads, threads[:1]))
     assert several is not None
     assert one is not None
     assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
     assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
-    assert kinds.each_alone(sizes)["splits"] == 9
+    assert kinds.each_alone(threads)["splits"] == 9
     exact = builders.spec(protocol={"runs": 50}).protocol
     assert protocol_of(exact, family=3)["splits"] == 3
     assert "splits" not in protocol_of(exact, stage="heat")  # a search divides by itself
