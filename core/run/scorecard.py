@@ -25,7 +25,7 @@ from core.run.study import Heat, Study, once
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, ModelError, SpecError, TunerError
+from core.wire.errors import Cancelled, SpecError, TunerError
 
 MOST_AT_ONCE = 7  # candidates of one race: every further one widens all intervals in the same time
 LOOKED_AT = 500  # newest trials of a model that are searched for a configuration
@@ -67,7 +67,7 @@ class Subject:
         """Why the model cannot be fed `rows` rows at once; empty: it can."""
         try:
             feed_plan(self.at_batch(rows).workload, self.record.info)
-        except (ModelError, SpecError) as error:
+        except SpecError as error:
             return error.message
         return ""
 
@@ -292,9 +292,8 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
     def heat(size: int, part: Sequence[Subject]) -> Heat:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
-        job = partial(
-            kinds.race, study=study, what=what, protocol=kinds.each_alone(asked), wait_quiet_s=wait_quiet_s
-        )
+        protocol = kinds.each_alone(asked)
+        job = partial(kinds.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
         return Heat(asked=asked, job=job)
 
     heats = [

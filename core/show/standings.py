@@ -5,6 +5,7 @@ What `is_rejected` rejects is not ranked: its numbers are told, but never as a v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,9 +124,9 @@ def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
     if not is_open(comparison):
         margin = f"±{100 * _margin(comparison):g} %"
         return f"{names} are equally fast within the equivalence margin of {margin}.{rest}"
-    widths = [found[trial].get("half_width") for trial in first if trial in found]
-    known = [one for one in widths if one is not None and precision_is_known(one)]
-    reach = f"intervals reach {precision_text(max(known))}" if len(known) == len(widths) else WIDE
+    halves = [found[trial].get("half_width") for trial in first if trial in found]
+    widths = [math.inf if one is None else float(one) for one in halves]
+    reach = f"intervals reach {precision_text(max(widths))}" if precision_is_known(max(widths)) else WIDE
     may = _listed([named[trial] for trial in first], "or")
     return f"Inconclusive: {reach}. The fastest may be {may}. {LONGER}{rest}"
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.evidence import continuation
 from core.evidence import contrast as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
@@ -102,6 +103,7 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
     """
     return (
         _has_generations(comparison)
+        and continuation.left(comparison) > continuation.LEAST_LEFT
         and len(trials) == len(comparison.contestants)
         and all(one.state == "COMPLETE" and PRUNED not in one.facts for one in trials)
     )
@@ -249,7 +251,7 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
     reach = max(distance, math.log1p(margin) - distance)
     each = contrast["rounds"] / contrast["generations"]
     protocol = comparison.protocol
-    looks = protocol.get("splits") or len(protocol.get("looks") or EFFORTS["quick"].looks)
+    looks = protocol.get("splits") or continuation.parts(len(protocol.get("looks") or EFFORTS["quick"].looks))
     deviation = math.sqrt(between**2 + sigma**2 / each)
     return contrasts.predicted_units(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED.df)
 

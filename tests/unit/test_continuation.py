@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from core.evidence import continuation
-from core.evidence.comparison import Comparison
+from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.record import RaceRecord
 from core.evidence.result import Evidence
+from core.run import kinds
+from core.run.comparison import protocol_of
 from core.spec.effort import EFFORTS
 from core.store import PRUNED
 from core.wire.errors import SpecError
@@ -100,6 +102,20 @@ def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts()
     assert continuation.splits({"looks": [4, 6, 9]}) == 3.0  # of an earlier version
     assert continuation.splits({"looks": []}) == 1.0
     assert continuation.family({}) == 1
+
+
+def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> None:
+    specs = [builders.spec(session={"intra_op_num_threads": count}) for count in (1, 2, 3)]
+    threads = [Configuration(spec=one, label="threads") for one in specs]
+    several, one = (kinds.race(asked).comparison for asked in (threads, threads[:1]))
+    assert several is not None
+    assert one is not None
+    assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
+    assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
+    assert kinds.each_alone(threads)["splits"] == 9
+    exact = builders.spec(protocol={"runs": 50}).protocol
+    assert protocol_of(exact, family=3)["splits"] == 3
+    assert "splits" not in protocol_of(exact, stage="heat")  # a search divides by itself
 
 
 def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> None:

@@ -257,6 +257,9 @@ def test_what_can_go_on_has_generations_and_all_its_samples() -> None:
     assert not verdict.can_go_on(race(contrast()), trials(result={PRUNED: 1.0}))
     assert not verdict.can_go_on(race(contrast()), trials(state="FAIL"))
     assert not verdict.can_go_on(race(contrast()), trials()[:2])
+    spent = race(contrast())
+    spent.protocol.update(looks=[4, 6], splits=1.0)  # of an earlier version, which kept nothing back
+    assert not verdict.can_go_on(spent, trials())
     exact = race(contrast())
     exact.protocol["runs"] = 100
     assert not verdict.can_go_on(exact, trials())
