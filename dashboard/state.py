@@ -11,6 +11,7 @@ import gc
 import getpass
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,8 @@ APPLIED = "applied"  # id of the trial whose settings the widgets already got
 FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and where it is shown
+SUBMITTED = "submitted"  # what this session asked for last, the id of its job, and when
+ECHO_S = 10.0  # a press may be handed over once more for so long; the same asked again later is meant
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
@@ -416,6 +419,24 @@ def own_trial(trial_id: str) -> None:
     st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
 
 
+def submit(job: Job) -> str:
+    """Queue what somebody of this session asked for; return the id by which it is followed.
+
+    A page that is drawn anew while a button is pressed may hand the press over twice; the second one finds
+    the job of the first still active, and starts nothing.
+
+    Raises:
+        TunerError: as `Scheduler.submit`.
+    """
+    asked = (job.kind, job.what, [one.to_dict() for one in job.specs], [one.spec for one in job.trials])
+    last, last_id, at = st.session_state.get(SUBMITTED, (None, "", 0.0))
+    if asked == last and time.monotonic() - at < ECHO_S and is_active(status(last_id)):
+        return str(last_id)
+    found = scheduler().submit(job)
+    st.session_state[SUBMITTED] = asked, found, time.monotonic()
+    return found
+
+
 def follow(job_id: str, page: str, **query: str) -> None:
     """Make a job that this session just started the one that the sidebar follows.
 
@@ -434,10 +455,10 @@ def own_job() -> tuple[Status, str, dict[str, str]] | None:
     return None if own is None or found is None else (found, own["page"], own["query"])
 
 
-def is_busy() -> bool:
-    """Whether the job that this session started last waits or runs."""
+def is_busy(page: str = "") -> bool:
+    """Whether the job that this session started last waits or runs; with `page`: and is shown there."""
     followed = own_job()
-    return followed is not None and is_active(followed[0])
+    return followed is not None and is_active(followed[0]) and followed[1].startswith(f"views/{page}")
 
 
 def is_new_link(trial_id: str) -> bool:

@@ -44,7 +44,7 @@ def button(
 def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
         job = kinds.more_generations(state.store(), race_id, wait_quiet_s=wait_quiet_s())
-        more = state.scheduler().submit(job)
+        more = state.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:
         state.keep_error(error)

@@ -36,7 +36,7 @@ def running() -> Status | None:
 def measure(threads: int = 0) -> None:
     """Start one; a callback. `threads`: measured beside the usual numbers of them."""
     try:
-        st.session_state[OWN] = state.scheduler().submit(kinds.peaks(threads))
+        st.session_state[OWN] = state.submit(kinds.peaks(threads))
     except TunerError as error:
         state.keep_error(error)
 

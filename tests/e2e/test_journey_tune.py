@@ -54,7 +54,7 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
     page = open_browser()
-    set_number(page, "budget_s", 4)
+    set_number(page, "budget_s", 10)
     tab_to(page, ".st-key-tune-live")
     page.keyboard.press("Space")
     expect(page.locator(".st-key-glimpse")).to_be_visible()

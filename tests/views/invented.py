@@ -44,7 +44,7 @@ def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]
     from dashboard import state
 
     monkeypatch.setattr(kinds, kind, submit)
-    monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
+    monkeypatch.setattr(state, "submit", lambda job: job)
 
 
 def put_measured(

@@ -51,7 +51,7 @@ def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.
         return prepared.record.id
 
     monkeypatch.setattr(search, "job", lambda prepared, wait_quiet_s: waits.append(wait_quiet_s) or prepared)
-    monkeypatch.setattr(state.scheduler(), "submit", submit)
+    monkeypatch.setattr(state, "submit", submit)
     return asked
 
 

@@ -266,7 +266,7 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     try:
         task = partial(evaluate, state.store(), specs, state.environment())
         what = f"accuracy of {format.short(names)}"
-        job = state.scheduler().submit(kinds.task(task, kind=KIND, what=what, specs=specs))
+        job = state.submit(kinds.task(task, kind=KIND, what=what, specs=specs))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

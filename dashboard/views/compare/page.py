@@ -305,7 +305,7 @@ def _start() -> None:
             wait_quiet_s=wait_quiet_s(),
             different_models=entry_list.different_models(),
         )
-        comparison_id = state.scheduler().submit(job)
+        comparison_id = state.submit(job)
     except TunerError as error:
         state.keep_error(error)
         return

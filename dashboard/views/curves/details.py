@@ -36,7 +36,7 @@ def draw(shown: Shown, stands: Standing) -> None:
         _details(shown, stands)
     st.download_button(
         "Download CSV",
-        data=lambda: csv_text(table),
+        data=csv_text(table),
         file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
         mime="text/csv",
         key="curves.csv",

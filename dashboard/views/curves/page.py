@@ -287,6 +287,8 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
 
 def _start(record: ModelRecord) -> None:
     """Queue what the widgets hold now: a value typed just before the click counts."""
+    if state.is_busy("curves"):  # the same press, handed over twice
+        return
     try:
         axes = varied.asked()
         named = sweep.models(state.store(), record)

@@ -89,7 +89,7 @@ def _start(trial: Trial, accepted: str, stem: str) -> None:
 
     try:
         job = kinds.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
-        st.session_state[_job_key(trial)] = state.scheduler().submit(job)
+        st.session_state[_job_key(trial)] = state.submit(job)
     except TunerError as error:
         state.keep_error(error, KIND)
         return

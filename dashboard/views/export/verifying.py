@@ -156,7 +156,7 @@ def _start() -> None:
         )
         if is_bundle(path):
             check(path)  # every file is the one that was bundled: told before anybody waits
-        job = state.scheduler().submit(verification(request))
+        job = state.submit(verification(request))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

@@ -274,7 +274,7 @@ def _optimize(asked: Asked) -> None:
     look = partial(draw_optimized, state.store(), asked.spec, environment=state.environment)
     try:
         job = kinds.task(look, kind=wire.GRAPH, what=f"graph of {asked.record.name}", specs=(asked.spec,))
-        job_id = state.scheduler().submit(job)
+        job_id = state.submit(job)
     except TunerError as error:
         state.keep_error(error)
         return
@@ -386,7 +386,7 @@ def _start_profile(asked: Asked) -> None:
     spec = asked.spec.model_copy(update={"protocol": protocol})
     try:
         state.check_before(spec)
-        trial_id = state.scheduler().submit(kinds.profile(spec, model_name=asked.record.name))
+        trial_id = state.submit(kinds.profile(spec, model_name=asked.record.name))
     except TunerError as error:
         state.keep_error(error)
         return

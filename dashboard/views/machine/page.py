@@ -101,7 +101,7 @@ def _running() -> Status | None:
 def test() -> None:
     """Start a self-test."""
     try:
-        st.session_state[OWN] = state.scheduler().submit(kinds.self_test())
+        st.session_state[OWN] = state.submit(kinds.self_test())
     except TunerError as error:
         state.keep_error(error)
 

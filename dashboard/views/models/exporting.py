@@ -163,7 +163,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     try:
         wanted = exporting.export(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        job = state.scheduler().submit(wanted)
+        job = state.submit(wanted)
     except TunerError as error:
         state.keep_error(error, PLACE)
         return

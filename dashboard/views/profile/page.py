@@ -215,7 +215,7 @@ def _start(record: ModelRecord) -> None:
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
         state.check_before(asked)
-        trial_id = state.scheduler().submit(kinds.profile(asked, model_name=record.name))
+        trial_id = state.submit(kinds.profile(asked, model_name=record.name))
     except TunerError as error:
         state.keep_error(error)
         return

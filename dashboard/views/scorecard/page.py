@@ -385,6 +385,8 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
 
 
 def _start(work: Needed, before: Sequence[str]) -> None:
+    if state.is_busy("scorecard"):  # the same press, handed over twice
+        return
     st.session_state[BEFORE] = list(before)
     try:
         jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())

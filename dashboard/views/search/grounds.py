@@ -197,7 +197,7 @@ def _table(record: StudyRecord) -> None:
     )
     st.download_button(
         "Download CSV",
-        data=lambda: csv_text(table),
+        data=csv_text(table),
         file_name=f"search_{record.id[:8]}.csv",
         mime="text/csv",
         key="search.csv",

@@ -196,7 +196,7 @@ def start() -> None:
 
 
 def _submit(prepared: search.Prepared) -> None:
-    study = state.scheduler().submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
+    study = state.submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
     state.follow(study, "search", **{STUDY_PARAM: study})
     show(study)
     st.session_state[APPLIED] = study

@@ -234,7 +234,7 @@ def run() -> None:
             model_name=record.name if record else None,
             wait_quiet_s=wait_quiet_s(),
         )
-        trial_id = state.scheduler().submit(job)
+        trial_id = state.submit(job)
     except TunerError as error:
         state.keep_error(error)
     else:

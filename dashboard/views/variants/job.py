@@ -35,7 +35,7 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
         what: one line for a person.
     """
     try:
-        job = state.scheduler().submit(kinds.task(task, kind=kind, what=what))
+        job = state.submit(kinds.task(task, kind=kind, what=what))
     except TunerError as error:
         state.keep_error(error, kind)
         return

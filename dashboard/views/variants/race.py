@@ -70,7 +70,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             model_name=root.name,
             wait_quiet_s=wait_quiet_s(),
         )
-        comparison = state.scheduler().submit(job)
+        comparison = state.submit(job)
     except TunerError as error:
         state.report(error)
         return

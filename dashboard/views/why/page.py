@@ -348,7 +348,7 @@ def _decide(of: Pair, race: str) -> None:
                 different_models=of.different_models,
             )
         )
-        comparison = state.scheduler().submit(job)
+        comparison = state.submit(job)
     except TunerError as error:
         state.report(error)
         return
@@ -359,7 +359,7 @@ def _start(of: Pair) -> None:
     try:
         plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
         explain = kinds.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
-        job = state.scheduler().submit(explain)
+        job = state.submit(explain)
     except TunerError as error:
         state.keep_error(error)
         return

@@ -1,0 +1,40 @@
+"""What a session remembers of what it asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.run import kinds
+from core.run.job import Status
+from dashboard import state
+from tests.views.conftest import TIMEOUT_S
+
+
+PRESSES = """
+import streamlit as st
+from dashboard import state
+
+st.session_state["ids"] = [state.submit(one) for one in st.session_state["jobs"]]
+"""
+
+
+@pytest.mark.parametrize(("stage", "started"), [("RUNNING", 2), ("WAITING", 2), ("COMPLETE", 3)])
+def test_a_press_that_is_handed_over_twice_starts_one_job(
+    monkeypatch: pytest.MonkeyPatch, stage: Any, started: int
+) -> None:
+    service = state.scheduler()
+    monkeypatch.setattr(service, "submit", lambda job: job.id)
+    monkeypatch.setattr(
+        service, "status", lambda job: Status(id=job, kind="peaks", state=stage, what="peaks of the machine")
+    )
+    jobs = [kinds.peaks(), kinds.peaks(), kinds.self_test()]
+    at = AppTest.from_string(PRESSES, default_timeout=TIMEOUT_S)
+    at.session_state["jobs"] = jobs
+    at.run()
+    assert not at.exception
+    ids = at.session_state["ids"]
+    assert len(set(ids)) == started
+    assert (ids[0] == ids[1]) is (stage != "COMPLETE")
