@@ -45,6 +45,7 @@ def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]
 
     monkeypatch.setattr(kinds, kind, submit)
     monkeypatch.setattr(state, "submit", lambda job: job)
+    monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
 
 
 def put_measured(

@@ -12,7 +12,6 @@ from core.run.job import Status
 from dashboard import state
 from tests.views.conftest import TIMEOUT_S
 
-
 PRESSES = """
 import streamlit as st
 from dashboard import state
