@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +18,10 @@ import core.run.race
 import core.run.race.crew
 import core.run.race.passes
 from core.evidence.record import Entry, RaceRecord, Settings
+from core.run import comparison
+from core.run.search import study
 from core.spec.effort import EFFORTS
-from core.wire.errors import TunerError
+from core.wire.errors import Cancelled, TunerError, WorkerError
 from tests import races
 
 
@@ -35,6 +39,8 @@ class Model:
     tail: float = 0.0  # share of runs that take longer, by half of their time as a rule
     slow_share: float = 0.0  # of processes that are SLOW times slower for life
     fails_at: int | None = None  # its process of that number answers no block
+    load_error: str = ""  # why none of its processes can be loaded
+    rss_bytes: int = 8 << 20  # that loading it takes
 
 
 SLOW = 2.3
@@ -52,6 +58,10 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def time(self) -> float:
+        """Seconds since the epoch, which pass as ever."""
+        return time.time()
+
 
 @dataclass
 class Worker:
@@ -61,6 +71,7 @@ class Worker:
     clock: Clock
     rng: random.Random
     number: int  # of the processes of its contestant
+    cancel: threading.Event
     own: float = field(init=False)
     alive: bool = True
     weather: float = 0.0  # of its last block, in deviations of the noise
@@ -77,6 +88,8 @@ class Worker:
         self.alive = False
 
     def ask(self, command: str, arguments: Mapping[str, Any], *, timeout_s: float) -> Any:
+        if self.cancel.is_set():
+            raise Cancelled("It was cancelled.")
         return getattr(self, command)(**arguments)
 
     def warm(self, *, known_ns: int | None, cap_s: float | None) -> dict[str, Any]:
@@ -123,11 +136,29 @@ class Worker:
         self.clock.now += runs * self.own
         return {"run_peak_rss_bytes": 1 << 20, "gpu_memory_bytes": None, "notes": []}
 
+    def new_shapes(self, *, feeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        ns = round(self.own * 1e9)
+        self.clock.now += 2 * len(feeds) * self.own
+        return {
+            "shapes": [
+                {"batch_size": one["batch_size"], "first_run_ns": 2 * ns, "next_run_ns": ns} for one in feeds
+            ]
+        }
+
+    def save_outputs(self, *, path: str) -> None:
+        self.clock.now += self.own
+
+    def compare_outputs(self, *, path: str) -> dict[str, Any]:
+        self.clock.now += self.own
+        error: dict[str, Any] = races.output_error()
+        return error
+
 
 class Workers:
     """Nobody, so that nobody is left behind."""
 
     def __init__(self, cancel: threading.Event, preloaded: object = None) -> None:
+        self.cancel = cancel
         self.pids: Sequence[int] = ()
 
     def __enter__(self) -> Workers:
@@ -135,6 +166,53 @@ class Workers:
 
     def __exit__(self, *exc: object) -> None:
         """Nothing was started."""
+
+
+@contextlib.contextmanager
+def machine(model_of: Callable[[Entry], Model], *, seed: int = 0) -> Iterator[Clock]:
+    """Within it every race of this process, whoever asks for it, is one of models on the yielded clock.
+
+    Searches read that clock, too. No worker of a race is started, and no profile is taken after one; a model
+    is inspected for real, where nobody has inspected it yet.
+
+    Args:
+        model_of: what each contestant costs; references of outputs are asked for as well.
+        seed: of the noise.
+    """
+    clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
+
+    def start(workers: Workers, entry: Entry, timeout_s: float, **how: Any) -> tuple[Worker, Any]:
+        model = model_of(entry)
+        clock.now += min(model.load_s + model.run_s, timeout_s)
+        if model.load_s > timeout_s:
+            raise WorkerError(f"It did not finish `load` within {timeout_s:g} s.")
+        if model.load_error:
+            raise WorkerError(model.load_error)
+        started[entry.label] = started.get(entry.label, -1) + 1
+        layout = races.layout(random.Random(how.get("layout_seed")))
+        reply = races.load_reply(
+            session_creation_s=model.load_s,
+            first_run_ns=round(model.run_s * 1e9),
+            load_peak_rss_bytes=model.rss_bytes,
+            layout=layout,
+        )
+        return Worker(model, clock, rng, started[entry.label], workers.cancel), reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in (
+            (core.run.race, "time", clock),
+            (core.run.race.crew, "time", clock),
+            (study, "time", clock),
+            (core.run.race.crew, "start_loaded", start),
+            (core.run.race.passes, "start_loaded", start),
+            (core.run.race.crew, "available_memory", lambda: 1 << 60),
+            (core.run.race, "Workers", Workers),
+            (core.run.race, "snapshot", lambda: None),
+            (core.run.race, "between", lambda *args, **how: None),
+            (comparison, "placement", lambda *args: (None, None, [])),
+        ):
+            patch.setattr(module, name, value)
+        yield clock
 
 
 def race(
@@ -161,18 +239,6 @@ def race(
     Raises:
         BudgetError: as of `core.run.race.race`.
     """
-    clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
-
-    def start(workers: Workers, entry: Entry, timeout_s: float, **how: Any) -> tuple[Worker, Any]:
-        model: Model = entry.plan["model"]  # type: ignore[typeddict-item]
-        clock.now += model.load_s + model.run_s
-        started[entry.label] = started.get(entry.label, -1) + 1
-        layout = races.layout(random.Random(how.get("layout_seed")))
-        reply = races.load_reply(
-            session_creation_s=model.load_s, first_run_ns=round(model.run_s * 1e9), layout=layout
-        )
-        return Worker(model, clock, rng, started[entry.label]), reply
-
     last = len(models) - 1
     facts: dict[str, Any] = {"effort": EFFORTS[precision], "budget_s": budget_s, "margin": 0.02}
     facts |= {"seed": seed, "timeout_s": 100.0, "baseline": last, "anchor": last, **settings}
@@ -180,18 +246,7 @@ def race(
         Entry(label=f"c{index}", plan={"model": one, "session": {"attributes": {}}})  # type: ignore[typeddict-item]
         for index, one in enumerate(models)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name, value in (
-            (core.run.race, "time", clock),
-            (core.run.race.crew, "time", clock),
-            (core.run.race.crew, "start_loaded", start),
-            (core.run.race.passes, "start_loaded", start),
-            (core.run.race.crew, "available_memory", lambda: 1 << 60),
-            (core.run.race, "Workers", Workers),
-            (core.run.race, "snapshot", lambda: None),
-            (core.run.race, "between", lambda *args, **how: None),
-        ):
-            patch.setattr(module, name, value)
+    with machine(lambda entry: entry.plan["model"], seed=seed):  # type: ignore[typeddict-item]
         return core.run.race.race(
             entries,
             Settings(**facts),
