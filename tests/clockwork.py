@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 import threading
@@ -18,7 +19,7 @@ import core.run.race
 import core.run.race.crew
 import core.run.race.passes
 from core.evidence.record import Entry, RaceRecord, Settings
-from core.run import comparison
+from core.run import comparison, live
 from core.run.search import study
 from core.spec.effort import EFFORTS
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -43,14 +44,18 @@ class Model:
     rss_bytes: int = 8 << 20  # that loading it takes
 
 
+ModelOf = Callable[[str, Mapping[str, Any]], Model]
+
 SLOW = 2.3
+_PIDS = itertools.count(1 << 40)  # that no process has
 
 
 @dataclass
 class Clock:
-    """Time that passes only while something is done."""
+    """Time that passes only while something is done, on a machine with so much memory."""
 
     now: float = 1000.0
+    memory_bytes: Callable[[], int] = lambda: 1 << 60  # that is free
 
     def monotonic(self) -> float:
         return self.now
@@ -65,21 +70,27 @@ class Clock:
 
 @dataclass
 class Worker:
-    """A process of `model`; it answers what a real one does, and moves the clock."""
+    """A process that answers what a real one of its model does, and moves the clock."""
 
-    model: Model
-    clock: Clock
-    rng: random.Random
-    number: int  # of the processes of its contestant
-    cancel: threading.Event
-    own: float = field(init=False)
+    workers: Workers
+    label: str
+    pid: int
     alive: bool = True
     weather: float = 0.0  # of its last block, in deviations of the noise
+    timeout_s: float = math.inf  # of what it was asked last
+    model: Model = field(init=False)
+    number: int = field(init=False)  # of the processes of its contestant
+    own: float = field(init=False)  # seconds of a run
 
-    def __post_init__(self) -> None:
-        self.own = self.model.run_s * math.exp(self.rng.gauss(0, self.model.between))
-        if self.model.slow_share and self.rng.random() < self.model.slow_share:
-            self.own *= SLOW
+    @property
+    def clock(self) -> Clock:
+        """That it moves."""
+        return self.workers.clock
+
+    @property
+    def rng(self) -> random.Random:
+        """Of its noise."""
+        return self.workers.rng
 
     def freeze(self) -> bool:
         return True
@@ -88,9 +99,36 @@ class Worker:
         self.alive = False
 
     def ask(self, command: str, arguments: Mapping[str, Any], *, timeout_s: float) -> Any:
-        if self.cancel.is_set():
+        if self.workers.cancel.is_set():
             raise Cancelled("It was cancelled.")
+        self.timeout_s = timeout_s
         return getattr(self, command)(**arguments)
+
+    def load(self, **plan: Any) -> dict[str, Any]:
+        model = self.workers.model_of(self.label, plan)
+        self.clock.now += min(model.load_s + model.run_s, self.timeout_s)
+        if model.load_s > self.timeout_s:
+            raise WorkerError(f"It did not finish `load` within {self.timeout_s:g} s.")
+        if model.load_error:
+            raise WorkerError(model.load_error)
+        started = self.workers.started
+        started[self.label] = started.get(self.label, -1) + 1
+        self.begin(model, started[self.label])
+        return {
+            **races.load_reply(
+                session_creation_s=model.load_s,
+                first_run_ns=round(model.run_s * 1e9),
+                load_peak_rss_bytes=model.rss_bytes,
+                layout=races.layout(random.Random(plan.get("layout_seed"))),
+            )
+        }
+
+    def begin(self, model: Model, number: int) -> None:
+        """Be the process of `model` that has this number."""
+        self.model, self.number = model, number
+        self.own = model.run_s * math.exp(self.rng.gauss(0, model.between))
+        if model.slow_share and self.rng.random() < model.slow_share:
+            self.own *= SLOW
 
     def warm(self, *, known_ns: int | None, cap_s: float | None) -> dict[str, Any]:
         wanted = self.model.warm_s if known_ns is None else max(0.01, self.own)
@@ -154,12 +192,16 @@ class Worker:
         return error
 
 
+@dataclass(kw_only=True)
 class Workers:
-    """Nobody, so that nobody is left behind."""
+    """Whoever starts processes in a race; there are none, so that nobody is left behind."""
 
-    def __init__(self, cancel: threading.Event, preloaded: object = None) -> None:
-        self.cancel = cancel
-        self.pids: Sequence[int] = ()
+    clock: Clock
+    rng: random.Random
+    model_of: ModelOf
+    started: dict[str, int]  # processes of each contestant so far, by label
+    cancel: threading.Event
+    pids: set[int] = field(default_factory=set)
 
     def __enter__(self) -> Workers:
         return self
@@ -167,46 +209,45 @@ class Workers:
     def __exit__(self, *exc: object) -> None:
         """Nothing was started."""
 
+    def start(self, label: str, *, fresh_process: bool = False) -> Worker:
+        return Worker(self, label, next(_PIDS))
+
+
+def worker(model: Model, clock: Clock, rng: random.Random, number: int) -> Worker:
+    """Return a process that is loaded already."""
+    workers = Workers(
+        clock=clock, rng=rng, model_of=lambda label, plan: model, started={}, cancel=threading.Event()
+    )
+    one = workers.start("")
+    one.begin(model, number)
+    return one
+
 
 @contextlib.contextmanager
-def machine(model_of: Callable[[Entry], Model], *, seed: int = 0) -> Iterator[Clock]:
+def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -> Iterator[Clock]:
     """Within it every race of this process, whoever asks for it, is one of models on the yielded clock.
 
-    Searches read that clock, too. No worker of a race is started, and no profile is taken after one; a model
-    is inspected for real, where nobody has inspected it yet.
+    Searches read that clock, too; live races have its workers. No worker of a race is started, and no profile
+    is taken after one; a model is inspected for real, where nobody has inspected it yet.
 
     Args:
-        model_of: what each contestant costs; references of outputs are asked for as well.
+        model_of: label and plan of a contestant -> what it costs; references of outputs are asked for, too.
         seed: of the noise.
     """
     clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
 
-    def start(workers: Workers, entry: Entry, timeout_s: float, **how: Any) -> tuple[Worker, Any]:
-        model = model_of(entry)
-        clock.now += min(model.load_s + model.run_s, timeout_s)
-        if model.load_s > timeout_s:
-            raise WorkerError(f"It did not finish `load` within {timeout_s:g} s.")
-        if model.load_error:
-            raise WorkerError(model.load_error)
-        started[entry.label] = started.get(entry.label, -1) + 1
-        layout = races.layout(random.Random(how.get("layout_seed")))
-        reply = races.load_reply(
-            session_creation_s=model.load_s,
-            first_run_ns=round(model.run_s * 1e9),
-            load_peak_rss_bytes=model.rss_bytes,
-            layout=layout,
-        )
-        return Worker(model, clock, rng, started[entry.label], workers.cancel), reply
+    def workers(cancel: threading.Event, preloaded: object = None) -> Workers:
+        return Workers(clock=clock, rng=rng, model_of=model_of, started=started, cancel=cancel)
 
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in (
             (core.run.race, "time", clock),
             (core.run.race.crew, "time", clock),
             (study, "time", clock),
-            (core.run.race.crew, "start_loaded", start),
-            (core.run.race.passes, "start_loaded", start),
-            (core.run.race.crew, "available_memory", lambda: 1 << 60),
-            (core.run.race, "Workers", Workers),
+            (core.run.race, "Workers", workers),
+            (live, "Workers", workers),
+            (core.run.race.crew, "available_memory", lambda: clock.memory_bytes()),
+            (core.run.race.passes.energy, "meter", lambda *, gpu: (None, "")),
             (core.run.race, "snapshot", lambda: None),
             (core.run.race, "between", lambda *args, **how: None),
             (comparison, "placement", lambda *args: (None, None, [])),
@@ -246,7 +287,7 @@ def race(
         Entry(label=f"c{index}", plan={"model": one, "session": {"attributes": {}}})  # type: ignore[typeddict-item]
         for index, one in enumerate(models)
     ]
-    with machine(lambda entry: entry.plan["model"], seed=seed):  # type: ignore[typeddict-item]
+    with machine(lambda label, plan: plan["model"], seed=seed):
         return core.run.race.race(
             entries,
             Settings(**facts),

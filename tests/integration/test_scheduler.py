@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import psutil
 import pytest
 
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
-from core.evidence.record import Entry
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
@@ -718,7 +717,7 @@ def check_found_again(one: Scheduler, trial: Any) -> None:
     rejected_or_busy = trial.result["grade"] == "F" or trial.result.get("busy") is not None
     assert (found is None) == rejected_or_busy  # by what else runs on the machine
     assert found is None or found.id == trial.id
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         again = finished(one, one.submit(kinds.duel(stored)))
     assert (again.state, again.key) == ("COMPLETE", trial.key)
 
@@ -744,8 +743,8 @@ def check_measurement(one: Scheduler, trial: Any, path: Path) -> None:
 
 
 def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
-    def model_of(entry: Entry) -> Model:
-        lost = any(one["name"] != "CPUExecutionProvider" for one in entry.plan["session"]["providers"])
+    def model_of(label: str, plan: Mapping[str, Any]) -> Model:
+        lost = any(one["name"] != "CPUExecutionProvider" for one in plan["session"]["providers"])
         return Model(load_error="No such library." if lost else "")
 
     one = schedulers()
@@ -796,7 +795,7 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
 
 def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, square):
     one = schedulers()
-    with clockwork.machine(lambda entry: Model(run_s=1.0)):
+    with clockwork.machine(lambda label, plan: Model(run_s=1.0)):
         asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)
         trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
@@ -895,8 +894,8 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
         made.append({file.name: file.stat().st_mtime_ns for file in copies})
         return trial
 
-    def model_of(entry: Entry) -> Model:
-        fed.append(entry.plan["feeds"]["inputs"][0]["dtype"])
+    def model_of(label: str, plan: Mapping[str, Any]) -> Model:
+        fed.append(plan["feeds"]["inputs"][0]["dtype"])
         return Model()
 
     trial = measured(halves)
@@ -966,7 +965,7 @@ def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
 def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, square):
     one = schedulers()
     asked = spec(square, protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 7})
-    with clockwork.machine(lambda entry: Model(load_s=8.0)) as clock:
+    with clockwork.machine(lambda label, plan: Model(load_s=8.0)) as clock:
         began = clock.now
         trial = finished(one, one.submit(kinds.duel(asked)))
         assert clock.now - began == 7.0  # nobody is started once more
@@ -976,7 +975,7 @@ def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, squar
 def test_who_cannot_be_loaded_is_a_failed_trial_and_the_queue_goes_on(schedulers, square, mlp):
     one = schedulers()
     why = "It crashed."
-    with clockwork.machine(lambda entry: Model(load_error=why if entry.plan["model_path"] == mlp else "")):
+    with clockwork.machine(lambda label, plan: Model(load_error=why if plan["model_path"] == mlp else "")):
         victim = one.submit(kinds.duel(spec(Path(mlp))))
         after = one.submit(kinds.duel(spec(square)))
         assert one.join(WAIT_S)
@@ -985,7 +984,7 @@ def test_who_cannot_be_loaded_is_a_failed_trial_and_the_queue_goes_on(schedulers
     assert one.store.trial(after).state == "COMPLETE"
 
 
-def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square, monkeypatch):
+def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square):
     why = "The profiler broke."
 
     def run(job, payload, **options):
@@ -994,8 +993,8 @@ def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square,
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    with clockwork.machine(lambda entry: Model()):
-        monkeypatch.setattr(comparison_run, "placement", placement)
+    with clockwork.machine(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_run, "placement", placement)
         trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
     assert any(why in note for note in trial.result["notes"])
@@ -1010,7 +1009,7 @@ def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedule
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
     assert any(why in note for note in trial.result["notes"])
@@ -1028,7 +1027,7 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
         return original(trial_id, **changes)
 
     monkeypatch.setattr(one.store, "update_trial", full)
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         trial = one.submit(kinds.duel(spec(square)))
         assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
@@ -1054,7 +1053,7 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, sq
 
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         trial = one.submit(kinds.duel(spec(square)))
         assert one.join(WAIT_S)
     error = one.status(trial).error
@@ -1141,7 +1140,7 @@ def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
 def test_random_weights_are_told_with_every_result(schedulers):
     scheduler = schedulers()
     model = ROOT / "sample_models" / "tiny_transformer.onnx"
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         asked = spec(model, workload={"dims": {"sequence": 4}})
         trial = finished(scheduler, scheduler.submit(kinds.duel(asked)))
     assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]

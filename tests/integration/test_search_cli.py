@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.cli.output import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_UNDECIDED
-from core.evidence.record import Entry
 from core.store import STORE_NAME, Store, StudyRecord
 from tests import clockwork, tiny_models
 from tests.clockwork import Model
@@ -23,12 +22,12 @@ FEW = ("--vary", "use_io_binding=on,off", "--vary", "enable_cpu_mem_arena=on,off
 ATTEMPTS = 4  # binding halves a run of two microseconds; beside other programs it takes more time to see
 
 
-def binding_pays(entry: Entry) -> Model:
-    return Model(run_s=1e-5 if entry.plan["use_io_binding"] else 2e-5, load_s=0.1, warm_s=0.05)
+def binding_pays(label: str, plan: Mapping[str, Any]) -> Model:
+    return Model(run_s=1e-5 if plan["use_io_binding"] else 2e-5, load_s=0.1, warm_s=0.05)
 
 
-def arena_is_needed(entry: Entry) -> Model:
-    arena = entry.plan["session"]["attributes"].get("enable_cpu_mem_arena", True)
+def arena_is_needed(label: str, plan: Mapping[str, Any]) -> Model:
+    arena = plan["session"]["attributes"].get("enable_cpu_mem_arena", True)
     return Model(run_s=2e-5, load_error="" if arena else "No arena.")
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from core.evidence.record import Entry
 from core.evidence.tried import Stage, Tried, tried_from_dict
 from core.process import workers
 from core.process.runner import run_job
@@ -37,8 +36,8 @@ BUDGET_S = 300
 FOUR = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
 
 
-def binding_pays(entry: Entry) -> Model:
-    return Model(run_s=1e-5 if entry.plan["use_io_binding"] else 2e-5)
+def binding_pays(label: str, plan: Mapping[str, Any]) -> Model:
+    return Model(run_s=1e-5 if plan["use_io_binding"] else 2e-5)
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_a_size_that_fails_is_marked_and_the_search_goes_on(
     scheduler: Scheduler, mlp: str, model_of: Callable[[int], Model], words: str
 ) -> None:
     vary = {"batch_size": [1, 2, 4], "use_io_binding": [False, True]}
-    with clockwork.machine(lambda entry: model_of(entry.plan["feeds"]["batch_size"])):
+    with clockwork.machine(lambda label, plan: model_of(plan["feeds"]["batch_size"])):
         answer, tried = searched(scheduler, Path(mlp), vary=vary, objective={"throughput": 1.0})
     check(answer, tried, "batch_size", 4, words)
 
@@ -150,7 +149,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     monkeypatch.setattr(study.Search, "_do", cancelled)
     planned(monkeypatch, "screen", "heat", "confirm")
     store = scheduler.store
-    with clockwork.machine(lambda entry: Model()):
+    with clockwork.machine():
         name = scheduler.submit(search.job(prepared(scheduler, square, {}, vary=FOUR, warm_start=False)))
         assert scheduler.join(120)
     found = store.study(name)
