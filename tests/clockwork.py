@@ -42,6 +42,7 @@ class Model:
     fails_at: int | None = None  # its process of that number answers no block
     load_error: str = ""  # why none of its processes can be loaded
     rss_bytes: int = 8 << 20  # that loading it takes
+    output_error: Mapping[str, Any] = field(default_factory=dict)  # of a reference: what it finds otherwise
 
 
 ModelOf = Callable[[str, Mapping[str, Any]], Model]
@@ -188,7 +189,7 @@ class Worker:
 
     def compare_outputs(self, *, path: str) -> dict[str, Any]:
         self.clock.now += self.own
-        error: dict[str, Any] = races.output_error()
+        error: dict[str, Any] = races.output_error(**self.model.output_error)
         return error
 
 

@@ -57,7 +57,6 @@ def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path:
     assert "Traceback" not in err
     kept = tmp_path / "tmp" / f"rescued-{trial}.json"
     assert kept.exists(), err
-    assert "The disk is full" in err
     assert str(kept) in " ".join(err.split())
 
     listed = cli.run("history")  # as full as before
@@ -96,7 +95,6 @@ def test_a_disk_that_fills_in_a_search_costs_nothing_that_was_tried(cli: Command
     _, err = process.communicate(timeout=200)
     assert process.returncode == 2, err
     assert "Traceback" not in err
-    assert "The disk is full" in err
     filler.unlink()
     (study,) = Store(store_path).studies()
     assert study.tried

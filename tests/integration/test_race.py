@@ -225,13 +225,15 @@ class TestExactRuns:
     def test_a_round_that_does_not_count_is_made_again(
         self, field: Field, clock: clockwork.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        asleep = "the machine slept"
+
         def sometimes(block: Any) -> str:
-            return "the machine slept for 3 s" if block.round in (2, 5) else ""
+            return asleep if block.round in (2, 5) else ""
 
         monkeypatch.setattr(races, "void_reason", sometimes)
         record = run(field.duel(), settings(runs=83))
         check_record(record)
-        assert [one.reason for one in record.discarded] == ["the machine slept for 3 s"] * 2
+        assert [one.reason for one in record.discarded] == [asleep] * 2
         assert [{block.round for block in one.blocks} for one in record.discarded] == [{2}, {5}]
         assert not {2, 5} & {block.round for block in record.blocks}
         assert len(record.orders) == 8
