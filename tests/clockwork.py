@@ -117,6 +117,7 @@ class Worker:
         self.begin(model, started[self.label])
         return {
             **races.load_reply(
+                rows=plan.get("feeds", {}).get("batch_size", 1),
                 session_creation_s=model.load_s,
                 first_run_ns=round(model.run_s * 1e9),
                 load_peak_rss_bytes=model.rss_bytes,

@@ -1,4 +1,4 @@
-"""The job `accuracy` in real workers on real models, good and bad, and what the parent makes of it."""
+"""The job `accuracy` on real models, good and bad, once in a worker; and what the parent makes of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.run.accuracy import compare, known_accuracy, measure_accuracy, summary
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import ModelError, SpecError
-from tests import tiny_models
+from tests import in_process, tiny_models
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 DIGITS, ROWS = SAMPLES / "digits_cnn.onnx", SAMPLES / "digits_test.npz"
@@ -38,7 +38,7 @@ def machine() -> Any:
 
 
 def measured(store: Store, one: TrialSpec, **options: Any) -> accuracy_run.Accuracy:
-    return measure_accuracy(store, one, run=run_job, environment=machine, **options)
+    return measure_accuracy(store, one, **{"run": in_process.run, "environment": machine, **options})
 
 
 def refused(store: Store, one: TrialSpec, kind: type[Exception]) -> str:
@@ -59,7 +59,7 @@ def test_digits_are_as_right_as_a_plain_session_says(store: Store) -> None:
     with np.load(ROWS) as stored:
         images, labels = stored["test_images"], stored["test_labels"][:, 0]
     (logits,) = ort.InferenceSession(DIGITS).run(None, {"image": (images.astype(np.float32) / 255)[:, None]})
-    one = measured(store, spec(DIGITS, dataset={"positive_class": 8, "threshold": 0.6}))
+    one = measured(store, spec(DIGITS, dataset={"positive_class": 8, "threshold": 0.6}), run=run_job)
     probabilities, kept = accuracy_run.scores_of(one)
     assert (kept == labels).all()
     exact = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -78,7 +78,7 @@ def test_same_question_is_not_run_twice(store: Store) -> None:
 
     def run(job: Any, payload: Any, **options: Any) -> dict[str, Any]:
         jobs.append(job)
-        return run_job(job, payload, **options)
+        return in_process.run(job, payload, **options)
 
     one = measure_accuracy(store, spec(DIGITS), run=run, environment=machine)
     again = spec(DIGITS, dataset={"positive_class": 3})
@@ -153,7 +153,7 @@ def test_rows_that_are_not_finite_count_as_wrong_and_are_told(store: Store, tmp_
     x[3] = np.inf
     one = measured(store, spec(model, rows(tmp_path / "d.npz", x, np.arange(4))))
     assert one.reply["not_finite"] == 2
-    assert any("NaN" in note and note.startswith("2 ") for note in one.reply["notes"])
+    assert any("NaN" in note and "2 rows" in note for note in one.reply["notes"])
     assert summary(one)["accuracy"]["count"] == 2
 
 
@@ -267,7 +267,7 @@ def test_an_input_that_the_data_lack_takes_a_value(store: Store, tmp_path: Path)
     assert summary(held)["accuracy"]["value"] == 1.0
     with pytest.raises(SpecError, match="`rate`"):
         accuracy_run.check_accuracy_before(
-            store, spec(path, data, workload={"feed_values": {"rate": 1}}), run=run_job
+            store, spec(path, data, workload={"feed_values": {"rate": 1}}), run=in_process.run
         )
     with pytest.raises(SpecError, match="no data"):
-        accuracy_run.check_accuracy_before(store, spec(path, tmp_path / "gone.npz"), run=run_job)
+        accuracy_run.check_accuracy_before(store, spec(path, tmp_path / "gone.npz"), run=in_process.run)

@@ -17,7 +17,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from core.wire.errors import ModelError, SpecError, TunerError, WorkerError
+from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
 from core.worker.measure import contestant as module
 from core.worker.measure import inference, layout
 from core.worker.measure.contestant import Contestant
@@ -708,8 +708,14 @@ def test_only_a_cpu_contestant_has_its_memory_capped(tmp_path: Path, monkeypatch
     capped: list[str] = []
     monkeypatch.setattr(module.limits, "cap_memory", lambda: capped.append("yes"))
     model = tiny_models.mul(tmp_path / "m.onnx")
-    with pytest.raises(TunerError):
-        load(model, session=session_plan(providers=[{"name": "CUDAExecutionProvider", "options": {}}]))
+    with monkeypatch.context() as patch:
+        patch.setattr(inference, "build_session", no_session)  # its libraries would stay: 1.2 GB
+        with pytest.raises(TunerError):
+            load(model, session=session_plan(providers=[{"name": "CUDAExecutionProvider", "options": {}}]))
     assert capped == []
     load(model)
     assert capped == ["yes"]
+
+
+def no_session(*_: object, **__: object) -> None:
+    raise ProviderError("It is not here.")
