@@ -15,12 +15,11 @@ from onnx import helper
 
 from core import wire
 from core.evidence.graph_facts import precision, times
-from core.process.runner import run_job
 from core.wire.errors import ModelError, WorkerError
 from core.wire.files import ROOT
 from core.wire.graph import Graphs, graphs_from_json
 from core.wire.profile import profile_from_dict
-from tests import builders, tiny_models
+from tests import builders, in_process, tiny_models
 from tests.command_line import CommandLine
 from tests.tiny_models import save, value, weights
 
@@ -30,7 +29,7 @@ DIGITS = str(ROOT / "sample_models" / "digits_cnn.onnx")
 def drawn(path: Path | str, tmp_path: Path, *, optimized: bool = False, **entries: Any) -> Graphs:
     session = {**wire.nothing_asked(), **entries} if optimized else None
     output = tmp_path / "graph.json"
-    run_job(wire.GRAPH, {"model_path": str(path), "session": session, "output": str(output)})
+    in_process.run(wire.GRAPH, {"model_path": str(path), "session": session, "output": str(output)})
     return graphs_from_json(output.read_bytes())
 
 
@@ -43,7 +42,7 @@ def profiled(path: Path, tmp_path: Path, shape: tuple[int, ...], name: str = "x"
         "runs": 3,
         "trace_path": str(tmp_path / "trace.json"),
     }
-    return profile_from_dict(run_job(wire.PROFILE, plan)["profile"])
+    return profile_from_dict(in_process.run(wire.PROFILE, plan)["profile"])
 
 
 def unnamed(path: Path) -> Path:

@@ -19,6 +19,7 @@ from core.wire.files import written_whole
 from core.wire.profile import profile_from_dict
 from core.worker.measure import imported
 from core.worker.measure.imported import read_import
+from tests import in_process
 
 DATA = Path(__file__).parent.parent / "data"
 RECORDED = DATA / "profile_1.31.1_chain.json"
@@ -144,13 +145,13 @@ def test_a_file_that_is_too_large_or_no_file_is_refused(
 
 def test_what_was_imported_is_kept_apart_from_trials(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
-    one = import_evidence(store, RECORDED, run_job, wanted="profile")
+    one = import_evidence(store, RECORDED, in_process.run, wanted="profile")
     assert one.label.startswith("imported: ")
     assert [found.id for found in store.shelf.all("profile")] == [one.id]
     assert store.shelf.all("summary") == []
     assert profile_from_dict(store.shelf.data(one.id)).nodes
     assert store.trials() == []  # in no list, so in no verdict
-    again = import_evidence(store, RECORDED, run_job, wanted="profile")
+    again = import_evidence(store, RECORDED, in_process.run, wanted="profile")
     assert [found.id for found in store.shelf.all()] == [again.id]  # the same file is there once
     store.shelf.delete(again.id)
     with pytest.raises(StoreError, match="id"):
@@ -161,16 +162,16 @@ def test_what_was_imported_is_kept_apart_from_trials(tmp_path: Path) -> None:
 
 def test_the_other_kind_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
-    kept = import_evidence(store, RECORDED, run_job, wanted="profile")
+    kept = import_evidence(store, RECORDED, in_process.run, wanted="profile")
     with pytest.raises(SpecError, match="is a profile") as refused:
-        import_evidence(store, RECORDED, run_job, wanted="summary")
+        import_evidence(store, RECORDED, in_process.run, wanted="summary")
     assert "profile --import" in refused.value.hint
     assert [one.id for one in store.shelf.all()] == [kept.id]
 
 
 def test_a_damaged_import_is_left_out(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
-    one = import_evidence(store, RECORDED, run_job, wanted="profile")
+    one = import_evidence(store, RECORDED, in_process.run, wanted="profile")
     (store.shelf.folder / f"{one.id}.data").write_text("{")
     with pytest.raises(StoreError, match="damaged"):
         store.shelf.data(one.id)
@@ -185,5 +186,5 @@ def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
             imported_store, "written_whole", lambda path: written_whole(tmp_path / "no" / path.name)
         )
         with pytest.raises(StoreError):
-            import_evidence(Store(tmp_path / "ortune.db"), RECORDED, run_job, wanted="profile")
+            import_evidence(Store(tmp_path / "ortune.db"), RECORDED, in_process.run, wanted="profile")
     assert list(shelf.folder.iterdir()) == []
