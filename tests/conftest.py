@@ -1,4 +1,4 @@
-"""Every test process: ONNX Runtime sends nothing, set before anything imports it; no deadlines; it is small."""
+"""Every test process is small and has no deadlines; ONNX Runtime sends nothing, set before its import."""
 
 import os
 from collections.abc import Iterator
