@@ -9,6 +9,8 @@ import pytest
 from tests import tiny_models
 from tests.command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 DATA = ("--data", "sample_models/digits_test.npz")
 
 

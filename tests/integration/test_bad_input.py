@@ -18,6 +18,8 @@ from core.store import Store
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 QUICK = ("--runs", "5", "--warmup-runs", "1")
 
 

@@ -19,6 +19,8 @@ from core.store import ModelRecord
 from tests import clockwork
 from tests.command_line import CommandLine, Done
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 HEAD = "schema: 1\nmodel: {{path: {model}}}\nprotocol: {{runs: 40, warmup_runs: 2}}\n"
 DIGITS = "sample_models/digits_cnn.onnx"
 DATA = "dataset: {path: sample_models/digits_test.npz, positive_class: 5, threshold: 0.6}\n"

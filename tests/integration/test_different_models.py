@@ -16,6 +16,8 @@ from core.wire.errors import SpecError
 from tests import clockwork, tiny_models
 from tests.command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 QUICK = ("--runs", "40", "--warmup-runs", "2")
 DECIDED_OR_NOT = (0, 3)
 

@@ -23,6 +23,8 @@ from tests import builders, in_process, tiny_models
 from tests.command_line import CommandLine
 from tests.tiny_models import save, value, weights
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 DIGITS = str(ROOT / "sample_models" / "digits_cnn.onnx")
 
 

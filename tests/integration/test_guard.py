@@ -29,6 +29,8 @@ from tests import clockwork, tiny_models
 from tests.clockwork import Model
 from tests.command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 WAIT_S = 120
 SHORT = {"warmup_runs": 2, "runs": 20}
 

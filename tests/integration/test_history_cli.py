@@ -18,6 +18,8 @@ from tests import clockwork, tiny_models
 from tests.command_line import CommandLine
 from tests.documents import errors_of
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 QUICK = ("--runs", "40", "--warmup-runs", "1", "--quiet")
 ERROR: Any = {
     "type": "WorkerError",

@@ -8,6 +8,8 @@ import pytest
 
 from tests.command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 DIGITS = str(Path(__file__).parents[2] / "sample_models" / "digits_cnn.onnx")
 
 

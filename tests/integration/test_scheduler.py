@@ -35,6 +35,8 @@ from core.wire.errors import Cancelled, SpecError, StoreError, WorkerError
 from tests import clockwork, races, tiny_models
 from tests.clockwork import Model
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120
 

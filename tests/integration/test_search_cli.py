@@ -18,6 +18,8 @@ from tests import clockwork, tiny_models
 from tests.clockwork import Model
 from tests.command_line import CommandLine, Done, wait_until
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 FEW = ("--vary", "use_io_binding=on,off", "--vary", "enable_cpu_mem_arena=on,off", "--budget", "60s")
 ATTEMPTS = 4  # binding halves a run of two microseconds; beside other programs it takes more time to see
 
@@ -84,7 +86,8 @@ def looks_of(found: dict[str, Any]) -> set[str]:
 
 def test_binding_is_found_confirmed_and_written(cli: CommandLine, square: Path, tmp_path: Path) -> None:
     best = tmp_path / "best.yaml"
-    found = answered(cli.run("search", str(square), *FEW, "-o", str(best), "--json"))
+    vary = ("--vary", "use_io_binding=on,off", "--budget", "60s")
+    found = answered(cli.run("search", str(square), *vary, "-o", str(best), "--json"))
     for _ in range(ATTEMPTS - 1):
         if found["outcome"] == "UNDECIDED":
             more = ("search", "--resume", found["study"], "--budget", "30s")
@@ -94,10 +97,9 @@ def test_binding_is_found_confirmed_and_written(cli: CommandLine, square: Path, 
     assert winner["changes"]["use_io_binding"] is True
     assert winner["gain"]["ratio_low"] > 1
     assert winner["contrast"]["candidate"] == winner["trial"]
-    assert found["space"]["distinct"] == 4
-    assert 1 <= found["tried"] <= 3  # the default is everybody's reference
+    assert found["space"]["distinct"] == 2
+    assert found["tried"] == 1  # the default is everybody's reference
     assert found["controls"]["pairs"] >= 1
-    assert {one["setting"] for one in found["effects"]} <= {"use_io_binding", "enable_cpu_mem_arena"}
     assert found["own_s"] < found["wall_s"]
     text = best.read_text()
     assert "found_by_search" in text
@@ -154,8 +156,10 @@ def test_what_a_search_tried_is_no_result_of_the_history(
     _, found = searched
     listed = {one["trial"] for one in later.run("history", "--json").document["trials"]}
     tried = {look["trial"] for one in found["trials"] for look in one["looks"] if look["stage"] != "confirm"}
-    assert tried
+    assert len(tried) > 3
     assert not tried & listed
+    assert found["space"]["distinct"] == 4
+    assert {one["setting"] for one in found["effects"]} <= {"use_io_binding", "enable_cpu_mem_arena"}
     confirmed = [one for one in [found["winner"], *found["others"]] if one]
     assert {one["trial"] for one in confirmed} <= listed
     store = store_of(later)
@@ -209,7 +213,7 @@ def test_a_study_of_another_machine_or_of_nobody_cannot_go_on(
     assert (done.code, nobody in done.err) == (EXIT_BAD_INPUT, True)
     study = searched[1]["study"]
     done = later.run("search", str(square), "--resume", study)  # it has its model
-    assert (done.code, "--resume" in done.err) == (EXIT_BAD_INPUT, True)
+    assert (done.code, "model" in done.err) == (EXIT_BAD_INPUT, True)
     store_of(later).update_study(study, fingerprint="another")
     done = later.run("search", "--resume", study)
     assert (done.code, store_of(later).study(study).fingerprint) == (EXIT_BAD_INPUT, "another")

@@ -30,6 +30,8 @@ from core.store import STORE_NAME, Store
 from tests import clockwork
 from tests.clockwork import Model
 
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
+
 fork_server = workers._ForkServer
 
 BUDGET_S = 300
