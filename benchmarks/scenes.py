@@ -191,7 +191,7 @@ def glimpse(model: Model, seed: int) -> Iterator[Shown]:
     updates = []
     for launch in range(live.MOST_LAUNCHES):
         for key, own in sides.items():
-            worker, each = clockwork.Worker(own, clock, rng, launch), pace(own.run_s * 1e9)
+            worker, each = clockwork.worker(own, clock, rng, launch), pace(own.run_s * 1e9)
             for number in range(live.ROUNDS):
                 reply = worker.block(
                     block_ns=each.block_ns, min_runs=each.min_runs, max_runs=each.max_runs, refill=each.refill

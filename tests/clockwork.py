@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +19,10 @@ import core.run.race
 import core.run.race.crew
 import core.run.race.passes
 from core.evidence.record import Entry, RaceRecord, Settings
+from core.run import comparison, live
+from core.run.search import study
 from core.spec.effort import EFFORTS
-from core.wire.errors import TunerError
+from core.wire.errors import Cancelled, TunerError, WorkerError
 from tests import races
 
 
@@ -35,16 +40,23 @@ class Model:
     tail: float = 0.0  # share of runs that take longer, by half of their time as a rule
     slow_share: float = 0.0  # of processes that are SLOW times slower for life
     fails_at: int | None = None  # its process of that number answers no block
+    load_error: str = ""  # why none of its processes can be loaded
+    rss_bytes: int = 8 << 20  # that loading it takes
+    output_error: Mapping[str, Any] = field(default_factory=dict)  # of a reference: what it finds otherwise
 
+
+ModelOf = Callable[[str, Mapping[str, Any]], Model]
 
 SLOW = 2.3
+_PIDS = itertools.count(1 << 40)  # that no process has
 
 
 @dataclass
 class Clock:
-    """Time that passes only while something is done."""
+    """Time that passes only while something is done, on a machine with so much memory."""
 
     now: float = 1000.0
+    memory_bytes: Callable[[], int] = lambda: 1 << 60  # that is free
 
     def monotonic(self) -> float:
         return self.now
@@ -52,23 +64,34 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def time(self) -> float:
+        """Seconds since the epoch, which pass as ever."""
+        return time.time()
+
 
 @dataclass
 class Worker:
-    """A process of `model`; it answers what a real one does, and moves the clock."""
+    """A process that answers what a real one of its model does, and moves the clock."""
 
-    model: Model
-    clock: Clock
-    rng: random.Random
-    number: int  # of the processes of its contestant
-    own: float = field(init=False)
+    workers: Workers
+    label: str
+    pid: int
     alive: bool = True
     weather: float = 0.0  # of its last block, in deviations of the noise
+    timeout_s: float = math.inf  # of what it was asked last
+    model: Model = field(init=False)
+    number: int = field(init=False)  # of the processes of its contestant
+    own: float = field(init=False)  # seconds of a run
 
-    def __post_init__(self) -> None:
-        self.own = self.model.run_s * math.exp(self.rng.gauss(0, self.model.between))
-        if self.model.slow_share and self.rng.random() < self.model.slow_share:
-            self.own *= SLOW
+    @property
+    def clock(self) -> Clock:
+        """That it moves."""
+        return self.workers.clock
+
+    @property
+    def rng(self) -> random.Random:
+        """Of its noise."""
+        return self.workers.rng
 
     def freeze(self) -> bool:
         return True
@@ -77,7 +100,37 @@ class Worker:
         self.alive = False
 
     def ask(self, command: str, arguments: Mapping[str, Any], *, timeout_s: float) -> Any:
+        if self.workers.cancel.is_set():
+            raise Cancelled("It was cancelled.")
+        self.timeout_s = timeout_s
         return getattr(self, command)(**arguments)
+
+    def load(self, **plan: Any) -> dict[str, Any]:
+        model = self.workers.model_of(self.label, plan)
+        self.clock.now += min(model.load_s + model.run_s, self.timeout_s)
+        if model.load_s > self.timeout_s:
+            raise WorkerError(f"It did not finish `load` within {self.timeout_s:g} s.")
+        if model.load_error:
+            raise WorkerError(model.load_error)
+        started = self.workers.started
+        started[self.label] = started.get(self.label, -1) + 1
+        self.begin(model, started[self.label])
+        return {
+            **races.load_reply(
+                rows=plan.get("feeds", {}).get("batch_size", 1),
+                session_creation_s=model.load_s,
+                first_run_ns=round(model.run_s * 1e9),
+                load_peak_rss_bytes=model.rss_bytes,
+                layout=races.layout(random.Random(plan.get("layout_seed"))),
+            )
+        }
+
+    def begin(self, model: Model, number: int) -> None:
+        """Be the process of `model` that has this number."""
+        self.model, self.number = model, number
+        self.own = model.run_s * math.exp(self.rng.gauss(0, model.between))
+        if model.slow_share and self.rng.random() < model.slow_share:
+            self.own *= SLOW
 
     def warm(self, *, known_ns: int | None, cap_s: float | None) -> dict[str, Any]:
         wanted = self.model.warm_s if known_ns is None else max(0.01, self.own)
@@ -123,18 +176,86 @@ class Worker:
         self.clock.now += runs * self.own
         return {"run_peak_rss_bytes": 1 << 20, "gpu_memory_bytes": None, "notes": []}
 
+    def new_shapes(self, *, feeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        ns = round(self.own * 1e9)
+        self.clock.now += 2 * len(feeds) * self.own
+        return {
+            "shapes": [
+                {"batch_size": one["batch_size"], "first_run_ns": 2 * ns, "next_run_ns": ns} for one in feeds
+            ]
+        }
 
+    def save_outputs(self, *, path: str) -> None:
+        self.clock.now += self.own
+
+    def compare_outputs(self, *, path: str) -> dict[str, Any]:
+        self.clock.now += self.own
+        error: dict[str, Any] = races.output_error(**self.model.output_error)
+        return error
+
+
+@dataclass(kw_only=True)
 class Workers:
-    """Nobody, so that nobody is left behind."""
+    """Whoever starts processes in a race; there are none, so that nobody is left behind."""
 
-    def __init__(self, cancel: threading.Event, preloaded: object = None) -> None:
-        self.pids: Sequence[int] = ()
+    clock: Clock
+    rng: random.Random
+    model_of: ModelOf
+    started: dict[str, int]  # processes of each contestant so far, by label
+    cancel: threading.Event
+    pids: set[int] = field(default_factory=set)
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Nothing was started."""
+
+    def start(self, label: str, *, fresh_process: bool = False) -> Worker:
+        return Worker(self, label, next(_PIDS))
+
+
+def worker(model: Model, clock: Clock, rng: random.Random, number: int) -> Worker:
+    """Return a process that is loaded already."""
+    workers = Workers(
+        clock=clock, rng=rng, model_of=lambda label, plan: model, started={}, cancel=threading.Event()
+    )
+    one = workers.start("")
+    one.begin(model, number)
+    return one
+
+
+@contextlib.contextmanager
+def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -> Iterator[Clock]:
+    """Within it every race of this process, whoever asks for it, is one of models on the yielded clock.
+
+    Searches read that clock, too; live races have its workers. No worker of a race is started, and no profile
+    is taken after one; a model is inspected for real, where nobody has inspected it yet.
+
+    Args:
+        model_of: label and plan of a contestant -> what it costs; references of outputs are asked for, too.
+        seed: of the noise.
+    """
+    clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
+
+    def workers(cancel: threading.Event, preloaded: object = None) -> Workers:
+        return Workers(clock=clock, rng=rng, model_of=model_of, started=started, cancel=cancel)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in (
+            (core.run.race, "time", clock),
+            (core.run.race.crew, "time", clock),
+            (study, "time", clock),
+            (core.run.race, "Workers", workers),
+            (live, "Workers", workers),
+            (core.run.race.crew, "available_memory", lambda: clock.memory_bytes()),
+            (core.run.race.passes.energy, "meter", lambda *, gpu: (None, "")),
+            (core.run.race, "snapshot", lambda: None),
+            (core.run.race, "between", lambda *args, **how: None),
+            (comparison, "placement", lambda *args: (None, None, [])),
+        ):
+            patch.setattr(module, name, value)
+        yield clock
 
 
 def race(
@@ -161,18 +282,6 @@ def race(
     Raises:
         BudgetError: as of `core.run.race.race`.
     """
-    clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
-
-    def start(workers: Workers, entry: Entry, timeout_s: float, **how: Any) -> tuple[Worker, Any]:
-        model: Model = entry.plan["model"]  # type: ignore[typeddict-item]
-        clock.now += model.load_s + model.run_s
-        started[entry.label] = started.get(entry.label, -1) + 1
-        layout = races.layout(random.Random(how.get("layout_seed")))
-        reply = races.load_reply(
-            session_creation_s=model.load_s, first_run_ns=round(model.run_s * 1e9), layout=layout
-        )
-        return Worker(model, clock, rng, started[entry.label]), reply
-
     last = len(models) - 1
     facts: dict[str, Any] = {"effort": EFFORTS[precision], "budget_s": budget_s, "margin": 0.02}
     facts |= {"seed": seed, "timeout_s": 100.0, "baseline": last, "anchor": last, **settings}
@@ -180,18 +289,7 @@ def race(
         Entry(label=f"c{index}", plan={"model": one, "session": {"attributes": {}}})  # type: ignore[typeddict-item]
         for index, one in enumerate(models)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name, value in (
-            (core.run.race, "time", clock),
-            (core.run.race.crew, "time", clock),
-            (core.run.race.crew, "start_loaded", start),
-            (core.run.race.passes, "start_loaded", start),
-            (core.run.race.crew, "available_memory", lambda: 1 << 60),
-            (core.run.race, "Workers", Workers),
-            (core.run.race, "snapshot", lambda: None),
-            (core.run.race, "between", lambda *args, **how: None),
-        ):
-            patch.setattr(module, name, value)
+    with machine(lambda label, plan: plan["model"], seed=seed):
         return core.run.race.race(
             entries,
             Settings(**facts),

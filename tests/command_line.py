@@ -50,6 +50,7 @@ class CommandLine:
         self.queue = folder / "queue"
         self.python = sys.executable  # of commands in a process of their own
         self.mark = secrets.token_hex(8)
+        self.began = time.time() - 2  # what is older is none of ours; start times are rounded
         self.environment = {
             **{name: text for name, text in os.environ.items() if name != "COLUMNS"},  # a pipe tells no width
             "ORTUNE_HOME": str(self.home),
@@ -115,8 +116,9 @@ class CommandLine:
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
             return (
-                process.status() != psutil.STATUS_ZOMBIE
+                process.create_time() > self.began
                 and process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
                 and process.environ().get(MARK) == self.mark
             )
         except psutil.Error:

@@ -29,7 +29,7 @@ from core.run.race import race
 from core.run.race.crew import Crew
 from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import Effort
-from tests import tiny_models
+from tests import clockwork, tiny_models
 
 SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
 ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
@@ -221,14 +221,21 @@ class Watch:
         monkeypatch.setattr(Crew, "park", remember)
 
     def _spy_on_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        start, ask = Workers.start, Worker.ask
+        """Real ones, and those of races on a clock."""
+        for of_workers, of_worker in ((Workers, Worker), (clockwork.Workers, clockwork.Worker)):
+            monkeypatch.setattr(of_workers, "start", self._starting(of_workers.start))
+            monkeypatch.setattr(of_worker, "ask", self._asking(of_worker.ask))
 
-        def begin(workers: Workers, label: str, *, fresh_process: bool = False) -> Worker:
+    def _starting(self, start: Any) -> Any:
+        def begin(workers: Any, label: str, *, fresh_process: bool = False) -> Any:
             self.started.append(label)
             self.pids = workers.pids
             return start(workers, label, fresh_process=fresh_process)
 
-        def tell(worker: Worker, command: str, arguments: Any, *, timeout_s: float) -> Any:
+        return begin
+
+    def _asking(self, ask: Any) -> Any:
+        def tell(worker: Any, command: str, arguments: Any, *, timeout_s: float) -> Any:
             live = self.crew.live if self.crew is not None else {}
             key = next((key for key, one in live.items() if one is worker), None)
             asked = Asked(
@@ -243,8 +250,7 @@ class Watch:
             self.before(asked)
             return ask(worker, command, arguments, timeout_s=asked.timeout_s)
 
-        monkeypatch.setattr(Workers, "start", begin)
-        monkeypatch.setattr(Worker, "ask", tell)
+        return tell
 
     @property
     def record(self) -> RaceRecord:

@@ -17,7 +17,7 @@ from core.run.race import blocks, passes, schedule
 from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
-from tests import tiny_models
+from tests import in_process, tiny_models
 from tests.command_line import CommandLine
 
 
@@ -52,6 +52,13 @@ def one_description_of_the_machine(described: list[wire.Environment]) -> Iterato
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Scheduler, "_describe", share)
+        yield
+
+
+@pytest.fixture(scope="module")
+def jobs_at_once() -> Iterator[None]:
+    """Models are inspected, transformed and scored in this process: these tests are about something else."""
+    with in_process.jobs():
         yield
 
 

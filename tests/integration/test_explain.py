@@ -1,9 +1,10 @@
-"""The job `explain` in a worker of its own, on tiny models."""
+"""The job `explain` on tiny models: in a worker of its own where that is the point."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from core.evidence.verdict import Verdict
 from core.process.runner import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, StoreError
 from core.wire.profile_passes import Passes, passes_from_dict
-from tests import tiny_models
+from tests import in_process, tiny_models
 from tests.builders import feed_plan, one_input
 
 CPU = "CPUExecutionProvider"
@@ -43,17 +44,19 @@ def contestant(path: Path, level: str, **changes: Any) -> Any:
     }
 
 
-def explain(path: Path, tmp_path: Path, **how: Any) -> tuple[Passes, dict[str, Any]]:
+def explain(
+    path: Path, tmp_path: Path, run: Callable[..., Any] = in_process.run, **how: Any
+) -> tuple[Passes, dict[str, Any]]:
     output = tmp_path / "passes.json"
     sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")]
-    reply = run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
+    reply = run(wire.EXPLAIN, {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
     assert not list(output.parent.glob("*.part"))
     return passes_from_dict(json.loads(output.read_text())), reply
 
 
 def test_both_sides_are_profiled_in_turns_and_their_nodes_traced(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    passes, reply = explain(tiny_models.conv(tmp_path / "m.onnx"), tmp_path, on_progress=seen.append)
+    passes, reply = explain(tiny_models.conv(tmp_path / "m.onnx"), tmp_path, run_job, on_progress=seen.append)
     assert (reply["passes"], passes.fingerprint) == (5, "x")
     for side in passes.sides:
         assert len(side.run_s) == len(side.plain_s) == 5
@@ -107,7 +110,7 @@ def test_a_model_of_one_loop_keeps_its_body_apart(tmp_path: Path) -> None:
         ]
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
-    run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
+    in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     passes = passes_from_dict(json.loads(output.read_text()))
     inner = [node for node in passes.sides[0].nodes if node.path == ("repeat",)]
     assert {node.name for node in inner} == {"body_matmul", "body_cond"}
@@ -123,7 +126,7 @@ def test_weights_in_another_file_are_left_where_they_are(tmp_path: Path) -> None
         ]
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
-    run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
+    in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     passes = passes_from_dict(json.loads(output.read_text()))
     assert [[one.nodes for one in side.origins or ()] for side in passes.sides] == [[("fc",)], [("fc",)]]
     assert sorted(one.name for one in path.parent.iterdir()) == ["m.onnx", "weights.bin"]
@@ -149,7 +152,7 @@ def test_a_side_that_cannot_run_is_the_error_and_nothing_is_written(tmp_path: Pa
     sides = [contestant(path, "ORT_ENABLE_ALL"), contestant(tmp_path / "gone.onnx", "ORT_ENABLE_ALL")]
     output = tmp_path / "passes.json"
     with pytest.raises(ModelError):
-        run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
+        in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
     assert not output.exists()
 
 
@@ -162,8 +165,8 @@ def test_a_result_that_cannot_be_written_says_where(tmp_path: Path) -> None:
         ]
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "no folder" / "passes.json"
-    with pytest.raises(StoreError, match="cannot be kept in"):
-        run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
+    with pytest.raises(StoreError, match="kept"):
+        in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
 
 
 def test_it_can_be_cancelled(tmp_path: Path) -> None:
@@ -172,6 +175,7 @@ def test_it_can_be_cancelled(tmp_path: Path) -> None:
         explain(
             tiny_models.conv(tmp_path / "m.onnx"),
             tmp_path,
+            run_job,
             on_progress=lambda one: cancel.set() if one.stage == "profile" else None,
             cancel=cancel,
         )

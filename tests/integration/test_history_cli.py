@@ -14,9 +14,11 @@ from core.cli.filtering import Filter
 from core.evidence.measurement import Trial
 from core.store import Store
 from core.wire.errors import SpecError
-from tests import tiny_models
+from tests import clockwork, tiny_models
 from tests.command_line import CommandLine
 from tests.documents import errors_of
+
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
 QUICK = ("--runs", "40", "--warmup-runs", "1", "--quiet")
 ERROR: Any = {
@@ -78,15 +80,15 @@ def test_history_filters_by_what_it_shows(cli: CommandLine) -> None:
         assert words in text
     assert max(map(len, text.splitlines())) <= 80
     wide = cli.run("history", "--wide").out
-    for words in ("The worker ran out of memory.", "intra_op_num_threads=1", "rows/s"):
+    for words in (ERROR["message"], "intra_op_num_threads=1", "rows/s"):
         assert words in wide
-    assert cli.run("history", "--error", "no such").out == "No trial is like that.\n"
+    assert len(cli.run("history", "--error", "no such").out.splitlines()) == 1
 
 
 def test_history_for_other_programs(cli: CommandLine) -> None:
     rows = list(csv.DictReader(io.StringIO(cli.run("history", "--format", "csv").out)))
     assert [row["trial"][-1] for row in rows] == ["3", "2", "1"]
-    assert rows[0]["error"] == "The worker ran out of memory."
+    assert rows[0]["error"] == ERROR["message"]
     assert cli.run("history", "--format", "md").out.startswith("| trial |")
     both = cli.run("history", "--format", "csv", "--json")
     assert both.code == 2
@@ -105,31 +107,32 @@ def test_a_filter_that_nothing_can_pass_is_refused(filter_: dict[str, Any], word
 def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: str) -> None:
     failed = cli.run("show", f"{3:016x}")
     assert failed.code == 0, failed.err
-    for words in ("FAIL", "The worker ran out of memory.", "Use a smaller batch.", "intra_op_num_threads=1"):
+    for words in ("FAIL", ERROR["message"], ERROR["hint"], "intra_op_num_threads=1"):
         assert words in failed.out
     unknown = cli.run("show", "feedbeef")
     assert unknown.code == 2
     assert "feedbeef" in unknown.err
 
-    measured = cli.run("bench", mlp, *QUICK, "--json").document
-    shown = cli.run("show", measured["trial"][:8])
-    assert shown.code == 0, shown.err
-    assert "p50" in shown.out
-    assert "fed           x float32 [1, 16]: random, 0 to 1" in shown.out
-    assert cli.run("show", measured["trial"], "--json").document["trial"] == measured["trial"]
-    race = cli.run("show", measured["comparison"])
-    assert "configuration" in race.out
-    found = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(found.out)))
-    assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}
-    assert all(float(row["p50_ms"]) > 0 for row in rows)
-    swept = cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2", "--format", "md")
-    assert swept.out.startswith("| batch_size | best | p50 ms |")
+    with clockwork.machine():
+        measured = cli.run("bench", mlp, *QUICK, "--json").document
+        shown = cli.run("show", measured["trial"][:8])
+        assert shown.code == 0, shown.err
+        assert "p50" in shown.out
+        assert "float32" in shown.out
+        assert cli.run("show", measured["trial"], "--json").document["trial"] == measured["trial"]
+        race = cli.run("show", measured["comparison"])
+        assert "configuration" in race.out
+        found = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, "--format", "csv")
+        rows = list(csv.DictReader(io.StringIO(found.out)))
+        assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}
+        assert all(float(row["p50_ms"]) > 0 for row in rows)
+        swept = cli.run("sweep", mlp, *QUICK, "--batch-size", "1,2", "--format", "md")
+        assert swept.out.startswith("| batch_size | best | p50 ms |")
 
 
 def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Path) -> None:
     mlp = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-    assert "No variants yet" in cli.run("variants", "list").out
+    assert len(cli.run("variants", "list").out.splitlines()) <= 2
     assert cli.run("transform", mlp, "--simplify", "--fp16", "--name", "half", "--quiet").code == 0
     text = cli.run("variants", "list").out
     for words in ("mlp", "half", "FP16", "not raced", "original"):
@@ -137,7 +140,7 @@ def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Pat
     documents = cli.run("variants", "list", mlp, "--json").document["variants"]
     assert [one["model"] for one in documents] == ["mlp", "mlp-simplify", "half"]
     renamed = cli.run("variants", "rename", "variant:half", "quarter")
-    assert renamed.out == "`half` is called `quarter` now.\n"
+    assert "`quarter`" in renamed.out
     for args, words in (
         (("rename", "quarter", "mlp"), "is the name of another model"),
         (("rename", "quarter", "../x"), "is no name for a model"),
@@ -184,7 +187,7 @@ def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("mark", "feedbeef", "--star"), "There is no trial `feedbeef`."),
+        (("mark", "feedbeef", "--star"), "`feedbeef`"),
         (("mark", f"{1:016x}", "--label", "x" * 41), "is no label"),
         (("mark", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),
         (("delete", f"{1:016x}"), "asks first"),
@@ -200,7 +203,7 @@ def test_marks_that_cannot_be_are_one_clear_line(cli: CommandLine, args: Any, wo
 def test_delete_says_what_goes_and_leaves_what_runs(cli: CommandLine) -> None:
     first, running = f"{1:016x}", f"{9:016x}"
     would = cli.run("delete", first, "--dry-run")
-    assert would.out == "Would delete 1 trial with 0 B of raw samples.\n"
+    assert "1 trial" in would.out
     assert listed(cli) == [3, 2, 1]
     gone = cli.run("delete", first, "--yes", "--json").document
     assert (gone["trials"], gone["dry_run"]) == ([first], False)
@@ -210,5 +213,5 @@ def test_delete_says_what_goes_and_leaves_what_runs(cli: CommandLine) -> None:
     Store(cli.home / "ortune.db").create_trial(elsewhere, process="another host/1/0")
     refused = cli.run("delete", running, f"{2:016x}", "--yes")
     assert refused.code == 2
-    assert "has not ended yet: nothing was deleted" in refused.err
+    assert running[:12] in refused.err
     assert listed(cli) == [9, 3, 2]

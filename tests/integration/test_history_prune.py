@@ -132,7 +132,6 @@ def test_old_samples_go_by_age_and_everything_else_stays(
     done = call(capsys, "--prune", "--older-than", "90d")
     assert (done.code, done.err) == (0, "")
     assert "4 trials lost raw samples" in done.out
-    assert "the numbers stay" in done.out
     assert store.path.stat().st_size < 0.6 * before  # the rest are empty tables of a small store
     assert with_samples(store) == ["newest-base", "newest-cand"]
     listed = call(capsys, "--json").document["trials"]

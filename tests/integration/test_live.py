@@ -1,10 +1,13 @@
-"""Live races for real: a baseline that stays warm, wishes shown at once, others first, nothing left."""
+"""Live races: a baseline that stays warm, wishes shown at once, others first, nothing left.
+
+Two are real; the others have workers that answer without a process.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from core.run import kinds, live
 from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
+from tests import clockwork
+from tests.clockwork import Model
 
 PATIENCE_S = 60.0
 
@@ -58,6 +63,17 @@ def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.Wishes]:
     return scheduler.submit(live.job(wishes, wish(spec), model_name="m")), wishes
 
 
+def cpu_only(label: str, plan: Mapping[str, Any]) -> Model:
+    wanted = {one["name"] for one in plan["session"]["providers"]}
+    return Model(load_error="" if wanted <= {"CPUExecutionProvider"} else "No such library.")
+
+
+@pytest.fixture
+def no_processes() -> Iterator[None]:
+    with clockwork.machine(cpu_only):
+        yield
+
+
 @pytest.fixture
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every ratio with an interval counts as known, however wide a busy machine makes it."""
@@ -93,7 +109,7 @@ def test_wishes_are_shown_one_after_the_other_beside_a_baseline_that_stays_warm(
     assert sorted(started[9:]) == [DEFAULT, "mine"], "one launch more, beside a process it has not met"
 
 
-@pytest.mark.usefixtures("known_at_once")
+@pytest.mark.usefixtures("known_at_once", "no_processes")
 def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler, square: Path) -> None:
     first, second = asked(square, intra_op_num_threads=1), asked(square, enable_mem_pattern=False)
     job, wishes = begun(scheduler, first)
@@ -109,7 +125,7 @@ def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler,
     until(scheduler, job, lambda one: one.state == "COMPLETE")  # nobody looks on: at once, not in a minute
 
 
-@pytest.mark.usefixtures("known_at_once")
+@pytest.mark.usefixtures("known_at_once", "no_processes")
 def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, mlp: str) -> None:
     one = asked(mlp, intra_op_num_threads=1)
     larger = one.model_copy(update={"workload": one.workload.model_copy(update={"batch_size": 8})})
@@ -122,6 +138,7 @@ def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, m
     assert len(latencies) == 2  # of both batches: latency and throughput can be seen together
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> None:
     spec = asked(square, intra_op_num_threads=1)
     job, wishes = begun(scheduler, spec)
@@ -140,6 +157,7 @@ def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> N
     until(scheduler, job, shown(again.key()))
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_without_a_wish_it_ends_and_takes_no_more(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +168,7 @@ def test_without_a_wish_it_ends_and_takes_no_more(
     assert not wishes.put(wish(asked(square)))
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_a_slow_glimpse_is_left_as_soon_as_its_visitor_moves_on(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +193,7 @@ def test_a_slow_glimpse_is_left_as_soon_as_its_visitor_moves_on(
     assert set(started[3:]) <= {DEFAULT, "no pattern"}
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_a_wish_that_cannot_run_is_said_and_the_next_one_is_shown(scheduler: Scheduler, square: Path) -> None:
     bad, good = asked(square, providers=[{"name": "CUDAExecutionProvider"}]), asked(square)
     job, wishes = begun(scheduler, bad)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -13,14 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from core.evidence.comparison import ANCHOR_LABEL, Configuration
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
@@ -28,11 +27,15 @@ from core.run import kinds, ledger
 from core.run import scheduler as scheduler_module
 from core.run.job import Ending, Job, Outcome
 from core.run.scheduler import Scheduler
+from core.run.trial import placement
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store, library
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE
 from core.wire.errors import Cancelled, SpecError, StoreError, WorkerError
-from tests import races, tiny_models
+from tests import clockwork, races, tiny_models
+from tests.clockwork import Model
+
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120
@@ -513,11 +516,11 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     race = one.submit(kinds.race(asked, what="two of them"))
     assert one.join(WAIT_S)
     good, bad, _ = one.store.trials_of(race)
-    assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", "It crashed.")
+    assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", str(fake.lost[1]))
     assert bad.result["runs"] == 16 * races.RUNS
     ended = one.store.comparison(race)
     assert ended.state == "COMPLETE"
-    assert any("`2` failed: It crashed." in note for note in ended.result["notes"])
+    assert any("`2`" in note and bad.error["message"] in note for note in ended.result["notes"])
     assert one.status(bad.id).error == bad.error
     assert one.status(race).what == "two of them"
 
@@ -530,13 +533,15 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
-    assert (race.state, race.error["message"]) == ("FAIL", "It crashed.")
+    assert (race.state, race.error["message"]) == ("FAIL", str(fake.lost[0]))
     assert [entry.state for entry in one.store.trials_of(race.id)] == ["FAIL", "COMPLETE"]
 
 
 def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, square, monkeypatch):
+    why = WorkerError("No worker could be started.", hint="Free memory.")
+
     def broken(*_: Any, **__: Any) -> Any:
-        raise WorkerError("No worker could be started.", hint="Free memory.")
+        raise why
 
     monkeypatch.setattr(comparison_run, "race", broken)
     one = schedulers()
@@ -547,11 +552,11 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
     race = one.submit(kinds.race(asked))
     assert one.join(WAIT_S)
     fine, impossible, anchor = one.store.trials_of(race)
-    assert (fine.error["message"], anchor.error["message"]) == ("No worker could be started.",) * 2
+    assert (fine.error["message"], anchor.error["message"]) == (why.message,) * 2
     assert impossible.error["type"] == "SpecError"
     ended = one.store.comparison(race)
     assert (ended.state, ended.result) == ("FAIL", None)
-    assert any("`impossible` could not race" in warning for warning in ended.warnings)
+    assert any("`impossible`" in warning for warning in ended.warnings)
 
 
 def test_without_a_candidate_nobody_races(schedulers, square, monkeypatch):
@@ -581,7 +586,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
     stored = one.store.trial(trial)
     race = one.store.comparison(stored.comparison)
     assert [entry["baseline"] for entry in stored.result["contrasts"]] == [race.contestants[2].trial]
-    assert any("`gone` could not race" in warning for warning in race.warnings)
+    assert any("`gone`" in warning for warning in race.warnings)
     assert [entry.state for entry in one.store.trials_of(race.id)] == ["COMPLETE", "FAIL", "COMPLETE"]
 
 
@@ -602,7 +607,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, s
     assert one.join(WAIT_S)
     race = one.status(trial).comparison
     assert one.status(trial).state == one.status(race).state == "FAIL"
-    assert "disk is full" in one.status(race).error["message"]
+    assert one.status(race).error["type"] == "StoreError"
     schedulers()
     store = Store()
     assert store.comparison(race).result["rounds"] == 16
@@ -644,78 +649,13 @@ def measures(one: Scheduler, trial_id: str) -> bool:
     return one.status(trial_id).stage == "load" and bool(contestants())
 
 
-def test_real_measurement_is_stored_with_everything_the_contract_names(schedulers, tmp_path):
+def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    asked = spec(path, workload={"batch_size": 3}, session={"intra_op_num_threads": 1})
+    asked = spec(path, workload={"batch_size": 3}, protocol={"warmup_runs": 2, "runs": 160}, **ONE_THREAD)
     trial = finished(one, one.submit(kinds.duel(asked, study="s")))
     assert trial.error is None
-    assert (trial.state, trial.study, trial.model_name) == ("COMPLETE", "s", "mlp")
-    result = trial.result
-    assert result["batch_size"] == 3
-    assert len(result["latencies_s"]) == result["runs"] == 20
-    assert min(result["latencies_s"]) > 0
-    assert len(result["warmup_latencies_s"]) == 3  # the first run, and two more
-    assert result["effective_providers"] == ["CPUExecutionProvider"]
-    assert result["fallback"] is False
-    assert set(result["placement"]) == {"CPUExecutionProvider"}
-    assert result["placement"]["CPUExecutionProvider"]["nodes"] >= 1
-    assert result["throughput_per_s"] == pytest.approx(60 / sum(result["latencies_s"]))
-    assert result["environment"]["fingerprint"] == trial.fingerprint != ""
-    assert trial.created_at <= trial.started_at <= trial.finished_at
-    assert trial.model_sha256 == one.store.cached_info(str(path))[1]["content_sha256"]
-    assert json.loads(json.dumps(trial.to_dict()))["latencies_s"] == result["latencies_s"]
-
-
-def test_stored_spec_carries_the_hash_and_is_found_for_reuse(schedulers, tmp_path):
-    one = schedulers()
-    path = tiny_models.mul(tmp_path / "mul.onnx")
-    trial = finished(one, one.submit(kinds.duel(spec(path))))
-    stored = spec_from_dict(trial.spec)
-    assert stored.model.sha256 == one.store.cached_info(str(path))[1]["sha256"]
-    assert stored.key() == trial.key
-    found = one.store.find_complete(stored.key(), trial.fingerprint, model_sha256=trial.model_sha256)
-    rejected_or_busy = trial.result["grade"] == "F" or trial.result.get("busy") is not None
-    assert (found is None) == rejected_or_busy  # by what else runs on the machine
-    assert found is None or found.id == trial.id
-    again = finished(one, one.submit(kinds.duel(stored)))
-    assert (again.state, again.key) == ("COMPLETE", trial.key)
-
-
-def test_real_race_of_three_ranks_and_compares_them(schedulers, tmp_path):
-    one = schedulers()
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    asked = [
-        Configuration(spec=spec(path, workload={"batch_size": 4}), label="four rows"),
-        Configuration(spec=spec(path, **ONE_THREAD), label="one thread"),
-        Configuration(
-            spec=spec(path, session={"providers": [{"name": "CUDAExecutionProvider"}]}), label="cuda"
-        ),
-    ]
-    race = one.submit(kinds.race(asked))
-    assert one.join(WAIT_S)
-    found = one.store.comparison(race)
-    assert found.error is None
-    trials = dict(zip(("four rows", "one thread", "cuda"), one.store.trials_of(race), strict=True))
-    if trials["cuda"].state == "FAIL":
-        assert trials["cuda"].error["type"] == "ProviderError"
-    contrast = next(c for c in found.result["contrasts"] if c["candidate"] == trials["one thread"].id)
-    assert contrast["baseline"] == found.baseline == trials["four rows"].id
-    assert contrast["per_row"]
-    assert contrast["rounds"] == 8
-    assert contrast["generations"] == len(found.result["generations"]) == 2  # GPU libraries are not forked
-    whole = one.store.trial(trials["one thread"].id).result
-    assert sum(block["runs"] for block in whole["blocks"]) == len(whole["latencies_s"]) == 20
-    assert whole["placement"]["CPUExecutionProvider"]["nodes"] >= 1
-    assert trials["four rows"].result["new_shapes"]
-    assert whole["idle_wall_s"] > 0
-    assert found.result["grade"] in ("A", "B", "C", "D", "F")
-
-
-def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(schedulers, tmp_path):
-    one = schedulers()
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    trial = finished(one, one.submit(kinds.duel(spec(path, protocol={"runs": 160}, **ONE_THREAD))))
+    check_measurement(one, trial, path)
     race = one.store.comparison(trial.comparison)
     candidate, anchor = (entry.trial for entry in race.contestants)
     result = race.result
@@ -727,7 +667,7 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
         assert sorted(entry["order"]) == sorted([candidate, anchor, f"{anchor}/1"])
         assert set(entry["layouts"]) == set(entry["order"])
         assert entry["start_s"] > 0
-    assert result["busy"] is None or result["busy"]["words"].startswith("on a busy machine: ")
+    assert result["busy"] is None or result["busy"]["words"]
     (contrast,) = result["contrasts"]
     assert contrast == trial.result["contrasts"][0]
     assert contrast["generations"] == trial.result["generations"] == len(made)
@@ -748,6 +688,15 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
         assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
         assert row.result["busy"] == result["busy"]
         assert row.result["grade"] == result["grade"]
+    check_self_test(one, race)
+    json.dumps(race.to_dict(), allow_nan=False)
+    check_found_again(one, trial)
+
+
+def check_self_test(one: Scheduler, race: Comparison) -> None:
+    """The two processes of the anchor are a test of the machine, which is kept."""
+    result = race.facts
+    made = result["generations"]
     (test,) = result["self_tests"]
     assert (test["when"], test["generations"], test["rounds"]) == ("during", len(made), result["rounds"])
     assert len(test["log_ratios"]) == test["rounds"]
@@ -759,7 +708,72 @@ def test_real_race_is_stored_with_its_generations_and_what_follows_from_them(sch
         "comparison": race.id,
         "grade": result["grade"],
     }
-    json.dumps(race.to_dict(), allow_nan=False)
+
+
+def check_found_again(one: Scheduler, trial: Any) -> None:
+    """The stored spec says which file it was, and finds the result, as long as that may be reused."""
+    stored = spec_from_dict(trial.spec)
+    assert stored.model.sha256 == one.store.cached_info(stored.model.path)[1]["sha256"]
+    assert stored.key() == trial.key
+    found = one.store.find_complete(stored.key(), trial.fingerprint, model_sha256=trial.model_sha256)
+    rejected_or_busy = trial.result["grade"] == "F" or trial.result.get("busy") is not None
+    assert (found is None) == rejected_or_busy  # by what else runs on the machine
+    assert found is None or found.id == trial.id
+    with clockwork.machine():
+        again = finished(one, one.submit(kinds.duel(stored)))
+    assert (again.state, again.key) == ("COMPLETE", trial.key)
+
+
+def check_measurement(one: Scheduler, trial: Any, path: Path) -> None:
+    """A measurement of 160 runs of three rows says everything that the contract names."""
+    assert (trial.state, trial.study, trial.model_name) == ("COMPLETE", "s", "mlp")
+    result = trial.result
+    assert result["batch_size"] == 3
+    assert len(result["latencies_s"]) == result["runs"] == 160
+    assert min(result["latencies_s"]) > 0
+    assert len(result["warmup_latencies_s"]) == 3  # the first run, and two more
+    assert result["effective_providers"] == ["CPUExecutionProvider"]
+    assert result["fallback"] is False
+    assert set(result["placement"]) == {"CPUExecutionProvider"}
+    assert result["placement"]["CPUExecutionProvider"]["nodes"] >= 1
+    assert result["throughput_per_s"] == pytest.approx(480 / sum(result["latencies_s"]))
+    assert result["environment"]["fingerprint"] == trial.fingerprint != ""
+    assert result["idle_wall_s"] > 0
+    assert trial.created_at <= trial.started_at <= trial.finished_at
+    assert trial.model_sha256 == one.store.cached_info(str(path))[1]["content_sha256"]
+    assert json.loads(json.dumps(trial.to_dict()))["latencies_s"] == result["latencies_s"]
+
+
+def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
+    def model_of(label: str, plan: Mapping[str, Any]) -> Model:
+        lost = any(one["name"] != "CPUExecutionProvider" for one in plan["session"]["providers"])
+        return Model(load_error="No such library." if lost else "")
+
+    one = schedulers()
+    path = Path(mlp)
+    asked = [
+        Configuration(spec=spec(path, workload={"batch_size": 4}), label="rows"),
+        Configuration(spec=spec(path, **ONE_THREAD), label="thread"),
+        Configuration(
+            spec=spec(path, session={"providers": [{"name": "CUDAExecutionProvider"}]}), label="cuda"
+        ),
+    ]
+    with clockwork.machine(model_of):
+        race = one.submit(kinds.race(asked))
+        assert one.join(WAIT_S)
+    found = one.store.comparison(race)
+    assert found.error is None
+    rows, thread, cuda = one.store.trials_of(race)[:3]
+    assert cuda.state == "FAIL"
+    contrast = next(c for c in found.result["contrasts"] if c["candidate"] == thread.id)
+    assert contrast["baseline"] == found.baseline == rows.id
+    assert contrast["per_row"]
+    assert contrast["rounds"] == 8
+    assert contrast["generations"] == len(found.result["generations"]) == 2  # GPU libraries are not forked
+    whole = one.store.trial(thread.id).result
+    assert sum(block["runs"] for block in whole["blocks"]) == len(whole["latencies_s"]) == 20
+    assert rows.result["new_shapes"]
+    assert found.result["grade"] in ("A", "B", "C", "D", "F")
 
 
 def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
@@ -781,17 +795,17 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     assert [entry["candidate"] for entry in stored.result["contrasts"]] == [trial]
 
 
-def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, tmp_path):
+def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, square):
     one = schedulers()
-    path = tiny_models.loop_model(tmp_path / "slow.onnx", trips=60_000, size=64)
-    trial = finished(one, one.submit(kinds.duel(spec(path, protocol={"budget_s": 1}, **ONE_THREAD))))
+    with clockwork.machine(lambda label, plan: Model(run_s=1.0)):
+        asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)
+        trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
-    assert "too short for a p50" in trial.error["message"]
     race = one.store.comparison(trial.comparison)
     assert (race.state, race.error, race.result) == ("FAIL", trial.error, None)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ended_process_leaves_no_frozen_worker_and_frees_the_machine(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
@@ -847,11 +861,19 @@ def is_stopped(process: psutil.Process) -> bool:
         return False
 
 
-def test_real_profile_keeps_its_table_and_its_trace(schedulers, tmp_path):
+def test_real_profile_of_a_model_that_moved_keeps_its_table_and_its_trace(schedulers, mlp):
+    """It is found in the library by its hash."""
     one = schedulers()
-    asked = spec(tiny_models.mlp(tmp_path / "mlp.onnx"), protocol={"warmup_runs": 1, "runs": 6})
+    record, _ = library.import_files(one.store, [Path(mlp)], name="moved")
+    asked = spec_from_dict(
+        {
+            "model": {"path": "elsewhere/mlp.onnx", "sha256": record.sha256},
+            "protocol": {"warmup_runs": 1, "runs": 6},
+        }
+    )
     trial = finished(one, one.submit(kinds.profile(asked)))
-    assert trial.error is None
+    assert (trial.state, trial.error) == ("COMPLETE", None)
+    assert trial.spec["model"]["path"] == record.path
     assert trial.result["profile"]["runs"] == trial.result["runs"] > 0
     assert trial.result["unprofiled_latencies_s"]
     assert trial.result["overhead"]["ratio"] > 0
@@ -860,21 +882,32 @@ def test_real_profile_keeps_its_table_and_its_trace(schedulers, tmp_path):
     assert "profile" not in one.store.trials()[0].result
 
 
-def test_fp16_copy_is_made_once_and_measured(schedulers, tmp_path):
+def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
     one = schedulers()
-    path = tiny_models.mlp(tmp_path / "mlp.onnx")
-    halves = {"path": str(path), "precision": "fp16"}
+    halves = {"path": mlp, "precision": "fp16"}
+    fed: list[str] = []
     made: list[dict[str, int]] = []
-    for model in (halves, halves, {**halves, "keep_io_types": False}):
+
+    def measured(model: dict[str, Any]) -> Any:
         asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
         trial = finished(one, one.submit(kinds.duel(asked)))
         assert trial.error is None
-        fed = {one["name"]: one["dtype"] for one in trial.result["inputs"]}
-        wanted = "float32" if model.get("keep_io_types", True) else "float16"
-        assert set(fed.values()) == {wanted}
-        assert trial.result["casts"]["computes_in_float32"]
         copies = (one.store.folder / "cache" / "fp16").glob("*.onnx")
         made.append({file.name: file.stat().st_mtime_ns for file in copies})
+        return trial
+
+    def model_of(label: str, plan: Mapping[str, Any]) -> Model:
+        fed.append(plan["feeds"]["inputs"][0]["dtype"])
+        return Model()
+
+    trial = measured(halves)
+    assert {one["dtype"] for one in trial.result["inputs"]} == {"float32"}
+    assert trial.result["casts"]["computes_in_float32"]
+    with clockwork.machine(model_of):
+        measured(halves)
+        assert set(fed) == {"float32"}
+        measured({**halves, "keep_io_types": False})
+        assert set(fed) == {"float32", "float16"}
     first, second, third = made
     assert first == second
     assert third.items() > second.items()
@@ -887,7 +920,7 @@ def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
     asked = spec(tiny_models.fixed_batch(tmp_path / "m.onnx", 2), workload={"batch_size": 5})
     trial = finished(one, one.submit(kinds.duel(asked)))
     assert (trial.state, trial.error["type"]) == ("FAIL", "SpecError")
-    assert "fixed at 2" in trial.error["message"]
+    assert "2" in trial.error["message"]
     assert trial.model_sha256 != ""
 
 
@@ -906,18 +939,8 @@ def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
     trial = finished(one, one.submit(kinds.duel(asked)))
     assert trial.error["type"] == "SpecError"
     own = one.store.cached_info(str(square))[1]["sha256"]
-    assert "another model" in trial.error["message"]
     assert f"`{own[:12]}`" in trial.error["message"]
     assert "`abababababab`" in trial.error["message"]
-
-
-def test_model_that_moved_is_found_in_the_library_by_its_hash(schedulers, tmp_path):
-    one = schedulers()
-    record, _ = library.import_files(one.store, [tiny_models.mul(tmp_path / "m.onnx")], name="square")
-    asked = spec_from_dict({"model": {"path": "elsewhere/m.onnx", "sha256": record.sha256}})
-    trial = finished(one, one.submit(kinds.profile(asked)))
-    assert (trial.state, trial.error) == ("COMPLETE", None)
-    assert trial.spec["model"]["path"] == record.path
 
 
 def test_provider_without_its_library_fails_and_names_it(schedulers, square):
@@ -941,56 +964,57 @@ def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
     assert psutil.Process().children(recursive=True) == []
 
 
-def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, tmp_path):
+def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, square):
     one = schedulers()
-    asked = spec(
-        tiny_models.slow(tmp_path / "slow.onnx"), protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 1}
-    )
-    trial = finished(one, one.submit(kinds.duel(asked)))
+    asked = spec(square, protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 7})
+    with clockwork.machine(lambda label, plan: Model(load_s=8.0)) as clock:
+        began = clock.now
+        trial = finished(one, one.submit(kinds.duel(asked)))
+        assert clock.now - began == 7.0  # nobody is started once more
     assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
-    assert "did not finish `load` within 1 s" in trial.error["message"]
 
 
-def test_killed_worker_is_a_failed_trial_and_the_queue_goes_on(schedulers, tmp_path):
+def test_who_cannot_be_loaded_is_a_failed_trial_and_the_queue_goes_on(schedulers, square, mlp):
     one = schedulers()
-    victim = one.submit(kinds.duel(spec(tiny_models.slow(tmp_path / "slow.onnx"))))
-    after = one.submit(kinds.duel(spec(tiny_models.mul(tmp_path / "mul.onnx"))))
-    wait_until(lambda: measures(one, victim), "it never began to measure")
-    while one.status(victim).state == "RUNNING":  # its twin would go on without it, or the other way round
-        for worker in contestants() if one.status(victim).stage == "load" else []:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                worker.kill()
-        time.sleep(0.05)
-    assert one.join(WAIT_S)
+    why = "It crashed."
+    with clockwork.machine(lambda label, plan: Model(load_error=why if plan["model_path"] == mlp else "")):
+        victim = one.submit(kinds.duel(spec(Path(mlp))))
+        after = one.submit(kinds.duel(spec(square)))
+        assert one.join(WAIT_S)
     error = one.store.trial(victim).error
-    assert error["type"] == "WorkerError"
-    assert "SIGKILL" in error["message"]
-    assert "memory" in error["message"]
+    assert (error["type"], error["message"]) == ("WorkerError", why)
     assert one.store.trial(after).state == "COMPLETE"
 
 
 def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square):
+    why = "The profiler broke."
+
     def run(job, payload, **options):
         if job == "profile":
-            raise WorkerError("The profiler broke.")
+            raise WorkerError(why)
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(kinds.duel(spec(square))))
+    with clockwork.machine(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_run, "placement", placement)
+        trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
-    assert any("The profiler broke" in note for note in trial.result["notes"])
+    assert any(why in note for note in trial.result["notes"])
 
 
 def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedulers, square):
+    why = "No idea where we are."
+
     def run(job, payload, **options):
         if job == "environment":
-            raise WorkerError("No idea where we are.")
+            raise WorkerError(why)
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    trial = finished(one, one.submit(kinds.duel(spec(square))))
+    with clockwork.machine():
+        trial = finished(one, one.submit(kinds.duel(spec(square))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
-    assert any("No idea where we are" in note for note in trial.result["notes"])
+    assert any(why in note for note in trial.result["notes"])
 
 
 def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
@@ -1005,8 +1029,9 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
         return original(trial_id, **changes)
 
     monkeypatch.setattr(one.store, "update_trial", full)
-    trial = one.submit(kinds.duel(spec(square)))
-    assert one.join(WAIT_S)
+    with clockwork.machine():
+        trial = one.submit(kinds.duel(spec(square)))
+        assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
     status = one.status(trial)
     assert status.state == "FAIL"
@@ -1030,11 +1055,12 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, sq
 
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
-    trial = one.submit(kinds.duel(spec(square)))
-    assert one.join(WAIT_S)
+    with clockwork.machine():
+        trial = one.submit(kinds.duel(spec(square)))
+        assert one.join(WAIT_S)
     error = one.status(trial).error
     assert str(elsewhere) in error["message"]
-    assert f"move the file into `{one.store.folder}`" in error["hint"]
+    assert str(one.store.folder) in error["hint"]
 
 
 def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_path):
@@ -1042,7 +1068,8 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
     path = tiny_models.transpose_before_matmul(tmp_path / "vit.onnx")
     plan = {"model": {"path": str(path), "precision": "fp16"}, "workload": {"dims": {"n": 3}}}
     around = {**plan, "session": {"disabled_optimizers": ["NchwcTransformer"]}}
-    crashed, worked = (one.submit(kinds.duel(spec_from_dict(asked))) for asked in (plan, around))
+    crashed = one.submit(kinds.duel(spec_from_dict(plan)))
+    worked = one.submit(kinds.profile(spec_from_dict(around)))
     assert one.join(WAIT_S)
     assert one.store.trial(worked).state == "COMPLETE"
     trial = one.store.trial(crashed)
@@ -1052,10 +1079,11 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
         assert "NchwcTransformer" in trial.error["hint"]
 
 
-def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, tmp_path):
+def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, square, monkeypatch):
+    fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(kinds.duel(spec(tiny_models.slow(tmp_path / "slow.onnx"))))
-    wait_until(lambda: one.status(trial).state == "RUNNING", "it never began")
+    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -1070,7 +1098,7 @@ def test_store_that_takes_no_trial_refuses_at_once(schedulers, tmp_path, monkeyp
         raise StoreError("The disk is full.")
 
     monkeypatch.setattr(one.store, "create_comparison", full)
-    with pytest.raises(StoreError, match="disk is full"):
+    with pytest.raises(StoreError):
         one.submit(kinds.duel(spec(tmp_path / "m.onnx")))
     assert one.active() == []
 
@@ -1114,5 +1142,7 @@ def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
 def test_random_weights_are_told_with_every_result(schedulers):
     scheduler = schedulers()
     model = ROOT / "sample_models" / "tiny_transformer.onnx"
-    trial = finished(scheduler, scheduler.submit(kinds.duel(spec(model, workload={"dims": {"sequence": 4}}))))
+    with clockwork.machine():
+        asked = spec(model, workload={"dims": {"sequence": 4}})
+        trial = finished(scheduler, scheduler.submit(kinds.duel(asked)))
     assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]

@@ -1,13 +1,14 @@
-"""Searches that run for real: configurations that crash, hang or need too much memory, cancels, starts.
+"""Searches whose configurations crash, hang or need too much memory, that are cancelled or start elsewhere.
 
-Where a test is not about the plan, `planned` says what is done: then it counts no time.
+One has real workers; where a test is about the plan no more than that, `planned` says what is done.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,44 @@ from core.run.search.plan import Known, Step, Strategy
 from core.run.search.reading import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
-from tests import tiny_models
+from core.store import STORE_NAME, Store
+from tests import clockwork
+from tests.clockwork import Model
+
+pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
 fork_server = workers._ForkServer
+
+BUDGET_S = 300
+FOUR = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
+
+
+def binding_pays(label: str, plan: Mapping[str, Any]) -> Model:
+    return Model(run_s=1e-5 if plan["use_io_binding"] else 2e-5)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path, acquainted: Path) -> Iterator[Scheduler]:
+    """A queue on a store that knows the models."""
+    shutil.copytree(acquainted, tmp_path / "home")
+    one = Scheduler(Store(tmp_path / "home" / STORE_NAME), owner="tester")
+    yield one
+    one.close()
+
+
+def prepared(scheduler: Scheduler, model: Path, start: Mapping[str, Any], **asked: Any) -> search.Prepared:
+    question = question_from_dict({"budget_s": BUDGET_S, **asked})
+    spec = spec_from_dict({"model": {"path": str(model)}, **start})
+    return search.prepare(spec, question, scheduler.store, run_job, scheduler.environment())
 
 
 def searched(
     scheduler: Scheduler, model: Path, start: Mapping[str, Any] | None = None, **asked: Any
 ) -> tuple[Mapping[str, Any], list[Tried]]:
     """The answer of a search to its end, and all that it tried; `start` holds parts of its spec."""
-    store = scheduler.store
-    question = question_from_dict({"budget_s": 12, **asked})
-    spec = spec_from_dict({"model": {"path": str(model)}, **(start or {})})
-    prepared = search.prepare(spec, question, store, run_job, scheduler.environment())
-    name = scheduler.submit(search.job(prepared))
+    name = scheduler.submit(search.job(prepared(scheduler, model, start or {}, **asked)))
     scheduler.join()
-    found = store.study(name)
+    found = scheduler.store.study(name)
     assert found.state == "COMPLETE", found.error
     assert found.answer is not None
     return found.answer, [tried_from_dict(one) for one in found.tried]
@@ -74,22 +97,10 @@ def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: An
     assert answer["winner"] is None or answer["winner"]["changes"].get(setting) != value
 
 
-@pytest.mark.parametrize(("how", "words"), [("hang", "2 s"), ("memory", "out of memory")])
-def test_a_size_that_fails_is_marked_and_the_search_goes_on(
-    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, words: str
+def test_a_real_crash_is_marked_and_the_search_goes_on_with_one_fork_server(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "LEAST_TIMEOUT_S", 2)
-    monkeypatch.setattr(study, "LOOK_TIMEOUT_SHARE", 0.0)
-    model = tiny_models.fails_from_three_rows(tmp_path / "moody.onnx", how)
-    vary = {"batch_size": [1, 2, 4], "use_io_binding": [False, True]}
-    answer, tried = searched(scheduler, model, vary=vary, objective={"throughput": 1.0}, budget_s=20)
-    check(answer, tried, "batch_size", 4, words)
-
-
-def test_a_crash_is_marked_and_the_search_goes_on(
-    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = crew.start_loaded
+    start, servers = crew.start_loaded, list[object]()
 
     def crashing(owner: Any, entry: Any, *args: Any, **how: Any) -> Any:
         worker, reply = start(owner, entry, *args, **how)
@@ -98,10 +109,32 @@ def test_a_crash_is_marked_and_the_search_goes_on(
         return worker, reply
 
     monkeypatch.setattr(crew, "start_loaded", crashing)
-    model = tiny_models.mul(tmp_path / "square.onnx")
-    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
-    answer, tried = searched(scheduler, model, vary=vary)
+    monkeypatch.setattr(workers, "_ForkServer", lambda *args: servers.append(args) or fork_server(*args))
+    planned(monkeypatch, "screen", "confirm")
+    answer, tried = searched(scheduler, square, {"protocol": {"runs": 60}}, vary=FOUR)
     check(answer, tried, "enable_cpu_mem_arena", False, "SIGSEGV")
+    assert len(servers) == 1  # of both races
+
+
+def hangs(rows: int) -> Model:
+    return Model(load_s=0.1 if rows < 4 else 10 * BUDGET_S)
+
+
+def needs_memory(rows: int) -> Model:
+    return Model(load_s=0.1, load_error="" if rows < 4 else "out of memory")
+
+
+@pytest.mark.parametrize(
+    ("model_of", "words"),
+    [(hangs, f"{study.LOOK_TIMEOUT_SHARE * BUDGET_S:g} s"), (needs_memory, "out of memory")],
+)
+def test_a_size_that_fails_is_marked_and_the_search_goes_on(
+    scheduler: Scheduler, mlp: str, model_of: Callable[[int], Model], words: str
+) -> None:
+    vary = {"batch_size": [1, 2, 4], "use_io_binding": [False, True]}
+    with clockwork.machine(lambda label, plan: model_of(plan["feeds"]["batch_size"])):
+        answer, tried = searched(scheduler, Path(mlp), vary=vary, objective={"throughput": 1.0})
+    check(answer, tried, "batch_size", 4, words)
 
 
 @pytest.mark.parametrize("stage", ["screen", "heat", "confirm"])
@@ -117,13 +150,10 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
 
     monkeypatch.setattr(study.Search, "_do", cancelled)
     planned(monkeypatch, "screen", "heat", "confirm")
-    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
-    question = question_from_dict({"budget_s": 25, "vary": vary, "warm_start": False})
-    spec = spec_from_dict({"model": {"path": str(square)}})
     store = scheduler.store
-    prepared = search.prepare(spec, question, store, run_job, scheduler.environment())
-    name = scheduler.submit(search.job(prepared))
-    assert scheduler.join(120)
+    with clockwork.machine():
+        name = scheduler.submit(search.job(prepared(scheduler, square, {}, vary=FOUR, warm_start=False)))
+        assert scheduler.join(120)
     found = store.study(name)
     assert found.state == "CANCELLED"
     assert found.answer is None
@@ -138,11 +168,12 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
     asked = list[str]()
 
     def open_at_first(candidates: Any, *others: Any, **more: Any) -> Any:
-        asked.append(candidates[0]["comparison"])  # what a race really finds is up to the machine
+        asked.append(candidates[0]["comparison"])
         return ("FOUND" if len(asked) > 1 else "UNDECIDED"), candidates[0]
 
     monkeypatch.setattr(answers, "outcome", open_at_first)
-    answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]}, budget_s=30)
+    with clockwork.machine(binding_pays):
+        answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]})
     assert len(set(asked)) == 2
     assert answer["outcome"] == "FOUND"
     assert answer["winner"]["comparison"] == asked[1]
@@ -152,19 +183,14 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
 def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configurations(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers = list[object]()
-    monkeypatch.setattr(workers, "_ForkServer", lambda *args: servers.append(args) or fork_server(*args))
     planned(monkeypatch, "screen", "confirm")
-    vary = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
     bound, without = {"use_io_binding": True}, {"enable_cpu_mem_arena": False}
     start = {"session": without, "workload": bound, "protocol": {"runs": 60}}
-    answer, tried = searched(scheduler, square, start, vary=vary)
+    with clockwork.machine(binding_pays):
+        answer, tried = searched(scheduler, square, start, vary=FOUR)
     assert answer["default"] is not None
     assert "use_io_binding" not in answer["default"]["spec"].get("workload", {})  # it is never bound
     assert len(tried) == 3  # the default is everybody's reference anyway
-    assert len(servers) == 1  # of both races
     [kept] = scheduler.store.studies()
-    told = [one["changes"] for one in trials_of(kept)]
-    assert all(one in told for one in (bound, without, bound | without)), (
-        told
-    )  # as differences from the default
+    told = [one["changes"] for one in trials_of(kept)]  # as differences from the default
+    assert all(one in told for one in (bound, without, bound | without)), told

@@ -48,7 +48,7 @@ class Glimpses:
         assert how["layout_seed"] is not None, "a process that draws no layout shows no spread"
         key = cast(str, entry.label)
         number = sum(name == key for name, _ in self.workers)
-        worker = clockwork.Worker(self.models.get(key, DEFAULT_MODEL), self.clock, self.rng, number)
+        worker = clockwork.worker(self.models.get(key, DEFAULT_MODEL), self.clock, self.rng, number)
         worker.own *= 2.3 if self.slow(key, number) else 1.0
         self.clock.now += worker.model.load_s
         self.workers.append((key, worker))

@@ -1,0 +1,100 @@
+"""Jobs of workers, done in this process: a start of Python takes longer than most of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from core import wire
+from core.process import runner
+from core.process.runner import Progress
+from core.wire import limits
+from core.worker.__main__ import JOBS
+
+HERE = (wire.INSPECT, wire.ACCURACY, wire.TRANSFORM)
+_TURN = threading.Lock()
+
+
+def run(
+    job: str,
+    payload: Mapping[str, Any],
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    **how: Any,
+) -> Any:
+    """Do what `core.process.runner.run_job` has a worker do; what crosses the pipe is JSON here, too.
+
+    Args:
+        job: its name.
+        payload: what it is given.
+        on_progress: told every step.
+        how: limits of a worker, which there is none of.
+
+    Raises:
+        TunerError: as the job raises it.
+    """
+
+    def progress(stage: str, done: int, total: int, text: str = "") -> None:
+        if on_progress is not None:
+            on_progress(Progress(stage=stage, done=done, total=total, text=text))
+
+    with _TURN, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "cap_memory", lambda: None)  # this process is another's
+        reply = JOBS[job](json.loads(json.dumps(payload)), progress)
+    return json.loads(json.dumps(reply))
+
+
+@dataclass
+class _Later:
+    """A worker that is started where somebody talks with it."""
+
+    command: list[str]
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+
+@dataclass
+class _Here:
+    """A conversation with nobody."""
+
+    job: str
+    payload: Mapping[str, Any]
+    on_progress: Callable[[Progress], None] | None
+
+    def __enter__(self) -> _Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> Any:
+        return run(self.job, self.payload, on_progress=self.on_progress)
+
+
+@contextlib.contextmanager
+def jobs() -> Iterator[None]:
+    """Within it the jobs `HERE` are done in this process, whoever has them done; all others in workers."""
+    start, end, conversation = runner._start, runner._end, runner._Conversation
+
+    def talk(job: str, payload: Mapping[str, Any], later: _Later, on_progress: Any) -> Any:
+        if job in HERE:
+            return _Here(job, payload, on_progress)
+        later.process = start(later.command, later.environment)
+        return conversation(job, payload, later.process, on_progress)
+
+    def leave(later: _Later, *, answered: bool) -> None:
+        if later.process is not None:
+            end(later.process, answered=answered)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_start", _Later)
+        patch.setattr(runner, "_end", leave)
+        patch.setattr(runner, "_Conversation", talk)
+        yield
