@@ -30,6 +30,7 @@ from core.wire.catalog import (
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
 from tests.builders import export_plan
+from tests.command_line import CommandLine
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
@@ -408,3 +409,20 @@ def test_what_is_no_pt2_is_refused(tmp_path: Path) -> None:
             export(pt2_plan(tmp_path / name, tmp_path / "out" / "m.onnx"), silent)
         assert caught.value.hint
     assert list((tmp_path / "out").iterdir()) == []
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:::torch")
+def test_the_command_makes_a_checked_model_that_the_library_knows(cli: CommandLine, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "tiny.pt2")
+    done = cli.run("export", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.document["state"] == "COMPLETE"
+    assert all(one["max_abs"] < 1e-5 for one in done.document["differences"])
+    assert (tmp_path / "tiny.onnx").is_file()
+    assert cli.run("inspect", "tiny", "--json").document["batch_dim"] is not None
