@@ -24,6 +24,7 @@ from core import __version__
 from core.cli.options import Given, config_from, offered, provider_name, spec_data, with_settings
 from core.cli.output import EXIT_BAD_INPUT, EXIT_UNDECIDED
 from core.cli.sheets import lines
+from core.evidence.comparison import ANCHOR_LABEL
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
 from core.run.axes import axes_of_study
@@ -402,7 +403,7 @@ def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_
 ) -> None:
     done = measured(cli.run("bench", mlp, *QUICK, "--preset", "cpu-latency", "--inter-op-num-threads", "4"))
     assert re.search(r"needs \d+ runs", done.out)
-    assert "against ORT default" in done.out
+    assert f"against {ANCHOR_LABEL}" in done.out
     assert re.search(r"grade [ABCDF]", done.out)
     assert "(95 %)" in done.out
     assert "rows/s" in done.out
@@ -561,8 +562,7 @@ def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(
     why = ok(cli.run("inspect", path, "--json")).document["not_fed"]
     assert "seq(tensor(float))" in why
     text = ok(cli.run("inspect", path)).out
-    assert "cannot run" in text
-    assert "whether it runs" not in text
+    assert why in " ".join(text.split())
     done = cli.run("bench", path)
     assert done.code == 2
     assert why in done.err

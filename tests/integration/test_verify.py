@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import io
@@ -135,7 +136,7 @@ def test_its_script_needs_onnxruntime_alone_and_runs_from_any_folder(bundled: Pa
     done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "logits [1, 10]" in done.stdout
-    assert "largest difference from what was recorded: 0.0" in done.stdout
+    assert done.stdout.rstrip().endswith(": 0.0"), "what differs from the recorded outputs"
 
 
 def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_an_older_onnxruntime_in_an_environment_of_its_own(
 
     refused = target.run_alone("verify", str(rebuilt(newer)), "--no-measure", "--quiet", "--json")
     assert refused.code == EXIT_FAILED
-    assert f"does not know `{NEWER_ENTRY}`" in refused.document["runs"]["why"]
+    assert NEWER_ENTRY in refused.document["runs"]["why"]
 
 
 def target_machine(folder: Path, *distributions: str, path: Sequence[str] = ()) -> CommandLine:
@@ -211,7 +212,7 @@ def importable(python: Path, *names: str, environment: dict[str, str] | None = N
 def test_a_bundle_needs_a_file(line: CommandLine, trial: str) -> None:
     done = line.run("emit", trial, "--format", "bundle")
     assert done.code == EXIT_BAD_INPUT
-    assert "Give `-o NAME.zip`" in done.err
+    assert "`-o" in done.err
 
 
 def test_weights_beside_the_model_come_along_and_a_model_that_changed_is_not_bundled(
@@ -241,7 +242,7 @@ def test_a_full_disk_leaves_nothing_half_written(line: CommandLine, trial: str) 
         path = disk / "b.zip"
         done = line.run("emit", trial, "--format", "bundle", "-o", str(path))
         assert done.code == EXIT_BAD_INPUT
-        assert "cannot be written: No space left on device" in done.err
+        assert os.strerror(errno.ENOSPC) in done.err
         assert list(disk.iterdir()) == []
 
 
@@ -374,9 +375,7 @@ def test_a_changed_answer_is_told_with_how_much(
     done = verify(line, path, "--no-measure")
     assert done.code == EXIT_FAILED
     assert done.document["same"]["state"] == "NO"
-    assert (
-        "Largest error 0.2 of the largest magnitude, where 0.001 is allowed" in done.document["same"]["why"]
-    )
+    assert done.document["same"]["error"]["max_rel"] == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_changed_model_answers_otherwise(
@@ -440,13 +439,15 @@ def test_a_sample_of_no_use_says_nothing_of_the_configuration(
 def test_a_full_disk_is_no_configuration_that_does_not_run(
     line: CommandLine, bundled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    full_disk = StoreError("There is no room.", hint="Free disk space.")
+
     def full(*_: Any) -> None:
-        raise StoreError("There is no room.", hint="Free disk space.")
+        raise full_disk
 
     monkeypatch.setattr(verifying, "prepare_trial", full)
     done = line.run("verify", str(bundled), "--no-measure", "--quiet", "--json")
     assert done.code == EXIT_BAD_INPUT
-    assert done.document["error"]["message"] == "There is no room."
+    assert done.document["error"]["message"] == full_disk.message
     assert "runs" not in done.document
 
 
@@ -459,7 +460,8 @@ def test_a_model_that_is_not_the_one_in_the_yaml_is_named(
     shutil.copyfile(mlp, tmp_path / "model" / "digits_cnn.onnx")
     done = verify(line, tmp_path / CONFIG, "--no-measure")
     assert done.code == EXIT_BAD_INPUT
-    assert "is another model" in done.document["error"]["message"]
+    assert done.document["error"]["type"] == "SpecError"
+    assert "digits_cnn" in done.document["error"]["message"]
 
 
 def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
@@ -472,7 +474,7 @@ def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
             after.writestr(name, before.read(name) + b"#" * (name == CONFIG))
     done = verify(line, path)
     assert done.code == EXIT_BAD_INPUT
-    assert "is not the file that was bundled" in done.document["error"]["message"]
+    assert CONFIG in done.document["error"]["message"]
 
 
 def test_a_yaml_alone_says_what_it_cannot_tell(line: CommandLine, trial: str, tmp_path: Path) -> None:
@@ -482,7 +484,7 @@ def test_a_yaml_alone_says_what_it_cannot_tell(line: CommandLine, trial: str, tm
     assert done.code == EXIT_UNDECIDED
     assert done.document["runs"]["state"] == "YES"
     assert done.document["same"]["state"] == "UNKNOWN"
-    assert "carries no sample of inputs and outputs" in done.document["same"]["why"]
+    assert done.document["same"]["why"]
 
 
 def test_a_yaml_without_anything_measured_says_so(line: CommandLine, tmp_path: Path) -> None:
@@ -491,7 +493,7 @@ def test_a_yaml_without_anything_measured_says_so(line: CommandLine, tmp_path: P
     done = verify(line, path)
     assert done.code == EXIT_UNDECIDED
     assert {one["name"]: one["state"] for one in done.document["checks"]}["machine"] == "UNKNOWN"
-    assert "ONNX Runtime's default itself" in done.document["fast"]["why"]
+    assert verifying.DEFAULT in done.document["fast"]["why"]
 
 
 # --- another machine ----------------------------------------------------------------------------------------
@@ -547,7 +549,7 @@ def test_threads_that_do_not_fit_are_noted(
     path = rebuilt(lambda data: data["session"].update(intra_op_num_threads=4))
     found = check_of(verify(line, path, "--no-measure"), "threads")
     assert found["state"] == "NOTE"
-    assert "1 CPU may be used here" in found["why"]
+    assert found["why"]
 
 
 def test_a_process_that_may_use_one_cpu_is_another_machine(line: CommandLine, bundled: Path) -> None:
@@ -600,7 +602,7 @@ def test_another_onnxruntime_says_which_settings_it_does_not_know(
     monkeypatch.setattr(Scheduler, "_service", old)
     done = verify(line, bundled)
     assert done.code == EXIT_FAILED
-    assert "does not know `session.set_denormal_as_zero`, and drops" in done.document["runs"]["why"]
+    assert "`session.set_denormal_as_zero`" in done.document["runs"]["why"]
     assert check_of(done, "ONNX Runtime")["state"] == "NOTE"
     assert "1.5.0" in check_of(done, "ONNX Runtime")["here"]
     assert done.document["fast"]["state"] == "NOT_MEASURED"
@@ -678,7 +680,8 @@ def test_a_damaged_bundle_is_refused_in_one_line(line: CommandLine, bundled: Pat
     path.write_bytes(bundled.read_bytes()[:-300])
     done = line.run("verify", str(path), "--json")
     assert done.code == EXIT_BAD_INPUT
-    assert "is damaged, or no zip at all" in done.document["error"]["message"]
+    assert done.document["error"]["type"] == "SpecError"
+    assert path.name in done.document["error"]["message"]
     assert list((line.home / "cache").glob("bundles/*")) == []
     assert line.run("verify", str(path), "--format", "json").document == done.document
 
@@ -734,7 +737,7 @@ def test_the_old_baseline_races_again(cli: CommandLine, mlp: str, tmp_path: Path
     assert kept["spec"]["session"] == {"enable_mem_pattern": False}
     found = verify(cli, path).document
     default, baseline = found["fast"]["gains"]
-    assert default["against"] == "ONNX Runtime's default"
+    assert default["against"] == verifying.DEFAULT
     assert str(slow)[:60] in baseline["against"]  # a name of 80 characters at most
     assert default["here"] is not None
     assert baseline["here"] is not None
@@ -780,5 +783,5 @@ def test_numbers_that_cannot_be_kept_do_not_cost_the_answer(
     assert done.code == EXIT_BAD_INPUT
     assert done.document["runs"]["state"] == "YES"
     assert done.document["recorded_to"] is None
-    assert "cannot be written" in done.document["error"]["message"]
+    assert folder.name in done.document["error"]["message"]
     assert sorted(one.name for one in tmp_path.iterdir()) == [folder.name]
