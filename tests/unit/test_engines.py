@@ -27,11 +27,13 @@ def is_engine(node: ast.expr) -> bool:
 @pytest.mark.parametrize("folder", ["core", "dashboard"])
 def test_nobody_but_the_table_names_an_engine(folder: str) -> None:
     found: list[str] = []
+    others = set(ENGINES) - {DEFAULT}
     for path in sorted((ROOT / folder).rglob("*.py")):
-        if path in OWN:
+        text = path.read_text()
+        if path in OWN or not any(word in text for word in ("engine", *others)):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and node.value in set(ENGINES) - {DEFAULT}:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Constant) and node.value in others:
                 found.append(f"{path}:{node.lineno}")
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             if any(map(is_engine, sides)) and any(isinstance(one, ast.Constant) for one in sides):

@@ -257,7 +257,7 @@ _PROTOCOLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(session=_SESSIONS, workload=_WORKLOADS, protocol=_PROTOCOLS, half=st.booleans())
 def test_any_spec_goes_into_the_widgets_and_comes_out_the_same(
     session: dict[str, Any], workload: dict[str, Any], protocol: dict[str, Any], half: bool

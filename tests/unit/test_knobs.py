@@ -267,7 +267,7 @@ def literals(pattern: str) -> frozenset[str]:
     with library(pattern).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         # read sequentially: one pass over a few hundred MB takes about a second
         return frozenset(
-            m.decode() for m in re.findall(rb"(?<=\x00)[A-Za-z][A-Za-z0-9_.]{3,80}(?=\x00)", data)
+            m.decode() for m in re.findall(rb"\x00([A-Za-z][A-Za-z0-9_.]{3,80})(?=\x00)", data)
         )
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from core import wire
 from core.worker.measure.layout import (
     ALIGNMENT,
     AS_IT_COMES,
@@ -30,14 +31,19 @@ from core.worker.measure.layout import (
 )
 
 SEEDS = range(200)
+SOME = range(40)
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_draws_the_same_and_others_differ() -> None:
-    assert draw(7).facts() == draw(7).facts()
-    drawn = [draw(seed).facts() for seed in SEEDS]
+@pytest.fixture(scope="module")
+def drawn() -> list[wire.Layout]:
+    return [draw(seed).facts() for seed in SEEDS]
+
+
+def test_the_same_seed_draws_the_same_and_others_differ(drawn: list[wire.Layout]) -> None:
+    assert draw(7).facts() == drawn[7]
     assert len({tuple(one.items()) for one in drawn}) == len(drawn)
     for name, least in (
         ("heap_bytes", 190),
@@ -48,8 +54,7 @@ def test_the_same_seed_draws_the_same_and_others_differ() -> None:
         assert len({one[name] for one in drawn}) >= least  # type: ignore[literal-required]
 
 
-def test_every_part_is_drawn_from_all_of_its_range() -> None:
-    drawn = [draw(seed).facts() for seed in SEEDS]
+def test_every_part_is_drawn_from_all_of_its_range(drawn: list[wire.Layout]) -> None:
     for name, most in (
         ("heap_bytes", MOST_HEAP_BYTES - 1),
         ("mapped_pages", MOST_PAGES),
@@ -79,7 +84,7 @@ def test_what_was_drawn_is_held_for_as_long_as_the_draw() -> None:
 def test_mapped_pages_move_what_is_mapped_later() -> None:
     """They stay in the address space of the process, where the next mapping would have gone."""
     before = _mapped_bytes()
-    held = [draw(seed) for seed in SEEDS]
+    held = [draw(seed) for seed in SOME]
     wanted = sum(one.mapped_pages + 1 for one in held) * PAGE
     assert _mapped_bytes() - before >= wanted
     del held
@@ -120,6 +125,7 @@ def _mapped_bytes() -> int:
 # --- buffers ----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(
     arrays.arrays(
         dtype=st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.int32, np.uint8, np.bool_]),
@@ -142,7 +148,7 @@ def test_a_buffer_keeps_its_values_and_is_aligned_and_contiguous(array: Any, see
 
 
 def test_a_buffer_lies_where_the_draw_says_in_its_page() -> None:
-    for seed in SEEDS:
+    for seed in SOME:
         one = draw(seed)
         placed = one.place(np.ones((3, 5), np.float32), 0)
         assert placed.ctypes.data % PAGE == one.facts()["buffer_offset"]
@@ -153,7 +159,8 @@ def test_every_input_has_a_place_of_its_own() -> None:
     one = draw(3)
     places = [one.place(np.ones(8, np.float32), number).ctypes.data % PAGE for number in range(40)]
     assert len(set(places)) > 30
-    again = [draw(3).place(np.ones(8, np.float32), number).ctypes.data % PAGE for number in range(40)]
+    same = draw(3)
+    again = [same.place(np.ones(8, np.float32), number).ctypes.data % PAGE for number in range(40)]
     assert places == again
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.store import samples
@@ -21,7 +21,7 @@ from core.store.samples import pack, unpack
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=40,
+    max_leaves=12,
 )
 blocks = st.lists(
     st.fixed_dictionaries(
@@ -81,6 +81,7 @@ def race(*, blocks: int = 64, runs: int = 400) -> dict[str, Any]:
     return found
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(st.text(), anything))
 @example({})
 @example({"latencies_s": []})
@@ -95,6 +96,7 @@ def test_any_json_data_comes_back_as_it_was(raw: dict[str, Any]) -> None:
     assert text(unpack(pack(raw))) == text(raw)
 
 
+@settings(max_examples=50)
 @given(blocks)
 def test_blocks_come_back_with_unknown_names_missing_names_and_nothing_known(found: list[Any]) -> None:
     assert text(unpack(pack({"blocks": found}))) == text({"blocks": found})

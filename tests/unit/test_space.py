@@ -44,7 +44,8 @@ def check_whole(of: Space) -> None:
     assert of.combinations == math.prod(len(axis.values) for axis in of.axes)
     assert len(set(of.choices)) == len(of.choices)
     assert not any(of.choices[0])
-    assert all(of.canonical(choice) == choice for choice in of.choices)
+    some = of.choices[:: 1 + len(of.choices) // 300]
+    assert all(of.canonical(choice) == choice for choice in some)
 
 
 # --- what really differs --------------------------------------------------------------------------------

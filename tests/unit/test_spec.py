@@ -154,7 +154,7 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(specs)
 def test_the_yaml_round_trip_is_exact(one: TrialSpec) -> None:
     text = yaml_from_spec(one, measured={"p50_s": 1.5, "bad": float("nan")}, environment={"os": "x"})
