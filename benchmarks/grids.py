@@ -54,7 +54,7 @@ DIMS: Mapping[str, Mapping[str, int]] = {
 }
 GENERATIONS = 36
 BUDGET_S = 3600
-CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0")
+CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "squeezenet1_1", "shufflenet_v2_x1_0")
 MODELS = ("digits_cnn", "tiny_transformer", "control_flow", *CLASSIFIERS)
 TRUTH = "grid-{name}.json.gz"
 
