@@ -15,7 +15,8 @@ start of the process included. `--olive PYTHON` says which interpreter has `oliv
 Regret is ln(true best) - ln(true of the choice) in percent, where the best is who is best by the open
 generations, and both are scored by the others (so it may come out below zero). Of a search that is undecided
 the choice is the candidate it names, of one that found no difference the default. Cover is how often the
-printed interval of a gain holds what the whole record says. Raw results with --record.
+printed interval of a gain holds what the whole record says; of all pairs of FOUND answers it is counted whose
+intervals do not meet. Raw results with --record.
 """
 
 from __future__ import annotations
@@ -313,6 +314,7 @@ def _search(
         "budget_s": budget_s,
         "strategy": strategy,
         "outcome": answer.get("outcome"),
+        "chosen": machine.space.label(choice),
         "regret": machine.best - machine.truths[choice],
         "gain": gain.get("ratio"),
         "low": low,
@@ -336,11 +338,17 @@ def _live_lines(model: str, rows: Sequence[Mapping[str, Any]], budget_s: int) ->
         cover = f"{sum(covers)} of {len(covers)}" if covers else "–"
         outcomes = ", ".join(f"{n} {what}" for what, n in Counter(row["outcome"] for row in own).items())
         late = max(row["wall_s"] for row in own) / budget_s
+        sure = [row for row in own if row["outcome"] == "FOUND" and row.get("low") is not None]
+        apart = sum(
+            one["high"] < other["low"] or other["high"] < one["low"]
+            for one, other in itertools.combinations(sure, 2)
+        )
+        pairs = math.comb(len(sure), 2)
         share = max((row.get("own_share", 0.0) for row in own), default=0.0)
         lines.append(
             f"| {model} | {name} | {len(own)} | {statistics.fmean(regrets):.1%} [{low:.1%}, {high:.1%}] | "
-            f"{cover} | {outcomes} | {statistics.median(row['wall_s'] for row in own):.1f} s, "
-            f"at most {late:.0%} | {share:.1%} |"
+            f"{cover} | {outcomes} | {apart} of {pairs} | "
+            f"{statistics.median(row['wall_s'] for row in own):.1f} s, at most {late:.0%} | {share:.1%} |"
         )
     return lines
 

@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from core.evidence.documents import SearchOutcome
 from core.evidence.record import Settings
 from core.evidence.standing import Standing
 from core.evidence.tried import COPIES_APART, FROM_MEDIANS, Look, Tried, _rough_error, launch_spread
 from core.evidence.verdict import Verdict
 from core.run.race.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
 from core.run.search.answer import ordered, outcome
+from core.run.search.knowledge import RANKED
 from core.run.search.plan import Known, Step, Strategy, next_step, standing
+from core.run.search.study import LEAST_RACE_S
 from core.spec.effort import EFFORTS, STAGES, Effort
 from core.spec.knobs import Place
 from core.spec.question import Question
@@ -141,13 +144,14 @@ class Run:
     infeasible: Callable[[Tried], bool] = lambda one: False
     tried: dict[Choice, Tried] = field(default_factory=dict)
     confirmed: dict[Choice, Any] = field(default_factory=dict)
+    confirmings: list[Choice] = field(default_factory=list)  # once for each race
     rivals: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     spent_s: float = 0.0
     each_s: float = 0.0
     fixed_s: float = 1.0
     settled: bool = False
-    said: str = "UNDECIDED"
+    said: SearchOutcome = "UNDECIDED"
     winner: Choice | None = None
     left_heat: list[Choice] = field(default_factory=list)  # who was eliminated
     differences: list[float] = field(default_factory=list)  # ln ratios of two equal launches
@@ -190,7 +194,8 @@ class Run:
             space=self.machine.space,
             codes=self.codes,
             tried=self.tried,
-            confirmed=list(self.confirmed),
+            confirmed=self.confirmings,
+            undecided=self._undecided(),
             margin=MARGIN,
             time_s=self.budget_s,
             spent_s=self.spent_s,
@@ -296,6 +301,9 @@ class Run:
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         self.rivals = [by_key[one.key] for one, _ in ordered(ranked, level, MARGIN)]
 
+    def _undecided(self) -> Choice | None:
+        return self.winner if self.said == "UNDECIDED" else None
+
     def _take_confirmed(self, step: Step, race: _Race) -> None:
         if not race.generations or race.refused:
             self.settled = True
@@ -318,11 +326,15 @@ class Run:
                 "contrast": found[index].to_dict() if index in found else None,
                 "choice": choice,
             }
+        again = not self.confirmed or self._undecided() in step.choices
         self.confirmed |= said
+        self.confirmings += step.choices
         default: Any = {"limits": [], "error": ""}
         in_order: Any = [said[choice] for choice in step.choices]
-        self.said, winner = outcome(in_order, default, {}, margin=MARGIN)
-        self.winner = None if winner is None else dict(winner)["choice"]
+        told, winner = outcome(in_order, default, {}, margin=MARGIN)
+        if again or RANKED.index(told) <= RANKED.index(self.said):
+            self.said = told
+            self.winner = None if winner is None else dict(winner)["choice"]
         self.settled = self.said in ("FOUND", "REJECTED")
 
 
@@ -338,7 +350,7 @@ class _Race:
             self.names[self.twin] = step.choices[0]
         effort: Effort = STAGES[step.stage] if step.stage != "confirm" else EFFORTS["quick"]
         self.effort = effort
-        self.budget_s = max(2.0, step.budget_s)
+        self.budget_s = max(LEAST_RACE_S, step.budget_s)
         asked = Settings(
             effort=effort, budget_s=self.budget_s, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
         )

@@ -17,6 +17,7 @@ import pytest
 from core.evidence.tried import Stage, Tried, tried_from_dict
 from core.process import workers
 from core.process.runner import run_job
+from core.run import race as racing
 from core.run import search
 from core.run.race import crew
 from core.run.scheduler import Scheduler
@@ -27,6 +28,7 @@ from core.run.search.reading import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.store import STORE_NAME, Store
+from core.wire.errors import BudgetError
 from tests import clockwork
 from tests.clockwork import Model
 
@@ -160,6 +162,38 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     assert len(found.tried) == (0 if stage == "screen" else 3)
     again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
     assert len(again.record.tried) == len(found.tried)
+
+
+@pytest.mark.parametrize("extend", [False, True])
+def test_a_first_process_that_shows_that_no_look_fits_ends_the_search_or_extends_it(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, extend: bool
+) -> None:
+    checked = list[int]()
+
+    def too_slow(quickest_s: float, left: int, **more: float) -> None:
+        checked.append(left)
+        if len(checked) == 1:
+            raise BudgetError("Too slow.")
+
+    monkeypatch.setattr(racing, "check_starts", too_slow)
+    planned(monkeypatch, "screen", "screen", "confirm")
+    question = question_from_dict(
+        {"budget_s": 12, "vary": {"use_io_binding": [False, True]}, "extend": extend}
+    )
+    spec = spec_from_dict({"model": {"path": str(square)}})
+    prepared = search.prepare(spec, question, scheduler.store, run_job, scheduler.environment())
+    name = scheduler.submit(search.job(prepared))
+    assert scheduler.join(120)
+    found = scheduler.store.study(name)
+    assert checked[0] == 2  # one of three processes had been started
+    if extend:
+        assert found.state == "COMPLETE", found.error
+        assert len(found.tried) == 1
+        return
+    assert len(checked) == 1
+    assert found.error is not None
+    assert found.error["type"] == "BudgetError"
+    assert "--extend" in found.error["hint"]
 
 
 def test_an_answer_that_one_race_leaves_open_is_asked_of_another(

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from core.evidence.documents import SearchCosts
 from core.run.prediction import Past, Seen
 from core.run.race.schedule import P50_RUNS
 from core.run.search.enough import (
     CONFIRMING,
-    Costs,
     can_confirm,
     check_time,
     confirmation_s,
-    costs_document,
     costs_from_past,
     costs_from_search,
     enough_s,
@@ -30,8 +29,8 @@ from core.wire.errors import BudgetError
 from tests.builders import spec
 from tests.searching import Machine, Run, small_space
 
-SLOW = Costs(run_s=0.776, start_s=3.0, block_s=0.776, runs=1, screen_s=4.6, fixed_s=1.0, after_s=2.0)
-QUICK = Costs(run_s=1e-4, start_s=0.2, block_s=0.022, runs=10, screen_s=0.27, fixed_s=1.0)
+SLOW = SearchCosts(run_s=0.776, start_s=3.0, block_s=0.776, runs=1, screen_s=4.6, fixed_s=1.0, after_s=2.0)
+QUICK = SearchCosts(run_s=1e-4, start_s=0.2, block_s=0.022, runs=10, screen_s=0.27, fixed_s=1.0, after_s=0.0)
 
 
 def past(run_s: float) -> Past:
@@ -62,9 +61,9 @@ def test_a_time_without_room_for_a_confirmation_is_refused_with_one_that_is_enou
     check_time(QUICK, 5, share=LOOKS_SHARE)
 
 
-@pytest.mark.parametrize("costs", [SLOW, QUICK, replace(SLOW, start_s=90.0, screen_s=95.0)])
+@pytest.mark.parametrize("costs", [SLOW, QUICK, SearchCosts(**{**SLOW, "start_s": 90.0, "screen_s": 95.0})])
 @pytest.mark.parametrize("count", [2, 23, 200])
-def test_what_is_enough_holds_all_and_a_confirmation_of_four_launches(costs: Costs, count: int) -> None:
+def test_what_is_enough_holds_all_and_a_confirmation_of_four_launches(costs: SearchCosts, count: int) -> None:
     enough = enough_s(costs, count, share=LOOKS_SHARE)
     assert fitting(costs, enough, share=LOOKS_SHARE) >= count
     assert screening_s(costs, count) <= LOOKS_SHARE * enough
@@ -87,14 +86,14 @@ def test_after_screening_the_reason_names_what_was_left() -> None:
 @pytest.mark.parametrize(("run_s", "runs"), [(0.776, 1), (0.02, 5), (1e-4, 10)])
 def test_earlier_measurements_tell_what_a_search_costs(run_s: float, runs: int) -> None:
     costs = costs_from_past(past(run_s), anchor(spec()), fixed_s=1.0)
-    assert (costs.run_s, costs.runs) == (run_s, runs)
-    assert costs.screen_s > costs.start_s + costs.block_s
+    assert (costs["run_s"], costs["runs"]) == (run_s, runs)
+    assert costs["screen_s"] > costs["start_s"] + costs["block_s"]
     batch = anchor(spec(workload={"batch_size": 4}))
-    assert costs_from_past(past(run_s), batch, fixed_s=1.0).run_s == pytest.approx(4 * run_s)
+    assert costs_from_past(past(run_s), batch, fixed_s=1.0)["run_s"] == pytest.approx(4 * run_s)
 
 
 def test_a_search_keeps_what_it_cost_for_the_next_one() -> None:
-    assert costs_from_search({"costs": costs_document(SLOW)}) == SLOW
+    assert costs_from_search({"costs": SLOW}) == SLOW
     assert costs_from_search({"costs": {"of": "another version"}}) is None
     assert costs_from_search(None) is None
 

@@ -21,6 +21,7 @@ from core.run.race.schedule import (
     WANTED_GENERATIONS,
     Costs,
     check_budget,
+    check_starts,
     generations_left,
     rounds_for_p50,
     rounds_of_generation,
@@ -161,6 +162,13 @@ def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() ->
     # 12 + 6 * 5 + 4 s, and a tenth
     assert caught.value.hint == "Give it `--budget 51`; more for a verdict."
     check_budget(slow, 51.0, 12.0)
+
+
+def test_a_first_look_is_given_up_as_soon_as_a_process_shows_that_the_others_do_not_fit() -> None:
+    check_starts(1.0, 3, spent_s=1.0, budget_s=10.0)
+    with pytest.raises(BudgetError) as caught:
+        check_starts(11.0, 3, spent_s=11.0, budget_s=10.0)
+    assert "11.0 s" in caught.value.message
 
 
 @given(st.floats(0.1, 1000), st.floats(0.001, 100), st.floats(0, 100), st.integers(1, 20), st.floats(0, 500))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.evidence.tried import launch_spread, told
+from core.evidence.tried import Look, Tried, launch_spread, told
 from core.run.search.answer import dropped_words, effects
 from core.run.search.failures import dropped
 from core.run.search.plan import (
@@ -213,6 +213,26 @@ def test_what_is_in_doubt_is_launched_again_half_of_it_each_time_and_nothing_els
         heat = [step for step in run.steps if step.stage == "heat"]
         assert all(len(step.choices) <= least[0] for step in heat if least[0])
     assert again >= 2
+
+
+@pytest.mark.parametrize(("doubtful", "stage"), [(2, "confirm"), (3, "heat")])
+def test_where_two_are_left_in_doubt_the_time_of_an_elimination_round_confirms(
+    doubtful: int, stage: str
+) -> None:
+    run = some(space=MIDDLE, budget_s=30)
+    gain = [0.1] * doubtful + [0.0] * 6
+    tried = {
+        choice: Tried(
+            changes={},
+            key=str(choice),
+            looks=(Look(stage="screen", race="", trial="", gains={"latency_p50": (own, 0.002)}, launches=2),),
+        )
+        for choice, own in zip(MIDDLE.choices[1:], gain, strict=False)
+    }
+    fresh = {"confirmed": [], "rivals": [], "undecided": None, "settled": False, "spent_s": 20.0}
+    step = next_step(replace(run.known(), tried=tried, **fresh), designed)
+    assert step is not None
+    assert step.stage == stage
 
 
 def test_a_small_space_is_looked_at_as_a_whole() -> None:

@@ -48,6 +48,7 @@ from core.run.race.schedule import (
     EXACT_GENERATIONS_DEAR,
     Costs,
     check_budget,
+    check_starts,
     generations_left,
     rounds_for_p50,
     rounds_of_a_look,
@@ -126,6 +127,7 @@ class _Race:
         self.standing = Standing(settings)
         self.began = time.monotonic()
         self.first_block_s: float | None = None
+        self.starting_at: list[float] = []  # each process of the first generation, of a first look
         self.offset_s = 0.0  # of the blocks of this race, behind those that it goes on with
         self.number = 0  # of the next round, void ones counted
         self.made = 0  # rounds that count
@@ -229,12 +231,26 @@ class _Race:
         return bool(set(racing) - set(references)) if pending else bool(racing)
 
     def _starting(self, done: int, total: int, label: str) -> None:
-        """Tell who is being started; from the second generation on that is part of the rounds."""
+        """Tell who is being started; from the second generation on that is part of the rounds.
+
+        Raises:
+            BudgetError: a first look whose other starts do not fit any more.
+        """
+        if self.settings.effort.rounds:
+            self._check_starts(done, total)
         if not self.made:
             self.report(Progress(stage="load", done=done, total=total, text=label))
         elif self.predicted:
             text = f"starting {label} anew"
             self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
+
+    def _check_starts(self, done: int, total: int) -> None:
+        self.starting_at.append(time.monotonic())
+        if not done:
+            return
+        quickest_s = min(later - earlier for earlier, later in itertools.pairwise(self.starting_at))
+        spent_s, budget_s = self._spent_s(), self.settings.budget_s
+        check_starts(quickest_s, total - done, spent_s=spent_s, budget_s=budget_s)
 
     def _still_standing(self, racing: Sequence[int]) -> list[int]:
         return [index for index in racing if self.record.ran[index].error is None]

@@ -83,6 +83,28 @@ def generations_left(costs: Costs, left_s: float, rounds: int) -> int:
     return 0 if left_s < least else max(1, math.floor(left_s / whole))
 
 
+def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: float) -> None:
+    """Refuse a first look whose starts alone take longer than its budget, as soon as one process shows it.
+
+    Args:
+        quickest_s: of the processes so far: starting, loading, warming up.
+        left: processes that are still to be started.
+        spent_s: so far.
+        budget_s: of the whole look.
+
+    Raises:
+        BudgetError: with how long it would take.
+    """
+    needed_s = spent_s + left * quickest_s
+    if needed_s <= 1.1 * budget_s + GRACE_S:
+        return
+    raise BudgetError(
+        f"A budget of {budget_s:g} s is too short to start every configuration of this look once: a process "
+        f"takes {quickest_s:.1f} s, all of them {needed_s:.0f} s.",
+        hint=f"Give it `--budget {math.ceil(2 * needed_s)}`.",
+    )
+
+
 def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
     """Refuse to measure what cannot give a p50.
 

@@ -2,7 +2,8 @@
 
 `prepare` makes a search of a question, `go_on` of one that is in the store; `job` puts it into the queue.
 `choices` are what may be tried, `plan` says what comes next (pure), `strategies` which configurations are
-looked at, `study` does it, `accuracies` score labelled rows, `answer` says what came of it (pure).
+looked at, `study` does it, `knowledge` keeps what it told, `accuracies` score labelled rows, `answer` and
+`telling` say what came of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from core import wire
+from core.evidence.documents import SearchCosts
 from core.evidence.measurement import Trial
 from core.evidence.tried import tried_from_dict
 from core.process.runner import Run
@@ -23,7 +25,6 @@ from core.run.job import Job
 from core.run.prediction import past
 from core.run.search.choices import models_of, place_of, space_of
 from core.run.search.enough import (
-    Costs,
     check_time,
     costs_from_past,
     costs_from_search,
@@ -31,10 +32,11 @@ from core.run.search.enough import (
     extended_words,
     fit_words,
 )
+from core.run.search.knowledge import FIXED_S, Prepared
 from core.run.search.plan import gain_of, looks_share, sought
 from core.run.search.reading import answer_of
 from core.run.search.strategies import strategy_named
-from core.run.search.study import FIXED_S, Prepared, search_job_work
+from core.run.search.study import search_job_work
 from core.run.trial import Resolved, check_before, resolve_trial
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
@@ -262,7 +264,7 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
     return replace(prepared, question=question, notes=notes)
 
 
-def _costs(prepared: Prepared, store: Store) -> Costs | None:
+def _costs(prepared: Prepared, store: Store) -> SearchCosts | None:
     """By earlier comparisons of the model on this machine, else by its newest search of the same inputs."""
     record, default = prepared.record, reference(prepared.resolved.spec)
     known = past(store, model_sha256=record.model_sha256, fingerprint=record.fingerprint)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.evidence.documents import SearchCosts
@@ -29,20 +28,7 @@ LATE = 1.1  # by which times that were measured once may be exceeded
 _STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # a time up to this -> a multiple of that
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """What a search spends its time on, as far as measurements have shown it."""
-
-    run_s: float  # one inference of the default
-    start_s: float  # one process: starting, loading, warming up
-    block_s: float  # one block of one process
-    runs: int  # inferences of a block, the fewest
-    screen_s: float  # one configuration in screening, its start included
-    fixed_s: float  # a comparison, beside its processes
-    after_s: float = 0.0  # what is found out of a confirmed configuration after its rounds
-
-
-def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> Costs:
+def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCosts:
     """Return what earlier measurements of the model say that a search of it costs.
 
     Args:
@@ -55,7 +41,7 @@ def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> Costs:
     block_s = block.expected_s + SWITCH_S
     costs = schedule.Costs(start_s=past.start_s, round_s=block_s, after_s=0.0, runs=block.min_runs)
     rounds = schedule.rounds_of_a_look(costs, STAGES["screen"].rounds)
-    return Costs(
+    return SearchCosts(
         run_s=run_s,
         start_s=past.start_s,
         block_s=block_s,
@@ -66,74 +52,78 @@ def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> Costs:
     )
 
 
-def costs_from_search(answer: Mapping[str, Any] | None) -> Costs | None:
-    """Return what an earlier search of the model cost; None: it does not tell."""
-    kept = (answer or {}).get("costs")
-    try:
-        return None if kept is None else Costs(**kept)
-    except TypeError:  # stored by another version
-        return None
+def costs_from_start(start_s: float, fixed_s: float, after_s: float) -> SearchCosts:
+    """Return what a search costs at least of which one process was started, and nothing else is known."""
+    return SearchCosts(
+        run_s=0.0,
+        start_s=start_s,
+        block_s=0.0,
+        runs=schedule.P50_RUNS,
+        screen_s=start_s,
+        fixed_s=fixed_s,
+        after_s=after_s,
+    )
 
 
-def costs_document(costs: Costs) -> SearchCosts:
-    """Return the costs as a search keeps them."""
-    found: Any = asdict(costs)
-    return found  # type: ignore[no-any-return] # the same names
+def costs_from_search(answer: Mapping[str, Any] | None) -> SearchCosts | None:
+    """Return what an earlier search of the model cost; None: it does not tell, or as another version did."""
+    kept: SearchCosts | None = (answer or {}).get("costs")
+    return kept if kept is not None and kept.keys() == SearchCosts.__required_keys__ else None
 
 
-def screening_s(costs: Costs, configurations: int) -> float:
+def screening_s(costs: SearchCosts, configurations: int) -> float:
     """Return what screening so many configurations takes."""
-    return costs.fixed_s + (configurations + BESIDE) * costs.screen_s
+    return costs["fixed_s"] + (configurations + BESIDE) * costs["screen_s"]
 
 
-def confirmation_s(costs: Costs, launches: int = 1) -> float:
+def confirmation_s(costs: SearchCosts, launches: int = 1) -> float:
     """Return what the rounds of a confirmation take: so many launches, and enough inferences for a p50."""
-    rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs.runs)))
-    return costs.fixed_s + CONFIRMING * (launches * costs.start_s + rounds * costs.block_s)
+    rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs["runs"])))
+    return costs["fixed_s"] + CONFIRMING * (launches * costs["start_s"] + rounds * costs["block_s"])
 
 
-def can_confirm(costs: Costs, left_s: float) -> bool:
+def can_confirm(costs: SearchCosts, left_s: float) -> bool:
     """Return whether the time that is left holds the shortest confirmation that gives a p50."""
     return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
 
 
-def fitting(costs: Costs, budget_s: float, *, share: float) -> int:
+def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
     """Return how many configurations can be screened beside a confirmation.
 
     Args:
-        costs: see `Costs`.
+        costs: of the search.
         budget_s: of the whole search.
         share: of it, that screening takes at most.
     """
-    room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs.fixed_s
-    return max(0, math.floor(room_s / max(costs.screen_s, 1e-6)) - BESIDE)
+    room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs["fixed_s"]
+    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - BESIDE)
 
 
 def enough_s(
-    costs: Costs, configurations: int = LEAST_SCREENED, *, share: float, screened_s: float = 0.0
+    costs: SearchCosts, configurations: int = LEAST_SCREENED, *, share: float, screened_s: float = 0.0
 ) -> int:
     """Return the time that holds screening and a confirmation of four launches.
 
     It is rounded up to a time that people give: 35 s, 80 s, 7 min.
 
     Args:
-        costs: see `Costs`.
+        costs: of the search.
         configurations: to screen.
         share: of the time, that screening takes at most.
         screened_s: that screening has taken already; it takes at least so long again.
     """
     screening = max(screening_s(costs, configurations), screened_s)
-    confirming = confirmation_s(costs, LAUNCHES) + costs.after_s
+    confirming = confirmation_s(costs, LAUNCHES) + costs["after_s"]
     needed_s = max(screening / share, screening + confirming, LEAST_BUDGET_S)
     step = next(step for end, step in _STEPS if needed_s <= end)
     return math.ceil(needed_s / step) * step
 
 
-def check_time(costs: Costs, budget_s: float, *, share: float) -> None:
+def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
     """Refuse a search that could not confirm anything.
 
     Args:
-        costs: see `Costs`.
+        costs: of the search.
         budget_s: of the whole search.
         share: of it, that screening takes at most.
 
@@ -148,20 +138,35 @@ def check_time(costs: Costs, budget_s: float, *, share: float) -> None:
     )
 
 
-def short_words(costs: Costs, budget_s: float) -> str:
+def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:
+    """Return why a search ended when its first process had been started.
+
+    Args:
+        costs: of the search, see `costs_from_start`.
+        budget_s: of the whole search.
+        share: of it, that screening takes at most.
+    """
+    return BudgetError(
+        f"A search of {budget_s:.0f} s cannot confirm anything on this model: starting a process of it took "
+        f"{costs['start_s']:.1f} s.",
+        hint=f"Give it {enough_s(costs, share=share):,} s, or let it take longer (`--extend`).",
+    )
+
+
+def short_words(costs: SearchCosts, budget_s: float) -> str:
     """Return why nothing can be confirmed: how long an inference is, and how long the least takes."""
     least_s = screening_s(costs, LEAST_SCREENED) + confirmation_s(costs)
     return (
         f"A search of {budget_s:.0f} s cannot confirm anything on this model: one inference takes "
-        f"{ms(costs.run_s, 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
+        f"{ms(costs['run_s'], 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
         f"{math.ceil(least_s):,} s or more."
     )
 
 
-def open_words(costs: Costs, left_s: float, budget_s: float) -> str:
+def open_words(costs: SearchCosts, left_s: float, budget_s: float) -> str:
     """Return why nothing was confirmed after screening: what a confirmation takes, and what was left."""
     return (
-        f"Nothing was confirmed: one inference takes {ms(costs.run_s, 3)}, a confirmation takes "
+        f"Nothing was confirmed: one inference takes {ms(costs['run_s'], 3)}, a confirmation takes "
         f"{math.ceil(confirmation_s(costs)):,} s or more, and {max(0, math.floor(left_s)):,} s of "
         f"{budget_s:.0f} s were left."
     )
@@ -172,11 +177,11 @@ def extended_words(asked_s: float, budget_s: float) -> str:
     return f"The time was extended from {asked_s:.0f} s to {budget_s:.0f} s: less could not confirm anything."
 
 
-def fit_words(costs: Costs, budget_s: float, configurations: int, *, share: float) -> str:
+def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share: float) -> str:
     """Return how many of the configurations can be screened, and the time that would be enough for all.
 
     Args:
-        costs: see `Costs`.
+        costs: of the search.
         budget_s: of the whole search.
         configurations: that are worth screening.
         share: of the time, that screening takes at most.
@@ -188,11 +193,11 @@ def fit_words(costs: Costs, budget_s: float, configurations: int, *, share: floa
     return f"time for about {fit:,} of {configurations:,} configurations; {enough:,} s would be enough"
 
 
-def evaluated_words(costs: Costs, evaluated: int, configurations: int, *, share: float) -> str:
+def evaluated_words(costs: SearchCosts, evaluated: int, configurations: int, *, share: float) -> str:
     """Return how many of the configurations worth screening were evaluated, and the time that holds all.
 
     Args:
-        costs: see `Costs`.
+        costs: of the search.
         evaluated: configurations.
         configurations: that are worth screening.
         share: of the time, that screening takes at most.

@@ -2,8 +2,9 @@
 
 First looks at configurations (one launch of each, in the same rounds) until their share of the time is used
 or none promises anything; what is left of that share launches those again that may be the best, each time
-fewer; then a heat of the best where several are still in doubt, in which whoever is surely slower leaves;
-then the best against ONNX Runtime's default in fresh processes, and the next best where it does not hold.
+fewer; then a heat of the best where more than two are still in doubt, in which whoever is surely slower
+leaves; then the best against ONNX Runtime's default in fresh processes, and the next best where it does not
+hold.
 Which configurations are looked at is the strategy's; the rest is the same for all of them. Shares and batches
 are those that did best on invented machines (`tests/unit/test_search_simulation.py`).
 """
@@ -16,9 +17,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from core.evidence.documents import SearchCosts
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
 from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
-from core.run.search.enough import Costs, can_confirm
+from core.run.search.enough import can_confirm
 from core.run.search.failures import failing, sound
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
@@ -42,7 +44,7 @@ DESIGN_SHARE = 0.5  # of all looks that the time holds, at most
 HALVED = 2  # of those that were launched again, so many times fewer are the next time
 MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # of one configuration in screening; configurations of one more launch
 DOUBT_Z = 1.0  # deviations by which two may be off, where it is in doubt which of them is better
-FEW = 1  # in doubt, where nothing is left to eliminate
+FEW = 2  # in doubt: the time of an elimination round is worth more as launches of the confirmation
 FLAT = 0.5  # of the margin, below which the best is no promise
 SIMPLIFIED = 2  # of the best, whose plainer twins race, too
 SIMPLER_BY = 0.5  # of the margin, that a plainer one may be predicted to lose
@@ -72,7 +74,7 @@ class Known:
     settled: bool = False  # what was confirmed answers the question
     before_s: float = 0.0  # of the time, that had been spent before this search was resumed
     default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
-    costs: Costs | None = None  # of a confirmation, by the last screening; None: not known yet
+    costs: SearchCosts | None = None  # of a confirmation, by the last screening; None: not known yet
 
     @property
     def left_s(self) -> float:
@@ -152,8 +154,13 @@ def _look(known: Known, strategy: Strategy) -> Step | None:
     choices = strategy(known, min(count, left))
     if not choices:
         return None
-    budget_s = max(1.0, known.left_s - known.own_s * HEAT_SHARE)
-    return Step(stage="screen", choices=choices, budget_s=budget_s, why=f"a first look at {len(choices)}")
+    why = f"a first look at {len(choices)}"
+    return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
+
+
+def _look_budget_s(known: Known) -> float:
+    """Beyond which a look is given up; it is meant to take its share of the time, which is less."""
+    return max(1.0, known.left_s - known.own_s * HEAT_SHARE)
 
 
 def _is_futile(known: Known) -> bool:
@@ -307,7 +314,7 @@ def _again(known: Known) -> Step | None:
     if len(choices) < 2 or _launches_most(known) >= MOST_LAUNCHES or _is_flat(known, choices[0]):
         return None
     why = f"more launches of the best {len(choices)}"
-    return Step(stage="screen", choices=choices, budget_s=max(1.0, spare_s), why=why)
+    return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
 
 
 def in_doubt(known: Known) -> list[Choice]:
