@@ -62,7 +62,9 @@ def measured_default(record: StudyRecord) -> TrialSpec:
         SpecError: it was stored by a version whose settings are not known here.
     """
     measured: Any = (record.answer or {}).get("default") or {}
-    return spec_from_dict(measured["spec"]) if measured.get("spec") else reference(spec_from_dict(record.spec))
+    if measured.get("spec"):
+        return spec_from_dict(measured["spec"])
+    return reference(spec_from_dict(record.spec))
 
 
 def _tell(record: StudyRecord) -> Tell:
