@@ -175,7 +175,8 @@ class Advice:
     """One sentence on a profile, and what to try; empty where the evidence carries nothing."""
 
     sentence: str
-    remedy: str
+    remedy: str = ""
+    bound: Bound | None = None  # what surely binds the largest node; None: not known, or nothing does
 
 
 def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) -> Advice:
@@ -187,7 +188,7 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
         is_imported: made elsewhere, so that no peak of this machine speaks of it.
     """
     if not profile.nodes or profile.self_s <= 0:
-        return Advice(sentence="", remedy="")
+        return Advice(sentence="")
     run_s = profile.self_s + max(0.0, profile.remainder_s)
     shares: dict[str, float] = {}
     for node in profile.nodes:
@@ -203,38 +204,61 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of the time in nodes"
-    told, remedy = _told(largest, profile, peak, is_imported)
-    return Advice(sentence=f"{head}; the largest, {largest.title}, {told}.", remedy=remedy)
+    told = _told(largest, profile, peak, is_imported)
+    return replace(told, sentence=f"{head}; the largest, {largest.title}, {told.sentence}.")
 
 
-def settings_first(said: Advice, spec: Mapping[str, Any]) -> Advice:
-    """Return the advice that names a graph optimization level below the default before anything else.
+def settings_first(said: Advice, spec: Mapping[str, Any], peaks: Sequence[Peak]) -> Advice:
+    """Return the advice that names settings below ONNX Runtime's default before anything else.
+
+    These are the graph optimization level; and fewer threads than ONNX Runtime starts, where what binds the
+    largest node is surely higher with those.
 
     Args:
         said: what the profile suggests.
         spec: of the trial that was profiled.
+        peaks: of its machine; empty: not measured.
     """
-    level = (spec.get("session") or {}).get("graph_optimization_level")
-    if not said.sentence or level not in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
-        return said
-    first = f"Raise `graph_optimization_level` from `{level}` to `ORT_ENABLE_ALL`, the default."
-    return replace(said, remedy=f"{first} {said.remedy}".rstrip())
+    session = spec.get("session") or {}
+    level, first = session.get("graph_optimization_level"), []
+    if level in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
+        first.append(f"Raise `graph_optimization_level` from `{level}` to `ORT_ENABLE_ALL`, the default.")
+    threads = int(session.get("intra_op_num_threads") or 0)
+    if (gain := _threads_gain(said.bound, threads, peaks)) is not None:
+        first.append(
+            f"Leave `intra_op_num_threads` at the default instead of {threads}: "
+            f"the peak of {said.bound} is {gain:.1f} times as high there."
+        )
+    return replace(said, remedy=" ".join([*first, said.remedy]).strip()) if said.sentence else said
 
 
-def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> tuple[str, str]:
+def _threads_gain(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> float | None:
+    """How much higher the peak that binds is with ONNX Runtime's own threads; None: not surely, not known."""
+    own, default = peak_for(peaks, threads), peak_for(peaks, 0)
+    if own is None or default is None or bound not in ("computing", "memory"):
+        return None
+    few, many = (one.operations if bound == "computing" else one.bytes for one in (own, default))
+    if few.high is None or many.low is None or many.low <= few.high:
+        return None
+    return many.value / few.value
+
+
+def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> Advice:
+    """What is said of a node, without a full stop."""
     found = works(profile)[key_of(node)]
     point = _point(node, found, peak)
     takes = f"takes {_percent(node.share)} of the time in nodes"
     if point is None:
         why = found.why or ("it only moves data" if found.operations == 0 else "its bytes are not known")
-        return f"{takes}; how near to a peak it comes is not known: {why}", ""
+        return Advice(sentence=f"{takes}; how near to a peak it comes is not known: {why}")
     if point.roof is None:
-        return f"{takes}; {_no_roof(point, peak, is_imported)}", ""
+        return Advice(sentence=f"{takes}; {_no_roof(point, peak, is_imported)}")
     if not point.is_clear:
-        return (
-            f"{takes}, but a call of it is so short that the profiler's own 5 to 8 µs hide how near to the "
-            "peak it comes"
-        ), "Profile with a larger batch to see more of the operator itself."
+        return Advice(
+            sentence=f"{takes}, but a call of it is so short that the profiler's own 5 to 8 µs hide how near "
+            "to the peak it comes",
+            remedy="Profile with a larger batch to see more of the operator itself.",
+        )
     return _reached(point)
 
 
@@ -247,44 +271,44 @@ def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
     return f"{rate}; the measured peak is of float32 on the CPU, and no roof over it"
 
 
-def _reached(point: Point) -> tuple[str, str]:
+def _reached(point: Point) -> Advice:
     reach = point.reach or 0.0
     least, most = point.reach_span
     if least > BEYOND and point.bound != "computing":
-        return (
-            f"runs at {reach:.1f} times what a copy from memory would allow: its data come out of a cache, "
-            "so memory does not bind it"
-        ), ""
+        return Advice(
+            sentence=f"runs at {reach:.1f} times what a copy from memory would allow: its data come out of a "
+            "cache, so memory does not bind it"
+        )
     if least > BEYOND:
-        return (
-            f"runs at {reach:.1f} times the peak that was measured: at another moment, the machine was slower"
-        ), "Measure the peaks again while the machine is quiet."
+        return Advice(
+            sentence=f"runs at {reach:.1f} times the peak that was measured: at another moment, the machine "
+            "was slower",
+            remedy="Measure the peaks again while the machine is quiet.",
+        )
     span = "" if most - least < NARROW else f" ({_percent(least)} to {_percent(most)})"
     words = f"reaches {_percent(reach)}{span} of what this machine allows it"
     if point.bound == "either":
-        return f"{words}; computing and memory are too near to each other to say which binds it", ""
+        said = "computing and memory are too near to each other to say which binds it"
+        return Advice(sentence=f"{words}; {said}")
     if least < NEAR <= most:
-        return (
-            f"{words}: the peaks are not known well enough to say what binds it",
-            "Measure the peaks again while the machine is quiet.",
+        return Advice(
+            sentence=f"{words}: the peaks are not known well enough to say what binds it",
+            remedy="Measure the peaks again while the machine is quiet.",
         )
     if most < NEAR:
-        return (
-            f"{words}: the roof over it is {point.bound}, but it stays far below it",
-            "Neither roof explains the time: try other numbers of threads, a larger batch, or shapes that "
-            "are multiples of 16.",
+        return Advice(
+            sentence=f"{words}: the roof over it is {point.bound}, but it stays far below it",
+            remedy="Neither roof explains the time: try other numbers of threads, a larger batch, or shapes "
+            "that are multiples of 16.",
         )
-    if point.bound == "computing":
-        return (
-            f"{words}: it is bound by computing",
-            "Only less to compute helps: INT8 where the processor has instructions for it, a smaller input, "
-            "or fewer channels.",
-        )
-    return (
-        f"{words}: it is bound by memory",
-        "Fewer bytes help: smaller types of weights (INT8, 4 bits), a fusion with its neighbours, or a batch "
-        "that shares the weights among more rows.",
+    remedy = (
+        "Less to compute helps: INT8 where the processor has instructions for it, a smaller input, "
+        "or fewer channels."
+        if point.bound == "computing"
+        else "Fewer bytes help: smaller types of weights (INT8, 4 bits), a fusion with its neighbours, or a "
+        "batch that shares the weights among more rows."
     )
+    return Advice(sentence=f"{words}: it is bound by {point.bound}", remedy=remedy, bound=point.bound)
 
 
 def rate_words(per_s: float, unit: str = "operations") -> str:

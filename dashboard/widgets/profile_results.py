@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 
-from core.evidence.roofline import advice, peak_for, peaks_of, settings_first
+from core.evidence.roofline import Advice, advice, peak_for, peaks_of, settings_first
 from core.evidence.statistics import percentile
 from core.show.sheets import imported as sheets_imported
 from core.show.sheets import trials as sheets
@@ -63,7 +62,7 @@ def imported(one: Imported, others: Mapping[str, str]) -> None:
     if basis == MEDIAN:
         profile = profile_charts.with_medians(profile)
     shown = Shown(profile=profile, ran=Ran(), peak=None, others=others, other=partial(_other, basis))
-    _sentence(shown)
+    _sentence(advice(profile, None, is_imported=True))
     _metrics(profile, {}, f"{basis.lower()}, imported")
     _warnings(profile, {}, shown.ran)
     profile_views.draw(shown)
@@ -83,7 +82,8 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
         return
     fingerprint, threads = str(result.get("fingerprint") or ""), sheets.threads_of(asked)
     found = peaks.measured(fingerprint) if fingerprint else None
-    peak = None if found is None else peak_for(peaks_of(found), threads)
+    known = [] if found is None else peaks_of(found)
+    peak = peak_for(known, threads)
     ran = _ran(result)
     basis = _basis(profile, trial_id)
     if basis == MEDIAN:
@@ -98,7 +98,7 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
         threads=threads,
         rows=result.get("batch_size"),
     )
-    _sentence(shown, asked)
+    _sentence(settings_first(advice(profile, peak), asked, known))
     _metrics(profile, result, basis.lower())
     _warnings(profile, result, ran)
     profile_views.draw(shown)
@@ -124,9 +124,8 @@ def _ran(result: Mapping[str, Any]) -> Ran:
     )
 
 
-def _sentence(shown: Shown, spec: Mapping[str, Any] = MappingProxyType({})) -> None:
+def _sentence(said: Advice) -> None:
     """The one sentence on top, and what to try where the evidence carries it."""
-    said = settings_first(advice(shown.profile, shown.peak, is_imported=shown.is_imported), spec)
     if said.sentence:
         with st.container(border=True, key="profile.sentence"):
             st.markdown(f":material/lightbulb: **{format.plain(said.sentence)}**")

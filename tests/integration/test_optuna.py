@@ -132,6 +132,24 @@ def test_a_study_says_what_was_asked_and_answered(url: str) -> None:
     assert told["winner"] == {"intra_op_num_threads": 1}
 
 
+def test_a_search_that_starts_elsewhere_is_told_against_the_default(url: str) -> None:
+    """As everywhere: the answer and every trial are all that differs from the default, not from the start."""
+    start = builders.spec(session={"intra_op_num_threads": 1}, workload={"use_io_binding": True})
+    unbound = Tried(changes={"use_io_binding": False}, key="u", looks=(look(1.2),))
+    itself = Tried(changes={}, key="s", looks=(look(1.1),))
+    answer = {"outcome": "FOUND", "winner": {**WINNER, "changes": {"use_io_binding": False}}}
+    axes = [Axis(name="use_io_binding", values=(True, False))]
+    export(record(itself, unbound, spec=start.to_dict(), answer=answer), url, axes=axes)
+    study = opened(url)
+    assert study.user_attrs["winner"] == {"intra_op_num_threads": 1}
+    assert [one.params for one in study.trials] == [
+        {"use_io_binding": True, "intra_op_num_threads": 1},
+        {"use_io_binding": False, "intra_op_num_threads": 1},
+    ]
+    assert study.trials[0].distributions["use_io_binding"].choices == (False, True)
+    assert study.trials[0].distributions["intra_op_num_threads"].choices == (0, 1)
+
+
 def test_parameters_have_the_values_of_the_axes_and_those_of_the_trials(url: str) -> None:
     export(record(ONE, WRONG), url, axes=AXES)
     kinds = opened(url).trials[0].distributions
@@ -148,7 +166,9 @@ def test_the_models_variants_are_a_parameter(url: str) -> None:
 
 def test_an_option_of_a_provider_is_a_parameter(url: str) -> None:
     option = "CUDAExecutionProvider.use_tf32"
-    export(record(ONE, Tried(changes={option: "0"}, key="o", looks=(look(1.1),))), url)
+    start = builders.spec(session={"providers": [{"name": "CUDAExecutionProvider"}]})
+    tried = Tried(changes={option: "0"}, key="o", looks=(look(1.1),))
+    export(record(ONE, tried, spec=start.to_dict()), url)
     assert [trial.params[option] for trial in opened(url).trials] == [None, "0"]
 
 

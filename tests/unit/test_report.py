@@ -168,6 +168,22 @@ def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]
     assert next(n for n, one in enumerate(lines) if "no verdict stands" in one) < 12
 
 
+def test_a_profile_says_what_to_try_first_and_knows_the_peaks_of_its_machine(
+    store: Store, kinds: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = find(store, kinds["profile"])
+    assert isinstance(about, OneTrial)
+    session = {"graph_optimization_level": "ORT_ENABLE_BASIC"}
+    trial = replace(about.trial, spec={**about.trial.spec, "session": session})
+    asked: list[str] = []
+    monkeypatch.setattr(store, "peaks", asked.append)
+    low = replace(about, trial=trial)
+    for text in (html_of(low, store), markdown(compose(low, store)).replace("\\", "")):
+        assert "ORT_ENABLE_ALL" in text
+    assert "ORT_ENABLE_ALL" not in markdown(compose(about, store)).replace("\\", "")
+    assert set(asked) == {trial.fingerprint}
+
+
 def test_a_recording_is_marked(store: Store, kinds: dict[str, list[str]]) -> None:
     about, words = find(store, kinds["trial"]), "Recorded on 2026-11-23, not measured here."
     body = html_of(about, store, recorded=words).partition("<main>")[2]

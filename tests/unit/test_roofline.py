@@ -184,6 +184,31 @@ def test_no_roof_of_float32_stands_over_another_type() -> None:
 def test_a_level_below_the_default_is_the_first_thing_to_try() -> None:
     said = advice(profile(took(PRODUCT, 1.0)), None)
     assert said.remedy == ""
-    low = settings_first(said, {"session": {"graph_optimization_level": "ORT_ENABLE_BASIC"}})
+    low = settings_first(said, {"session": {"graph_optimization_level": "ORT_ENABLE_BASIC"}}, [])
     assert "ORT_ENABLE_ALL" in low.remedy
-    assert settings_first(said, {"session": {}}) == said
+    assert settings_first(said, {"session": {}}, []) == said
+
+
+@pytest.mark.parametrize(
+    ("node", "bound", "faster"),
+    [
+        (took(PRODUCT, 0.06), "computing", {"product_ns": [40_000_000] * 40}),
+        (took(SUM, 0.03), "memory", {"copy_ns": [100_000_000] * 40}),
+    ],
+)
+def test_fewer_threads_than_the_default_are_named_where_the_peak_that_binds_is_higher_with_more(
+    node: Any, bound: str, faster: dict[str, Any]
+) -> None:
+    one_thread = {"session": {"intra_op_num_threads": 1}}
+    peaks = peaks_of({"times": [{**STEADY, "threads": 1, **faster}, STEADY]})
+    said = advice(profile(node), peaks[0])
+    assert said.bound == bound
+    first = settings_first(said, one_thread, peaks).remedy
+    assert first.startswith("Leave `intra_op_num_threads`")
+    assert "2.0 times" in first
+    assert first.endswith(said.remedy)
+    same = peaks_of({"times": [{**STEADY, "threads": 1}, STEADY]})
+    below = advice(profile(took(PRODUCT, 1.0)), peaks[0])
+    for no_evidence, known in ((said, same), (said, []), (below, peaks)):
+        assert settings_first(no_evidence, one_thread, known) == no_evidence
+    assert settings_first(said, {"session": {}}, peaks) == said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.comparison import same_request
+from core.process.runner import run_job
 from core.run import search
 from core.run.prediction import Past, Seen
 from core.run.search.reading import answer_of
@@ -21,7 +23,7 @@ from core.spec.question import PRESETS, question_from_dict
 from core.spec.space import reference
 from core.spec.strict_yaml import load_strict
 from core.store import ModelRecord, StudyRecord
-from core.wire.errors import SpecError
+from core.wire.errors import BudgetError, SpecError
 from dashboard import contestants, fields, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
@@ -159,15 +161,18 @@ def test_what_is_asked_is_put_into_the_queue(
     assert at.query_params["study"] == prepared.record.id
 
 
+def slow_past(model: ModelRecord) -> Past:
+    """Earlier measurements that took 776 ms an inference."""
+    return Past(
+        **{"seen": (Seen(spec=invented.spec_for(model), run_s=0.776),), "start_s": 3.0, "after_s": 1.0},
+        **{"beside_s": 1.0, "sigma": 0.01, "sigma_between": 0.01, "generations": {}},
+    )
+
+
 def test_a_time_that_cannot_confirm_anything_is_refused_or_extended(
     open_page: Open, mlp: ModelRecord, started: list[search.Prepared], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Seen(spec=invented.spec_for(mlp), run_s=0.776)
-    known = Past(
-        **{"seen": (slow,), "start_s": 3.0, "after_s": 1.0, "beside_s": 1.0},
-        **{"sigma": 0.01, "sigma_between": 0.01, "generations": {}},
-    )
-    monkeypatch.setattr(search, "past", lambda *_, **__: known)
+    monkeypatch.setattr(search, "past", lambda *_, **__: slow_past(mlp))
     at = open_page("search", model=mlp)
     at.select_slider(key=form.BUDGET).set_value(30).run()
     assert at.button(key=RUN).disabled
@@ -555,6 +560,29 @@ def test_a_search_of_another_machine_cannot_go_on(
     click(at, "search.go_on")
     assert "was made on another machine" in texts(at)
     assert started == []
+
+
+def test_a_search_does_not_go_on_for_a_time_that_cannot_confirm_anything(
+    open_page: Open,
+    mlp: ModelRecord,
+    machine: wire.Environment,
+    started: list[search.Prepared],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What `--resume` refuses, the button refuses; `--extend` makes it long enough instead."""
+    study = put(mlp, machine)
+    monkeypatch.setattr(search, "past", lambda *_, **__: slow_past(mlp))
+    at = open_page("search", model=mlp)
+    at.select_slider(key="search.more_s").set_value(15).run()
+    click(at, "search.go_on")
+    assert "776 ms" in texts(at)
+    assert started == []
+    resume = partial(search.go_on, state.store(), study.id, run_job, machine, budget_s=15)
+    with pytest.raises(BudgetError):
+        resume()
+    longer = resume(question={"extend": True})
+    assert longer.record.id == study.id
+    assert longer.question.budget_s > 15
 
 
 # --- which search is shown ----------------------------------------------------------------------------------

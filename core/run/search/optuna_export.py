@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.documents import GainNumbers
-from core.evidence.tried import Tried, gains_confirmed, told, tried_from_dict
-from core.spec import effective, spec_from_dict
+from core.evidence.tried import Tried, gains_confirmed, told
+from core.run.search.reading import answer_of, measured_default, tried_of
+from core.spec import TrialSpec, effective
 from core.spec.knobs import KNOBS
 from core.spec.question import Question, question_from_dict
 from core.spec.space import MODEL, Axis
@@ -21,7 +22,7 @@ from core.store import StudyRecord
 from core.wire.errors import SpecError
 
 _NAMES = frozenset(one.name for one in KNOBS)  # others, such as options of a provider, start as nothing
-ITSELF = "the model itself"  # the start's value of the axis MODEL
+ITSELF = "the model itself"  # the default's value of the axis MODEL
 NO_GAIN = "It was not measured in the objective."
 _EXAMPLE = "Write for example `sqlite:///study.db`."
 
@@ -34,7 +35,8 @@ def study_name(record: StudyRecord) -> str:
 def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     """Write a search into a storage of Optuna: a trial for each configuration that was tried.
 
-    A trial has every setting that varied as a parameter, and as its value the gain of the objective over
+    A trial has as a parameter every setting that varied, or that the start sets otherwise than ONNX Runtime's
+    default, with the value that it really had; and as its value the gain of the objective over
     ONNX Runtime's default: a ratio, larger is better. A configuration that failed is a failed trial.
 
     Args:
@@ -56,8 +58,8 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     import optuna
 
     question = question_from_dict(record.question)
-    tried = [one for one in map(tried_from_dict, record.tried) if not one.twin]
-    values = _values(record, tried, axes)
+    tried = tried_of(record)
+    values = _values(measured_default(record), tried, axes)
     confirmed = gains_confirmed(record.answer)
     kinds: dict[str, Any] = {
         name: optuna.distributions.CategoricalDistribution(own) for name, own in values.items()
@@ -84,16 +86,16 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
 # --- what is written ----------------------------------------------------------------------------------------
 
 
-def _values(record: StudyRecord, tried: Sequence[Tried], axes: Sequence[Axis]) -> dict[str, list[Any]]:
-    """Every setting that varied with its values, the start's first."""
-    spec = spec_from_dict(record.spec)
-    found: dict[str, list[Any]] = {one.name: [*map(_plain, one.values)] for one in axes}
-    for one in tried:
-        for name, value in one.changes.items():
-            if name not in found:
-                found[name] = [_plain(effective(spec, name) if name in _NAMES else None)]
-            if not any(_same(_plain(value), known) for known in found[name]):
-                found[name].append(_plain(value))
+def _values(default: TrialSpec, tried: Sequence[Tried], axes: Sequence[Axis]) -> dict[str, list[Any]]:
+    """Return every setting that varied or differs from the default with its values, the default's first."""
+    seen = [*((one.name, value) for one in axes for value in one.values)]
+    seen += [pair for one in tried for pair in one.changes.items()]
+    found: dict[str, list[Any]] = {}
+    for name, value in seen:
+        own = effective(default, name) if name in _NAMES else None
+        values = found.setdefault(name, [_plain(own)])
+        if value is not None and not any(_same(_plain(value), known) for known in values):
+            values.append(_plain(value))
     if MODEL in found:
         found[MODEL] = [ITSELF if value is None else value for value in found[MODEL]]
     return found
@@ -146,16 +148,16 @@ def _state(name: str) -> Any:
 
 
 def _facts(record: StudyRecord, question: Question) -> dict[str, Any]:
-    answer = record.answer or {}
-    winner = answer.get("winner")
+    answer = answer_of(record)
+    winner = answer["winner"] if answer is not None else None
     return {
         "model": record.model_name,
         "model_sha256": record.model_sha256,
         "objective": dict(question.objective),
         "value": "gain of the objective over ONNX Runtime's default, as a ratio",
         "limits": question.limit_words,
-        "outcome": answer.get("outcome", record.state),
-        "winner": None if winner is None else dict(winner["changes"]),
+        "outcome": record.state if answer is None else answer["outcome"],
+        "winner": None if winner is None else winner["changes"],
     }
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from core.evidence.documents import FailureGroup, SearchResult
 from core.evidence.tried import Tried, tried_from_dict
-from core.spec import spec_from_dict
-from core.spec.space import from_default
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.space import from_default, reference
 from core.store import StudyRecord
 from core.wire.errors import SpecError
 
@@ -55,12 +55,22 @@ def trials_of(record: StudyRecord) -> list[dict[str, Any]]:
     return [{**one, "changes": tell(one["changes"])} for one in record.tried]
 
 
+def measured_default(record: StudyRecord) -> TrialSpec:
+    """Return ONNX Runtime's default as the search measured it: its ratios are to that.
+
+    Raises:
+        SpecError: it was stored by a version whose settings are not known here.
+    """
+    measured: Any = (record.answer or {}).get("default") or {}
+    if measured.get("spec"):
+        return spec_from_dict(measured["spec"])
+    return reference(spec_from_dict(record.spec))
+
+
 def _tell(record: StudyRecord) -> Tell:
     """Return what tells a change of the start as a difference from the default that was measured."""
-    measured: Any = (record.answer or {}).get("default") or {}
     try:
-        start = spec_from_dict(record.spec)
-        default = spec_from_dict(measured["spec"]) if measured.get("spec") else None
+        start, default = spec_from_dict(record.spec), measured_default(record)
     except SpecError:
         return dict
 

@@ -10,6 +10,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.quality import quality
+from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
 from core.run.search import found_by
@@ -73,7 +74,9 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
     result = trial.facts
     labels = standings.labels(race) if race is not None else {}
     if trial.kind == "profile" and trial.result is not None:
-        sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP)
+        measured = store.peaks(trial.fingerprint)
+        peaks = [] if measured is None else peaks_of(measured)
+        sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP, peaks=peaks)
     else:
         sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
     said, color, support = _said(trial, race)

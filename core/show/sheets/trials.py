@@ -189,7 +189,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
         peaks: of the machine that it was made on; empty: not measured.
     """
     peak = peak_for(peaks, threads_of(trial.spec))
-    said = settings_first(advice(profile, peak), trial.spec)
+    said = settings_first(advice(profile, peak), trial.spec, peaks)
     result = trial.facts
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
