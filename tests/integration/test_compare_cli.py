@@ -107,8 +107,16 @@ def test_references_that_mean_nothing_are_refused(refs: list[str], words: str) -
 
 def test_a_reference_that_is_no_file_is_a_trial(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    with pytest.raises(SpecError, match="`abcdef` is no trial"):
+    with pytest.raises(SpecError, match=r"`abcdef` is no file .* no trial, model, variant or preset"):
         config_from("abcdef", store=lambda: store)
+
+
+@pytest.mark.parametrize("ref", ["model:digits_cnn", "preset:edge"])
+def test_a_name_without_the_word_before_it_is_answered_with_it(ref: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    with pytest.raises(SpecError) as caught:
+        config_from(ref.partition(":")[2], store=lambda: store)
+    assert caught.value.hint == f"Write `{ref}`."
 
 
 def test_the_same_reference_twice_has_two_names() -> None:
