@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks import models
-from tests.serving import serving
+from tests.serving import end, serving
 
 ROOT = Path(__file__).resolve().parent.parent
 STATES = ("quiet", "burner", "burners", "browser")
@@ -169,19 +168,8 @@ def _visitor(url: str) -> Iterator[subprocess.Popen[bytes]]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             visitor.wait(20)
         visitor.stdout.close()
-        _end(visitor)
+        end(visitor)
 
 
 def _said_ready(output: IO[bytes]) -> bool:
     return output.readline() == b"ready\n"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that we started, and its children."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)

@@ -54,14 +54,19 @@ def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[b
         _await(url, server, home / LOG)
         yield url, server
     finally:
-        if server.poll() is None:
-            os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait(20)
+        end(server)
         log.close()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was started with a session of its own, and its children."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
 
 
 def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:

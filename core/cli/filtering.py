@@ -58,7 +58,7 @@ class Filter:
         return [one.strip().upper() for one in (self.grade or "").split(",") if one.strip()]
 
     def trials(
-        self, store: Store, *, model_sha256: str | None, limit: int, model_name: str | None = None
+        self, store: Store, *, limit: int, model_sha256: str | None = None, model_name: str | None = None
     ) -> list[Trial]:
         """Return the newest trials that are like that."""
         damaged = self.state == "DAMAGED"  # a finding, no state that is stored

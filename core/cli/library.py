@@ -418,16 +418,15 @@ def history(
         )
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
-    listed = model if model in store.model_names() and not prune else None  # as the list calls it
-    sha = None if model is None or listed else _content_sha256(store, model)
+    of = _of_model(store, model)
     if prune:
-        done = store.prune(before=before, keep_bytes=keep_bytes, model_sha256=sha, dry_run=dry_run)
+        done = store.prune(before=before, keep_bytes=keep_bytes, dry_run=dry_run, **of)
         if json_:
             print_json({"dry_run": dry_run, **asdict(done)})
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = wanted.trials(store, model_sha256=sha, model_name=listed, limit=limit or LISTED)
+    trials = wanted.trials(store, limit=limit or LISTED, **of)
     marks = store.marks([one.id for one in trials])
     if json_:
         print_json(
@@ -589,9 +588,12 @@ def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
     ]
 
 
-def _content_sha256(store: Store, model: str) -> str:
-    known = store.model(model)
-    return known.content_sha256 if known is not None else resolve_model(store, model).content_sha256
+def _of_model(store: Store, model: str | None) -> dict[str, str | None]:
+    """Whose trials `--model` means: those under that name in the list, else those of the model's content."""
+    if model is None or model in store.model_names():
+        return {"model_name": model, "model_sha256": None}
+    record = store.model(model) or resolve_model(store, model)
+    return {"model_name": None, "model_sha256": record.content_sha256}
 
 
 def machine(

@@ -28,7 +28,7 @@ from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.spec.presets import PRESETS, preset
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
-from core.store.library import MODEL_SUFFIXES
+from core.store.library import MODEL_SUFFIXES, sample_models
 from core.wire.doors import expert_allowed
 from core.wire.engines import REFS
 from core.wire.errors import SpecError, StoreError, nearest
@@ -296,9 +296,23 @@ def _spec_of_trial(ref: str, store: Store) -> dict[str, Any]:
     except StoreError as error:
         if not error.message.startswith("There is no trial"):  # damaged, or the beginning of several
             raise
-    raise SpecError(
-        f"`{ref[:80]}` is no trial, and no file that is there.{nearest(ref, PRESETS)}",
-        hint="Give a trial of `history`, a YAML file, a MODEL.onnx, model:NAME, variant:NAME, "
+    raise _no_configuration(ref, store)
+
+
+def _no_configuration(ref: str, store: Store) -> SpecError:
+    """What to say of a text that names nothing: most often the word before a name is missing."""
+    names = {one.name: f"model:{one.name}" for one in sample_models() if one.exists}
+    names |= {
+        one.name: f"{'model' if variant_of(one) is None else 'variant'}:{one.name}" for one in store.models()
+    }
+    names |= {name: f"preset:{name}" for name in PRESETS} | {one: one for one in REFS}
+    meant = names.get(ref)
+    return SpecError(
+        f"`{ref[:80]}` is no file that is there, and no trial"
+        f"{'.' if meant else ', model, variant or preset.'}{'' if meant else nearest(ref, names)}",
+        hint=f"Write `{meant}`."
+        if meant
+        else "Give a YAML file, a MODEL.onnx, a trial of `history`, model:NAME, variant:NAME, "
         f"{', '.join(REFS)}, or preset:NAME with one of {', '.join(PRESETS)}.",
     )
 

@@ -349,6 +349,7 @@ class Store:
         before: float | None = None,
         keep_bytes: int | None = None,
         model_sha256: str | None = None,
+        model_name: str | None = None,
         dry_run: bool = False,
     ) -> Pruned:
         """Drop raw samples of the oldest races and give their space back; see `pruning.prune`.
@@ -358,13 +359,19 @@ class Store:
                 no reason.
             keep_bytes: of samples to keep, 0 or more: beyond, the oldest races lose theirs; None: any number.
             model_sha256: content of a model: only its trials count; None: all.
+            model_name: only trials under this name count; None: all.
             dry_run: change nothing, and say what would happen.
 
         Raises:
             StoreError: the file cannot be written, or not be made smaller because another process uses it.
         """
         return pruning.prune(
-            self._database, before=before, keep_bytes=keep_bytes, model_sha256=model_sha256, dry_run=dry_run
+            self._database,
+            before=before,
+            keep_bytes=keep_bytes,
+            model_sha256=model_sha256,
+            model_name=model_name,
+            dry_run=dry_run,
         )
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:

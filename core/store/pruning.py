@@ -26,7 +26,8 @@ _HELD = (
     " kind = 'profile' AS is_profile, state IN ('WAITING', 'RUNNING') AS is_unfinished,"
     " trials.id IN (SELECT value FROM settings WHERE name LIKE 'baseline:%') AS is_pinned"
     " FROM samples JOIN trials ON trials.id = samples.trial"
-    " WHERE model_sha256 = coalesce(?, model_sha256) ORDER BY created_at, trials.rowid"
+    " WHERE model_sha256 = coalesce(?, model_sha256) AND model_name = coalesce(?, model_name)"
+    " ORDER BY created_at, trials.rowid"
 )
 _DROP = (
     "DELETE FROM samples WHERE trial = ?"
@@ -67,6 +68,7 @@ def prune(
     before: float | None,
     keep_bytes: int | None,
     model_sha256: str | None,
+    model_name: str | None,
     dry_run: bool,
 ) -> Pruned:
     """Drop samples by age, pack what an older version left as text, drop by size, and shrink the file.
@@ -78,6 +80,7 @@ def prune(
         before: seconds since the epoch; races that ended earlier lose their samples. None: none by age.
         keep_bytes: beyond so many bytes of samples the oldest races lose theirs. None: none by size.
         model_sha256: content of a model: only its trials count; None: all.
+        model_name: only trials under this name count; None: all.
         dry_run: change nothing.
 
     Raises:
@@ -85,7 +88,7 @@ def prune(
     """
     file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
     with database.reading() as db:
-        held = [_held(row) for row in db.execute(_HELD, (model_sha256,))]
+        held = [_held(row) for row in db.execute(_HELD, (model_sha256, model_name))]
     old = [race for race in _races(held) if before is not None and race[-1].ended_at < before]
     gone = _drop(database, old, dry_run=dry_run)
     packed = _pack(database, [one for one in _without(held, gone) if one.is_text], dry_run=dry_run)

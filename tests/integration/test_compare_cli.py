@@ -114,6 +114,14 @@ def test_a_reference_that_is_no_file_is_a_trial(tmp_path: Path) -> None:
         config_from("abcdef", store=lambda: store)
 
 
+@pytest.mark.parametrize("ref", ["model:digits_cnn", "preset:edge"])
+def test_a_name_without_the_word_before_it_is_answered_with_it(ref: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    with pytest.raises(SpecError) as caught:
+        config_from(ref.partition(":")[2], store=lambda: store)
+    assert caught.value.hint == f"Write `{ref}`."
+
+
 def test_the_same_reference_twice_has_two_names() -> None:
     refs = ["preset:edge", "preset:default", "preset:edge", "preset:edge"]
     assert labels(refs) == ["preset:edge", "preset:default", "preset:edge (2)", "preset:edge (3)"]

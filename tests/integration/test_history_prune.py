@@ -26,7 +26,7 @@ RUNS = 20_000
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Three duels: of 200 days ago, of another model 100 days ago, and of an hour ago."""
+    """Three duels: of 200 days ago, of another model "n" 100 days ago, and of an hour ago."""
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
     store = Store()
     for name, age_s, sha in (
@@ -39,7 +39,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def put_duel(store: Store, name: str, at: float, sha: str) -> None:
-    ended: dict[str, Any] = {"model_name": "m", "model_sha256": sha, "created_at": at - 60, "finished_at": at}
+    model = {"model_name": "m" if sha == SHA else "n", "model_sha256": sha}
+    ended: dict[str, Any] = {**model, "created_at": at - 60, "finished_at": at}
     names = (f"{name}-cand", f"{name}-base")
     contestants = tuple(
         Contestant(trial=one, label=one, role=role)
@@ -194,7 +195,11 @@ def test_pinned_baseline_keeps_its_samples_and_is_named(
     assert (document["trials"], document["baselines_kept"]) == ([], 1)
 
 
-def test_one_model_alone_is_pruned_when_it_is_named(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["n", "other"])
+def test_one_model_alone_is_pruned_when_it_is_named(
+    store: Store, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """By the name that the list shows, or by the one that the library knows."""
     store.put_model(
         ModelRecord(
             content_sha256=OTHER,
@@ -205,7 +210,7 @@ def test_one_model_alone_is_pruned_when_it_is_named(store: Store, capsys: pytest
             info=cast(wire.ModelInfo, {}),
         )
     )
-    done = call(capsys, "--prune", "--older-than", "0h", "--model", "other", "--json").document
+    done = call(capsys, "--prune", "--older-than", "0h", "--model", name, "--json").document
     assert done["trials"] == ["middle-cand", "middle-base"]
     assert len(with_samples(store)) == 4
 

@@ -776,7 +776,7 @@ def knob(name: str) -> Knob:
     except KeyError:
         raise SpecError(
             f"Unknown setting `{name}`.{nearest(name, _BY_NAME)}",
-            hint="Use a name from ORTune's settings table.",
+            hint="`python -m core bench --help-all` lists all settings.",
         ) from None
 
 
