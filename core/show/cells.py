@@ -36,6 +36,7 @@ class Cell:
     the verdict. Where there is none the baseline's number stands beside.
     """
 
+    name: str  # of the number in a result, by which it is found
     label: str
     value: str
     note: str
@@ -130,6 +131,7 @@ def outputs_cell(result: Result) -> Cell | None:
     unknown = NOT_JUDGED if not_judged(result) else "not compared"
     note = f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else unknown
     return Cell(
+        name="output_error",
         label="Output error",
         value=f"{error['max_rel']:.2g}" if known else DASH,
         note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
@@ -163,6 +165,7 @@ def _beside(text: str | None) -> str:
 def _idle(result: Result, baseline: Result | None) -> Cell:
     own, other = _idle_cores(result), _idle_cores(baseline or {})
     return Cell(
+        name="idle_cpu_s",
         label="CPU while idle",
         value=DASH if own is None else _cores(own),
         note=f"in the {ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured",
@@ -184,6 +187,7 @@ def _cores(number: float) -> str:
 def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     own, other = (_joules(one, per_row=per_row) for one in (result, baseline or {}))
     return Cell(
+        name="energy_j_per_inference",
         label="Energy",
         value=own or "not available",
         note=format.short(str(result.get("energy_note") or ""), 80),
@@ -203,6 +207,7 @@ def _joules(result: Result, *, per_row: bool) -> str | None:
 def _new_shapes(result: Result) -> list[Cell]:
     return [
         Cell(
+            name=f"new_shape.{shape['batch_size']}",
             label=f"First run of batch {shape['batch_size']}",
             value=ms(shape["first_run_s"]),
             note=f"then {ms(shape['next_run_s'])}",
@@ -276,6 +281,7 @@ def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bo
     value, other = (_single_text(one, side or {}, per_row=per_row) for side in (result, baseline))
     compared = other is not None and not (per_row and one.of == "shape")
     return Cell(
+        name=one.name,
         label=_label(one.label, per_row=per_row and one.of == "run"),
         value=one.text(None) if value is None else value,
         note=_single_note(one, result) if value is not None else one.missing,
@@ -333,6 +339,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
         needed = latency.get("needs_runs", {}).get(name)
         rounds = latency.get("needs_rounds", {}).get(name)
         return Cell(
+            name=name,
             label=label,
             value=f"needs {needed:,} runs" if needed else DASH,
             note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
@@ -340,6 +347,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
             beside=beside,
         )
     return Cell(
+        name=name,
         label=label,
         value=ms(_scaled(result, name, per_row=per_row)),
         note=_interval(result, name, per_row=per_row),
@@ -350,6 +358,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
 
 def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     return Cell(
+        name="mean_s",
         label=_label("Mean latency", per_row=per_row),
         value=ms(_scaled(result, "mean_s", per_row=per_row)),
         note=_interval(result, "mean_s", per_row=per_row),
@@ -361,6 +370,7 @@ def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
 def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     least, most = (_scaled(result, name, per_row=per_row) or 0.0 for name in ("min_s", "max_s"))
     return Cell(
+        name="std_s",
         label=_label("Standard deviation", per_row=per_row),
         value=ms(_scaled(result, "std_s", per_row=per_row), 3),
         note=f"{span_ms(least, most)} in all",
@@ -375,6 +385,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
     low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
     other = (baseline or {}).get("throughput_per_s")
     return Cell(
+        name="throughput_per_s",
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
         note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
@@ -388,6 +399,7 @@ def break_even_cell(found: BreakEven) -> Cell:
     count = "" if found.count is None else f"{found.count:,} {found.unit}{'s' if found.count != 1 else ''}"
     short = {"after": f"after {count}", "until": f"for {count}", "same": "start decides"}
     return Cell(
+        name="break_even",
         label="Break-even",
         value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),
         note=found.words.partition(": ")[2] if found.kind in ("at once", "never", "unknown") else found.words,

@@ -298,14 +298,14 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
 def cost(trial: Trial, duel: Duel | None) -> None:
     """Draw what a run costs beside its latency."""
     found = cells.cost_cells(trial.facts, _result(duel))
-    results.grid([one for one in found if not one.label.startswith(FIRST)], key="cost")
+    results.grid([one for one in found if one.name not in FIRST], key="cost")
 
 
 def _result(duel: Duel | None) -> Mapping[str, Any] | None:
     return duel.baseline.result if duel is not None and duel.baseline is not None else None
 
 
-FIRST = ("p50", "p95", "Throughput", "Peak memory")  # what their labels begin with
+FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of the cells
 
 
 def numbers(trial: Trial, duel: Duel | None) -> None:
@@ -316,13 +316,13 @@ def numbers(trial: Trial, duel: Duel | None) -> None:
         results.busy_note(result)
     shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
     judged = duel is not None and bool(duel.contrasts)
-    results.grid([one for one in shown if one.label.startswith(FIRST)], key="numbers", judged=judged)
+    results.grid([one for one in shown if one.name in FIRST], key="numbers", judged=judged)
 
 
 def latency(trial: Trial, duel: Duel | None) -> None:
     """Draw the other latencies, and how far the outputs are from what they should be."""
     outputs = cells.outputs_cell(trial.facts)
-    shown = [one for one in _latency(trial, duel) if not one.label.startswith(FIRST)]
+    shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
     if not breach(trial.facts):
         results.outputs(trial.facts)

@@ -167,7 +167,7 @@ def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
     """
     with st.container(key=key), st.grid(4, min_column_width=140):
         for cell in shown:
-            with st.container(border=True, height="stretch", gap=None):
+            with st.container(border=True, height="stretch", gap=None, key=f"{key}.{cell.name}"):
                 st.metric(
                     cell.label,
                     cell.value,

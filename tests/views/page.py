@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ from streamlit.testing.v1 import AppTest
 from core.run.job import Status
 from core.store import ModelRecord
 from dashboard import fields
+from tests.reading import tells
 
 Open = Callable[..., AppTest]  # the fixture `open_page`
 Add = Callable[..., ModelRecord]  # the fixtures `add_model` and `add_variant`
+GRIDS = ("numbers", "latencies", "cost", "cold_start")  # keys of the boxes around numbers of a result
 Jobs = Callable[..., list[str]]  # the fixture `jobs`
 
 
@@ -25,8 +28,39 @@ def texts(at: AppTest) -> str:
     return "\n".join(parts).replace("\\", "")
 
 
+def lines(at: AppTest, *facts: object) -> list[str]:
+    """The lines of the page that hold all these facts: numbers, names, constants of the product."""
+    return [line for line in texts(at).splitlines() if tells(line, *facts)]
+
+
+def keys(at: AppTest) -> set[str]:
+    """The keys of all that is on the page, boxes included."""
+    return {str(key) for one in at.main if (key := getattr(one, "key", None))}
+
+
+def icons(at: AppTest) -> list[str]:
+    """The symbols beside what is said, by which a remark is known whatever its words are."""
+    boxes = [*at.error, *at.warning, *at.info, *at.success]
+    return re.findall(r":material/(\w+):", "\n".join([*(str(one.icon) for one in boxes), texts(at)]))
+
+
 def metrics(at: AppTest) -> dict[str, str]:
     return {one.label.replace("\\", ""): one.value for one in at.metric}
+
+
+def card(at: AppTest, name: str) -> Any:
+    """The box of the number that has this name in a result; see `core.show.cells.Cell`."""
+    return next(one for key, one in _cards(at) if key == name)
+
+
+def cards(at: AppTest) -> dict[str, str]:
+    """The numbers of a result by their names, as the page shows them."""
+    return {name: one.metric[0].value for name, one in _cards(at)}
+
+
+def _cards(at: AppTest) -> list[tuple[str, Any]]:
+    found = [(str(getattr(one, "key", None)).partition("."), one) for one in at.main]
+    return [(name, one) for (grid, _, name), one in found if name and grid in GRIDS]
 
 
 def widget(at: AppTest, name: str) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +12,48 @@ import pytest
 from onnx import helper
 from streamlit.testing.v1 import AppTest
 
+from core import wire
+from core.evidence.graph_facts import times
+from core.process import runner
 from core.process.runner import run_job
 from core.run.graph import draw_optimized, own_graph
+from core.show.sheets.graphs import unmatched_words
 from core.store import ModelRecord
 from core.wire.errors import WorkerError, record_from_error
+from core.wire.profile import profile_from_dict
 from dashboard import state
+from dashboard.charts.graph_charts import KINDS
+from dashboard.views.graph import picture
 from tests import tiny_models
+from tests.reading import numbers, tells
 from tests.tiny_models import save, value
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, click, figure, table, texts
+from tests.views.page import Add, Jobs, Open, buttons, click, figure, lines, table, texts
 from tests.views.page import status as running
+
+_done: dict[str, tuple[Any, bytes]] = {}
+
+
+def run_once(job: str, payload: dict[str, Any], **how: Any) -> Any:
+    """Called like `run_job`: what a worker reads of one model, and one layout, are worked out once."""
+    if job not in (wire.GRAPH, wire.LAYOUT):
+        return run_job(job, payload, **how)
+    asked = {name: value for name, value in payload.items() if name not in ("model_path", "output")}
+    content = Path(payload["model_path"]).read_bytes() if "model_path" in payload else b""
+    key = f"{job} {json.dumps(asked, sort_keys=True)} {hashlib.sha256(content).hexdigest()}"
+    output = Path(payload["output"]) if "output" in payload else None
+    if key not in _done:
+        reply = run_job(job, payload, **how)
+        _done[key] = reply, output.read_bytes() if output else b""
+    elif output:
+        output.write_bytes(_done[key][1])
+    return copy.deepcopy(_done[key][0])
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "run_job", run_once)  # the page's script imports it whenever it runs
+    monkeypatch.setattr(picture, "run_job", run_once)
 
 
 def open_graph(open_page: Open, record: ModelRecord, **query: str) -> AppTest:
@@ -49,6 +84,12 @@ def legend(at: AppTest, index: int = 0) -> list[str]:
     return [one["name"] for one in figure(at, index)["data"] if one.get("name")]
 
 
+def drawn(at: AppTest) -> list[float]:
+    """How many nodes the picture says that there are; where some are folded: how many blocks and how many
+    single ones it draws."""
+    return numbers(next(one.value for one in at.caption if one.value[:1].isdigit()))
+
+
 def big(path: Path, count: int = 3_100) -> Path:
     """A chain of so many nodes in blocks of 60."""
     nodes = [
@@ -64,31 +105,31 @@ def big(path: Path, count: int = 3_100) -> Path:
 def test_the_model_is_drawn_with_a_row_for_every_node(open_page: Open, mlp: ModelRecord) -> None:
     at = open_graph(open_page, mlp)
     count = mlp.info["nodes"]
-    assert f"{count} nodes" in texts(at)
+    assert drawn(at) == [count]
     assert len(points(at)) == count
     assert len(table(at, "Operator")) == count
 
 
 def test_a_model_of_one_node_is_drawn(open_page: Open, add_model: Add) -> None:
     at = open_graph(open_page, add_model(tiny_models.mul))
-    assert points(at) == ["Mul · square"]
+    [node] = points(at)
+    assert tells(node, "Mul", "square")
 
 
 def test_more_than_three_thousand_nodes_are_folded_and_cannot_all_be_opened(
     open_page: Open, add_model: Add
 ) -> None:
     at = open_graph(open_page, add_model(big))
-    assert "3,100 nodes, drawn as" in texts(at)
+    assert drawn(at)[0] == 3_100
     assert at.button(key="graph.open_all.model").disabled
-    drawn = sum(len(one.get("customdata") or ()) for one in figure(at)["data"])
-    assert drawn <= 62
+    assert sum(len(one.get("customdata") or ()) for one in figure(at)["data"]) <= 62
     click(at, "graph.fold_all.model")
-    assert "drawn as 7 folded blocks and 0 single" in texts(at)
+    assert drawn(at) == [3_100, 7, 0]
 
 
 def test_bodies_can_be_looked_at(open_page: Open, add_model: Add) -> None:
     at = open_graph(open_page, add_model(tiny_models.loop_model))
-    assert "holds a body (If, Loop, Scan)" in legend(at)
+    assert KINDS["holder"] in legend(at)
     at.selectbox(key="graph.level.Model").set_value(1).run()
     assert not at.exception
     assert any("MatMul" in one for one in points(at))
@@ -102,7 +143,7 @@ def test_search_marks_what_is_found_and_lists_it(open_page: Open, mlp: ModelReco
     assert any(one.startswith("found (") for one in legend(at))
     at.text_input(key="graph.search").set_value("nothing of that name").run()
     assert not at.exception
-    assert "0 of" in texts(at)
+    assert not [one for one in at.dataframe if "Operator" in one.value.columns]
 
 
 def test_precision_is_a_colour_without_any_profile(open_page: Open, mlp: ModelRecord) -> None:
@@ -124,18 +165,19 @@ def test_without_a_profile_time_says_how_to_get_it(
 
     invented.queue(monkeypatch, "profile", submit)
     at = choose(open_graph(open_page, mlp), "graph.color", "Time")
-    assert "No profile is chosen" in texts(at)
-    assert any("no time of its own" in one for one in legend(at))
+    assert "graph.profile" in buttons(at, "graph.")
     click(at, "graph.profile")
     assert not at.exception
     assert asked[0].protocol.runs == 20
 
 
 def test_a_profile_colours_by_time_and_adds_columns(open_page: Open, mlp: ModelRecord) -> None:
-    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    trial = invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
     at = choose(open_graph(open_page, mlp), "graph.color", "Time")
-    assert "No profile is chosen" not in texts(at)
-    assert "could not be matched" in texts(at)  # the recorded profile is of another model, which is said
+    assert "graph.profile" not in buttons(at, "graph.")
+    recorded = profile_from_dict(trial.facts["profile"])
+    found = times(own_graph(state.store(), mlp, run_once).model, recorded)
+    assert lines(at, unmatched_words(found))  # the recorded profile is of another model, which is said
 
 
 def test_error_says_where_errors_come_from(open_page: Open, mlp: ModelRecord) -> None:
@@ -145,14 +187,14 @@ def test_error_says_where_errors_come_from(open_page: Open, mlp: ModelRecord) ->
 
 def test_what_onnx_runtime_makes_of_it_is_offered_and_then_shown(open_page: Open, mlp: ModelRecord) -> None:
     at = choose(open_graph(open_page, mlp), "graph.view", "After optimization")
-    assert "Not known yet" in texts(at)
+    assert not at.button(key="graph.optimize").disabled
     assert len(at.get("plotly_chart")) == 0
     click(at, "graph.optimize")
     assert state.scheduler().join(60)
     at.run()
     assert not at.exception
     assert len(at.get("plotly_chart")) == 1
-    assert "ONNX Runtime" in table(at, "Operator").columns
+    assert "graph.optimize" not in buttons(at, "graph.")
     choose(at, "graph.view", "Side by side")
     assert len(at.get("plotly_chart")) == 2
 
@@ -168,7 +210,7 @@ def test_settings_that_cannot_be_built_are_said(open_page: Open, mlp: ModelRecor
     at.session_state["graph.job"] = (about, "job")
     jobs(running("job", kind="graph", state="FAIL", error=error))
     at.run()
-    assert "It crashed." in texts(at)
+    assert lines(at, "It crashed.")
     assert not at.button(key="graph.optimize").disabled
 
 
@@ -183,7 +225,7 @@ def test_a_link_to_a_model_that_is_not_there_says_so(open_page: Open, mlp: Model
     at = open_page("graph", model=mlp, **{"trial": "", "model_": ""})
     at.query_params["model"] = "f" * 64
     at.run()
-    assert "The library has no model" in texts(at)
+    assert tells(at.info[0].value, "f" * 12)
 
 
 def test_a_link_brings_its_profile(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
@@ -230,11 +272,11 @@ def test_a_block_is_opened_and_folded_again(open_page: Open, add_model: Add) -> 
         **block,
     }
     at.run()
-    assert "500 of 3,100 nodes; only those of the chosen block" in texts(at)
+    assert lines(at, "500 ", "3,100", ";")
     click(at, "graph.open")
-    assert "drawn as 15 folded blocks" in texts(at)  # six other stages, and nine blocks of this one
+    assert drawn(at)[1] == 15  # six other stages, and nine blocks of this one
     click(at, "graph.fold")
-    assert "drawn as 7 folded blocks" in texts(at)
+    assert drawn(at) == [3_100, 7, 0]
 
 
 def test_a_choice_on_one_side_is_marked_on_the_other(open_page: Open, add_model: Add) -> None:

@@ -11,14 +11,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.run.scheduler import Scheduler
+from core.show.report import MOST_CURRENCY
 from core.store import STORE_NAME, Store, library
 from core.store.imported import Shelf
 from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
 from dashboard import demo, following, state
+from tests.reading import tells
 from tests.views import invented
-from tests.views.page import Add, Open, click, texts
+from tests.views.page import Add, Open, click, icons, lines
 
 PAGES = (
     "tune",
@@ -72,18 +74,8 @@ def recorded(home: Path, unpacked: Path) -> Path:
 # --- the demonstration --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_says_that_it_was_recorded_and_measures_nothing(
-    page: str, recorded: Path, open_page: Open
-) -> None:
-    at = open_page(page)
-    assert not at.error
-    assert any("Recorded on" in one.value and "not measured here" in one.value for one in at.warning)
-    if page in STARTS:
-        button = at.button(key=STARTS[page])
-        assert button.disabled
-
-
+BRINGS = ("models", "profile", "compare")  # pages that take files of others
+EVERYWHERE = ("draft.link", "glossary", "follow.present")  # beside every page, pressed on one of them
 HARMLESS = ("preset.", "chip.", "reset.")  # keys of what changes the form of this browser only
 WRITES = ("put_", "pin_baseline", "mark", "delete_", "update_", "create_", "prune")  # of a store
 CACHES = ("put_info", "put_model")  # what a page remembers of the samples; `import_file` is watched, too
@@ -124,31 +116,37 @@ def address(page: str, recorded: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_button_of_the_demonstration_starts_or_changes_anything(
+def test_a_page_of_the_demonstration_says_that_it_was_recorded_and_no_button_starts_or_changes_anything(
     page: str, recorded: Path, open_page: Open, doings: list[str]
 ) -> None:
     query = address(page, recorded)
     at = open_page(page, **query)
+    assert not at.error
+    assert lines(at, state.recorded())
+    assert page not in STARTS or at.button(key=STARTS[page]).disabled
+    assert page not in BRINGS or lines(at, state.closed())
+    assert not reports(at)  # nothing is made before it is opened
     assert doings == []
-    free = [one.key for one in at.button if not one.disabled and one.key]
-    known = {one.key for one in at.button}
     off = [one for one in at.button if one.disabled]
     assert all(one.help for one in off if one.proto.type == "primary")  # the reason
-    for key in free:
-        if key.startswith(HARMLESS):
-            continue
-        at = open_page(page, **query)
-        if key not in {one.key for one in at.button}:
+    known = {one.key for one in at.button}
+    shell = () if page == "tune" else EVERYWHERE
+    for key in [one for one in free(at) if not one.startswith(HARMLESS) and one not in shell]:
+        if key not in free(at):  # what was pressed before took it away
+            at = open_page(page, **query)
+        if key not in free(at):  # named after something that is new with every visit
             continue
         at.button(key=key).click().run()
         assert not at.exception, key
         assert doings == [], f"{key} on {page}"
-        asked = [
-            one.key
-            for one in at.button
-            if one.key not in known and one.proto.type == "primary" and not one.disabled
-        ]
-        assert not [one for one in asked if page in str(one)], f"{key} on {page} asks whether to do something"
+        asked = [one.key for one in at.button if one.proto.type == "primary" and not one.disabled]
+        asked = [one for one in asked if one not in known and page in str(one)]
+        assert not asked, f"{key} on {page} asks whether to do something"
+
+
+def free(at: AppTest) -> list[str]:
+    """Keys of the buttons that can be pressed."""
+    return [str(one.key) for one in at.button if not one.disabled and one.key]
 
 
 def test_a_forgotten_button_is_found(
@@ -162,15 +160,10 @@ def test_a_forgotten_button_is_found(
     assert doings == ["store.mark"]
 
 
-def test_nothing_can_be_brought_in_during_the_demonstration(recorded: Path, open_page: Open) -> None:
-    for page in ("models", "profile", "compare"):
-        at = open_page(page)
-        assert any("nothing is measured" in one.value for one in at.caption), page
-
-
 def test_a_server_of_its_own_says_nothing_of_a_recording(open_page: Open, mlp: object) -> None:
     at = open_page()
-    assert "Recorded on" not in texts(at)
+    assert not state.recorded()
+    assert not at.warning
 
 
 # --- reports ------------------------------------------------------------------------------------------------
@@ -182,19 +175,22 @@ def test_a_result_offers_its_report(
 ) -> None:
     pair = next(recorded.glob("artifacts/*/why-*.json"))
     query = {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name} if page == "why" else {}
-    at = open_page(page, **query)
-    assert not [one for one in at.code if "<details>" in one.value]  # nothing is made before it is opened
     _open_popovers(monkeypatch)
     at = open_page(page, **query)
     assert not at.error
-    (shown,) = [one.value for one in at.code if "<details>" in one.value]
-    assert "not measured here" in shown
-    assert "per million" not in shown
-    at.number_input(key=f"{page}.report.price").set_value(0.34).run()
+    [shown] = reports(at)
+    assert state.recorded() in shown
+    assert "USD" not in shown
+    at.number_input(key=f"{page}.report.price").set_value(0.34)
     at.text_input(key=f"{page}.report.currency").set_value("EUR").run()
-    (shown,) = [one.value for one in at.code if "<details>" in one.value]
-    assert "EUR per million" in shown
-    assert [one.label for one in at.get("download_button") if "HTML" in one.label] == ["Download HTML"]
+    [shown] = reports(at)
+    assert "EUR" in shown
+    assert [one for one in at.get("download_button") if one.key == f"{page}.report.html"]
+
+
+def reports(at: AppTest) -> list[str]:
+    """The reports in Markdown that the page shows."""
+    return [one.value for one in at.code if "<details>" in one.value]
 
 
 def test_a_currency_that_is_none_is_said(
@@ -202,9 +198,9 @@ def test_a_currency_that_is_none_is_said(
 ) -> None:
     _open_popovers(monkeypatch)
     at = open_page()
-    at.number_input(key="tune.report.price").set_value(0.34).run()
+    at.number_input(key="tune.report.price").set_value(0.34)
     at.text_input(key="tune.report.currency").set_value(" ").run()
-    assert any("A currency is a name" in one.value for one in at.error)
+    assert tells(at.error[0].value, MOST_CURRENCY)
 
 
 def _open_popovers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +225,7 @@ def test_a_follower_sees_the_page_and_the_form_of_the_presenter(open_page: Open,
     token = _presented(presenter)
     presenter.number_input(key="knob.intra_op_num_threads").set_value(1).run()
     follower = open_page(follow=token)
-    assert "You follow a presenter" in texts(follower)
+    assert "co_present" in icons(follower)
     assert follower.session_state[state.MODEL] == model.content_sha256
     assert follower.number_input(key="knob.intra_op_num_threads").value == 1
     presenter.number_input(key="knob.intra_op_num_threads").set_value(2).run()
@@ -274,17 +270,19 @@ def test_a_follower_may_leave_and_is_told_when_it_is_over(open_page: Open, mlp: 
     token = _presented(presenter)
     first, second = open_page(follow=token), open_page(follow=token)
     click(first, "follow.stop")
-    assert "You follow a presenter" not in texts(first)
+    assert "co_present" not in icons(first)
     assert not first.button(key="run").disabled
     click(presenter, "follow.end")
     second.run()
-    assert "The presentation is over" in texts(second)
-    assert "You follow a presenter" not in texts(second.run())
+    assert icons(second).count("co_present") == 1  # that it is over
+    assert not second.button(key="run").disabled
+    assert "co_present" not in icons(second.run())
 
 
 def test_a_token_that_nobody_gave_is_no_presentation(open_page: Open, mlp: object) -> None:
     at = open_page(follow="guessed")
-    assert "The presentation is over" in texts(at)
+    assert icons(at).count("co_present") == 1  # that it is over
+    assert not at.button(key="run").disabled
     assert state.FOLLOWING not in at.session_state
 
 
