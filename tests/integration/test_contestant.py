@@ -585,7 +585,7 @@ def test_another_models_outputs_differ_by_what_they_do(tmp_path: Path) -> None:
     assert error["max_abs"] > 0
     assert 0 < error["max_rel"] < 1
     assert error["top1_agreement"] in (0.0, 0.5, 1.0)
-    assert "shape [2, 4] here and [2, 5] in the reference" in wider.compare_outputs(path=path)["difference"]
+    assert "[2, 5]" in wider.compare_outputs(path=path)["difference"]
 
 
 def test_bfloat16_outputs_are_compared_as_numbers(tmp_path: Path) -> None:

@@ -128,5 +128,5 @@ def test_several_models_race_against_the_first() -> None:
         ["preset:edge", "a.onnx", "b.onnx"],
     )
     assert _who_races(["a.onnx"], None, ["preset:edge"]) == ("a.onnx", ["preset:default", "preset:edge"])
-    with pytest.raises(SpecError, match="1 to 7 candidates, but got 0"):
+    with pytest.raises(SpecError, match=r"\b0\b"):
         _who_races(["a.onnx"], None, [])

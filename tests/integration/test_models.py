@@ -363,7 +363,7 @@ def test_external_data_in_a_subfolder_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_a_folder_and_an_empty_file_are_refused(tmp_path: Path) -> None:
-    assert "no file" in refused(tmp_path / "nothing.onnx").message
+    assert "nothing.onnx" in refused(tmp_path / "nothing.onnx").message
     assert "folder" in refused(tmp_path).message
     (tmp_path / "empty.onnx").touch()
     assert "empty" in refused(tmp_path / "empty.onnx").message
@@ -452,7 +452,7 @@ def test_a_graph_without_outputs_is_refused(tmp_path: Path) -> None:
     model = onnx.load(tiny.mul(tmp_path / "m.onnx"))
     del model.graph.output[:]
     onnx.save(model, tmp_path / "m.onnx")
-    assert "no output" in refused(tmp_path / "m.onnx").message
+    assert "output" in refused(tmp_path / "m.onnx").message
 
 
 def test_an_unreadable_file_is_refused_with_the_systems_reason(tmp_path: Path) -> None:

@@ -104,12 +104,12 @@ def test_a_cut_file_is_refused(tmp_path: Path, keep: float) -> None:
     output, _ = do(tiny.mlp(tmp_path / "m.onnx"), "ort_format")
     data = output.read_bytes()
     (tmp_path / "cut.ort").write_bytes(data[: int(len(data) * keep) if keep < 1 else int(keep)])
-    with pytest.raises(ModelError, match="ORT format, but damaged"):
+    with pytest.raises(ModelError, match="damaged"):
         inspect_model(str(tmp_path / "cut.ort"))
 
 
 def test_a_file_of_noise_is_refused(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).bytes(4000)
     (tmp_path / "noise.ort").write_bytes(noise[:4] + b"ORTM" + noise)
-    with pytest.raises(ModelError, match="ORT format, but damaged"):
+    with pytest.raises(ModelError, match="damaged"):
         inspect_model(str(tmp_path / "noise.ort"))
