@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import Open, at_page, button, field, finished, number, saved, type_into, visit
+from tests.e2e.conftest import Open, at_page, button, field, finished, number, saved, type_into
 
 BATCHES = ["1", "2", "4", "8", "16", "32"]
 
@@ -26,8 +26,7 @@ def point_at(page: Page, point: Locator) -> None:
 def test_a_sweep_gives_its_best_point_under_a_line_its_numbers_and_settings_for_tune(
     look: Open, tmp_path: Path
 ) -> None:
-    page = look()
-    visit(page, "Curves")
+    page = look("/curves")
     line = field(page, "curves.line.number")
     curves = page.locator(".st-key-curves-latency")
     expect(curves.locator(".main-svg").first).to_be_visible()

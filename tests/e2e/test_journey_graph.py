@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import JOB_MS, Open, button, finished, visit
+from tests.e2e.conftest import JOB_MS, Open, button, finished
 
 FIRST_ROW_PX, ROW_PX, TICK_PX = 52, 35, 15  # of the table: a row's middle, and the box that ticks it
 
@@ -35,8 +35,7 @@ def ticked(page: Page) -> Locator:
 
 
 def test_a_node_leads_to_its_row_a_row_to_its_node_and_both_to_the_optimized_graph(look: Open) -> None:
-    page = look()
-    visit(page, "Graph")
+    page = look("/graph")
     expect(nodes(page)).to_have_count(7, timeout=JOB_MS)
     details = page.locator(".st-key-graph-details")
     chosen = details.locator("strong").first

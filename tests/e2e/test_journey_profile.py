@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import Open, Site, button, field, finished, named, recorded, saved, visit
+from tests.e2e.conftest import Open, Site, button, field, finished, named, recorded, saved
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -22,8 +22,7 @@ def test_a_profile_is_looked_through_taken_away_and_one_from_elsewhere_brought(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
     own = recorded(site.store).profile
-    page = open_browser()
-    visit(page, "Profile")
+    page = open_browser("/profile")
     expect(page.locator(".st-key-profile-operators .main-svg").first).to_be_visible()
     table = page.get_by_test_id("stDataFrame").first
     table.scroll_into_view_if_needed()
